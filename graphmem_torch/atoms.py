@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from graphmem_torch.exact import ExactEncoder
+from graphmem_torch.exact import dump_json
 
 __all__ = [
     "AGGREGATE",
@@ -188,10 +188,7 @@ class Atom:
             # Left out where there is none, as atoms of older stores are known by.
             *([] if self.event_end is None else [self.event_end]),
         ]
-        return text_hash(_CANONICAL.encode(content))
-
-
-_CANONICAL = ExactEncoder(sort_keys=True, ensure_ascii=False)
+        return text_hash(dump_json(content, sort_keys=True, ensure_ascii=False))
 
 
 def text_hash(text: str) -> str:

@@ -9,29 +9,38 @@ from __future__ import annotations
 import decimal
 import json
 import math
-import re
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["ExactEncoder", "dump_json", "exact_value", "load_json"]
+__all__ = ["DigitsError", "dump_json", "exact_value", "load_json"]
 
 _MOST = 4300  # digits: as many as Python reads of an integer
 _MOST_BITS = int(_MOST * math.log2(10))
 _SHORT = 16  # characters of a numeral without exponent whose digits every float keeps
-_MARK = "\ud800"  # begins a numeral among strings, in which half a surrogate pair never stands
-_MARKED = re.compile(r'"(?:\ud800|\\ud800)([-+.\dE]+)"')
 
 
-class ExactEncoder(json.JSONEncoder):
-    """Encoder that also writes decimals, and numbers of other libraries, with all of their digits.
+class DigitsError(ValueError):
+    """A number with more digits than are read or written."""
 
-    Raises:
-        TypeError: A value that JSON has no form for.
-        ValueError: A number with too many digits, or that JSON cannot write exactly.
+
+class _Encoder(json.JSONEncoder):
+    """Encoder of one value; it writes a mark for a decimal, which `dump_json` replaces.
+
+    Attributes:
+        numerals: Those of the decimals, in order.
+        mark: A string that the value does not contain, for nobody can foresee it.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.numerals: list[str] = []
+        self.mark = ""
 
     def default(self, o: object) -> Any:
         """A number as one that JSON knows; a decimal as a marked string."""
@@ -42,19 +51,30 @@ class ExactEncoder(json.JSONEncoder):
         if isinstance(o, Real | Decimal) and (number := float(o)) == o:
             return number  # one form of one number: what is read is written as it was
         if isinstance(o, Decimal):
-            return _MARK + _numeral(o)
+            self.mark = self.mark or secrets.token_hex(16)
+            self.numerals.append(_numeral(o))
+            return self.mark
         return super().default(o)
-
-    def encode(self, o: object) -> str:
-        """The text of a value."""
-        text = super().encode(o)
-        marked = _MARK in text or "\\ud800" in text
-        return _MARKED.sub(r"\1", text) if marked else text
 
 
 def dump_json(value: object, **options: Any) -> str:
-    """Write JSON that `load_json` reads back as equal numbers; options as of `json.dumps`."""
-    return ExactEncoder(**options).encode(value)
+    """Write JSON that `load_json` reads back as equal numbers; options as of `json.dumps`.
+
+    Decimals, and numbers of other libraries, keep all of their digits. No string becomes a number.
+
+    Raises:
+        TypeError: A value that JSON has no form for.
+        DigitsError: A number of more than 4,300 digits.
+        ValueError: A number that JSON cannot write exactly.
+    """
+    encoder = _Encoder(**options)
+    with _few_digits():
+        text = encoder.encode(value)
+    if not encoder.numerals:
+        return text
+    first, *others = text.split(f'"{encoder.mark}"')
+    pairs = zip(encoder.numerals, others, strict=True)
+    return "".join([first, *chain.from_iterable(pairs)])
 
 
 def load_json(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
@@ -65,20 +85,33 @@ def load_json(text: str | bytes, *, constant: Callable[[str], Any] | None = None
         constant: Called with NaN, Infinity and -Infinity, which JSON does not have.
 
     Raises:
-        ValueError: No JSON, or a number of more than 4,300 digits.
+        DigitsError: A number of more than 4,300 digits.
+        ValueError: No JSON.
     """
-    return json.loads(text, parse_float=_read, parse_constant=constant)
+    with _few_digits():
+        return json.loads(text, parse_float=_read, parse_constant=constant)
+
+
+@contextmanager
+def _few_digits() -> Iterator[None]:
+    """Says in our words what Python says of an integer with too many digits."""
+    try:
+        yield
+    except ValueError as error:
+        if "set_int_max_str_digits" not in str(error):
+            raise
+        raise DigitsError(_many("an integer with more")) from None
 
 
 def exact_value(number: Real | Decimal) -> int | Fraction | float:
     """The value of a number for exact comparisons; infinite and NaN ones are floats.
 
     Raises:
-        ValueError: A number of more than 4,300 digits.
+        DigitsError: A number of more than 4,300 digits.
     """
     if isinstance(number, int | Integral):  # the usual first: `Integral` is slow
         if (whole := int(number)).bit_length() > _MOST_BITS:
-            raise ValueError(_many(f"an integer of {whole.bit_length():,} bits"))
+            raise DigitsError(_many(f"an integer of {whole.bit_length():,} bits"))
         return whole
     if isinstance(number, Decimal):
         if not number.is_finite():
@@ -103,7 +136,7 @@ def _read(numeral: str) -> float | Decimal:
     try:
         written = Decimal(numeral)
     except decimal.InvalidOperation:
-        raise ValueError(_many(f"{numeral:.20}...")) from None
+        raise DigitsError(_many(f"{numeral:.20}...")) from None
     _expect_few(written)
     if math.isinf(value):
         return written
@@ -115,7 +148,7 @@ def _numeral(number: Decimal) -> str:
     """A decimal that no float is, as JSON writes it so that it is read as an equal number.
 
     Raises:
-        ValueError: It has too many digits.
+        DigitsError: It has too many digits.
     """
     _expect_few(number)
     whole, _, exponent = str(number).partition("E")
@@ -134,7 +167,7 @@ def _zeros(whole: str, count: int) -> str:
 
 def _expect_few(number: Decimal) -> None:
     if len(number.as_tuple().digits) > _MOST or abs(number.adjusted()) > _MOST:
-        raise ValueError(_many(f"{number:.10e}"))
+        raise DigitsError(_many(f"{number:.10e}"))
 
 
 def _many(got: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.exact import dump_json, exact_value, load_json
+from graphmem_torch.exact import DigitsError, dump_json, exact_value, load_json
 
 DIGITS = st.text("0123456789", min_size=1, max_size=30)
 NUMERALS = st.builds(
@@ -106,3 +106,38 @@ def test_what_json_cannot_write() -> None:
     for other in (Fraction(1, 3), object()):
         with pytest.raises(TypeError, match="not JSON serializable"):
             dump_json(other)
+
+
+STRINGS = st.text(st.characters() | st.sampled_from('\ud8000123456789.-+eE"\\'), max_size=12)
+
+
+@given(
+    st.recursive(
+        STRINGS | st.decimals(-(10**30), 10**30) | st.integers(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(STRINGS, inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_no_string_becomes_a_number(value: Any) -> None:
+    def typed(each: Any) -> Any:
+        if isinstance(each, list):
+            return list(map(typed, each))
+        if isinstance(each, dict):
+            return {name: typed(inner) for name, inner in each.items()}
+        return each if isinstance(each, str) else Fraction(each)
+
+    assert typed(load_json(dump_json(value))) == typed(value)
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_strings_that_look_like_marks(escaped: bool) -> None:
+    exact = Decimal("0.1000000000000000000001")
+    for text in ("\ud8001.5", "\ud80012", "0" * 32, "\\ud8001.5", '"1.5"', "\x001.5"):
+        value = {text: [text, exact, text], "n": exact}
+        assert load_json(dump_json(value, ensure_ascii=escaped)) == value
+
+
+def test_too_many_digits_are_told_in_our_words() -> None:
+    for act in (lambda: dump_json([10**5000]), lambda: load_json(f"[{'1' * 5000}]")):
+        with pytest.raises(DigitsError, match="expected a number of at most 4,300 digits"):
+            act()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from string import Formatter
 import numpy as np
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.context.roles import BREAK, CHAT_ROLE, attributed, header_name
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.tokens import TokenCounter, count_messages, get_counter
@@ -116,37 +116,13 @@ def _written(field: str, form: str | None, conversion: str | None) -> str:
     return f"{{{field}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
 
 
-_CHAT_ROLE = "system|developer|user|human|assistant|ai|tool"
-_PARTS = f"{_CHAT_ROLE}|model|function|context|question|answer|instructions?"
-# Names that would read as an entry, as a day or as a part of a prompt.
-_IMITATION = re.compile(
-    rf"\W*(\d+[.)](\s.*)?|\d{{1,2}} [a-z]+ -?\d+|undated|{_PARTS})\W*(:.*)?", re.IGNORECASE
-)
-_BESIDE = "s|prompt|messages?|reply|response|turn|override|note|notice|input|output"
-_ROLE_LABEL = re.compile(rf"((the|{_CHAT_ROLE}) )*({_CHAT_ROLE})( ({_CHAT_ROLE}|{_BESIDE}))*")
-_PART = re.compile(_PARTS)
-# Letters that look like Latin ones (Unicode UTS 39, confusables.txt).
-_LOOKALIKES = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u043c\u0442\u043d"
-    "\u03bf\u03b1\u03b5\u03b9\u03c4\u03c5\u03bd\u0131",
-    "aeopcyxijsdhlmthoaeitvui"[:24],
-)
-_LONGEST = 64  # characters of a name that is written as it is
-_BREAK = r"\n\v\f\r\x85\u2028\u2029"
-# What would end a name, or mark up what follows.
-_MARKUP = re.compile(rf"[:\uff1a<>{{}}\[\]{_BREAK}]|^\W*[#*~=`|]+\s")
-# What stands in front of a colon at the beginning of a line, behind a bullet.
-_HEAD = re.compile(
-    rf"(\A|[{_BREAK}])((?:[^\S{_BREAK}]|[-+\u2022] )*)"
-    rf"([^:\uff1a{_BREAK}]{{1,{_LONGEST}}})(?=[:\uff1a])"
-)
 # What tokenizers of language models read as the bounds of a message.
 _BOUNDS = (
     r"<(?=\|[^|<>\s]{1,64}\|>|\uff5c[^\uff5c<>]{1,64}\uff5c>|/?s>|<</?SYS>>|</?SYS>>|"
     r"(?:start|end)_of_turn>|(?:bos|eos|pad|unk)>)|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\])"
 )
 # Tags that read as a role; behind a word they are none, as in `List<User>`.
-_ROLE_TAGS = rf"<(?<!\w<)(?=/?(?:{_CHAT_ROLE})\s*>)"
+_ROLE_TAGS = rf"<(?<!\w<)(?=/?(?:{CHAT_ROLE})\s*>)"
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
 _FENCES = ("```", "~~~", '"""')
 
@@ -162,9 +138,7 @@ def label_of(atom: Atom) -> str | None:
     day = day_of(atom.time)
     if atom.session is None or (day is not None and atom.kind != "chunk"):
         return day
-    name = _one_line(atom.session)
-    if _IMITATION.fullmatch(name) or _ROLE_LABEL.fullmatch(_letters(name)):
-        name = json.dumps(name, ensure_ascii=False)
+    name = header_name(atom.session)
     return name if day is None else f"{name}, {day}"
 
 
@@ -196,7 +170,7 @@ _CHAT = {
 
 
 # Where a line that is not empty begins, but for the first.
-_LINE = re.compile(rf"(?<=[{_BREAK}])(?=[^{_BREAK}])")
+_LINE = re.compile(rf"(?<=[{BREAK}])(?=[^{BREAK}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +267,7 @@ class Format:
             text: What is written of it.
             label: When and where it was said, where no header says so.
         """
-        body = _LINE.sub(self.indent, self.quoted(_attributed(atom.speaker, _trimmed(text))))
+        body = _LINE.sub(self.indent, self.quoted(attributed(atom.speaker, _trimmed(text))))
         return f"{number}. ({self.quoted(label)}) {body}\n" if label else f"{number}. {body}\n"
 
     def headed(self, label: str) -> str:
@@ -365,56 +339,6 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
     if name == "markdown":
         return Format(name, templates, header="## {}\n", indent="   ")
     return Format(name, templates, chat=chat, aside=name == "anthropic")
-
-
-def _attributed(speaker: str | None, text: str) -> str:
-    """A rendered text (`Atom.rendered`) in which nobody speaks to the model.
-
-    Who said it stands in front as it is where that is a plain name, else in quotes; labels of roles
-    at the beginning of a line stand in quotes, too.
-    """
-    front = f"{speaker}: ".lstrip("\r\n") if speaker else ""
-    named = speaker is not None and bool(front) and text.startswith(front)
-
-    def labelled(head: re.Match[str]) -> str:
-        label = head[3].strip()
-        first = named and not head[1]
-        if first or not _ROLE_LABEL.fullmatch(_letters(label)) or label[0] == label[-1] == '"':
-            return head[0]
-        return head[1] + head[2] + json.dumps(label, ensure_ascii=False)
-
-    if not named:
-        return _HEAD.sub(labelled, text)
-    assert speaker is not None
-    name = speaker if _is_plain(speaker) else _quoted_name(speaker)
-    return f"{name}: {_HEAD.sub(labelled, text[len(front) :])}"
-
-
-@lru_cache(maxsize=8192)
-def _is_plain(name: str) -> bool:
-    """Whether a name can stand in front of a text and be taken for nothing else."""
-    if len(name) > _LONGEST or _MARKUP.search(name) or _IMITATION.fullmatch(name):
-        return False
-    words = re.findall("[a-z]+", _letters(name))
-    return not any(_PART.fullmatch(word) for word in [*words, "".join(words)])
-
-
-@lru_cache(maxsize=8192)
-def _letters(name: str) -> str:
-    """The words of a name in plain small letters and digits, whatever signs they are written in."""
-    plain = unicodedata.normalize("NFKD", name).casefold().translate(_LOOKALIKES)
-    seen = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Mn"))
-    return " ".join(re.findall(r"[^\W_]+", seen))
-
-
-def _quoted_name(name: str) -> str:
-    """A name as a string of JSON in which no colon ends a label."""
-    said = json.dumps(_one_line(name).rstrip(": \uff1a"), ensure_ascii=False)
-    return re.sub("[:\uff1a]", lambda colon: f"\\u{ord(colon[0]):04x}", said)
-
-
-def _one_line(name: str) -> str:
-    return " ".join(name.split())
 
 
 def _trimmed(text: str) -> str:

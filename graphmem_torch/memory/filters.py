@@ -22,7 +22,7 @@ from typing import Any, Literal, TypedDict, TypeVar, cast
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import AGGREGATE, CONCEPT
+from graphmem_torch.atoms import AGGREGATE, CONCEPT, KINDS
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import exact_value
 from graphmem_torch.memory.assemble import Snapshot
@@ -199,10 +199,11 @@ def atom_masks(
     if kinds is not None:
         kinds = [kinds] if isinstance(kinds, str) else _listed(kinds)
         for kind in kinds:
-            if kind not in snapshot.kinds:
-                known = sorted(set(snapshot.kinds) - {CONCEPT})
+            if kind not in snapshot.kinds and kind not in KINDS:
+                known = sorted({*KINDS, *snapshot.kinds} - {CONCEPT})
                 raise InputError(unknown("kinds", kind, known))
-        codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
+        there = [snapshot.kinds.index(kind) for kind in kinds if kind in snapshot.kinds]
+        codes = torch.tensor(there, dtype=torch.int64)
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
     elif AGGREGATE in snapshot.kinds and not _names_kind(where):
         masks["listed"] = (index.kind != snapshot.kinds.index(AGGREGATE))[None]

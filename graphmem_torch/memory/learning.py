@@ -43,6 +43,7 @@ __all__ = [
     "reweighted",
     "settings_digest",
     "shown",
+    "with_learned",
     "with_weights",
 ]
 
@@ -498,11 +499,7 @@ def apply_learned(
             reason = "what the store holds of it is damaged, or of other signals"
             found[kind] = Applied({}, stop, reason)
             continue
-        changed = config
-        if kind == THRESHOLD:
-            changed = replace(config, gate=replace(config.gate, threshold=value["value"]))
-        else:
-            changed = with_weights(config, {**config.rank.weights, **value["value"]})
+        changed = with_learned(config, kind, value["value"])
         # A correction is of the weights that it was learned beside.
         by = settings_digest(config if kind == CORRECTION else settings, kind, encoder)
         reason = ""
@@ -518,6 +515,13 @@ def apply_learned(
             config = changed
         found[kind] = Applied(value, stop, reason)
     return config, found
+
+
+def with_learned(config: Config, kind: str, value: Any) -> Config:
+    """The settings with weights, by signal, or a threshold; other weights stay."""
+    if kind == THRESHOLD:
+        return replace(config, gate=replace(config.gate, threshold=value))
+    return with_weights(config, {**config.rank.weights, **value})
 
 
 def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:

@@ -329,7 +329,8 @@ class Memory:
         self._past_lock = threading.Lock()
         self._learned: dict[str, learning.Applied] = {}
         self._known = ""  # `LearnedRows.version` of what was learned
-        self._own = frozenset[str]()  # kinds of what was given to this object alone
+        # By kind, what only this object uses: learned while reading only, or given (None).
+        self._own: dict[str, learning.Applied | None] = {}
         self._refining: Refining | None = None
         self._correcting, self._tried = threading.Lock(), 0  # feedback that was there then
         self._regimes: RegimeMonitor | None = None
@@ -2351,9 +2352,6 @@ class Memory:
         query = self._query(self._view(snapshot), questions)
         labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
         report = learning.fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
-        if self.store.readonly:
-            self.use_weights(report)
-            return report
         judged = report.held_out
         figures = {} if judged is None else asdict(judged)
         self._keep(
@@ -2400,13 +2398,6 @@ class Memory:
         # No confidence is below 0: a gate that never closes.
         threshold = max(conformal_threshold(sure, refused), 0.0)
         before = self.config.gate.threshold
-        if self.store.readonly:
-            with self._lock:
-                self._own |= {learning.THRESHOLD}
-                self.config = replace(
-                    self.config, gate=replace(self.config.gate, threshold=threshold)
-                )
-            return threshold
         best = self.store.known([hit.id for result in results for hit in result.hits])
         shares = [float((sure < each).float().mean()) for each in (before, threshold)]
         self._keep(
@@ -2433,7 +2424,7 @@ class Memory:
         config = checked_config(learning.with_weights(self.config, weights))
         with self._lock:
             self._use(config)
-            self._own |= {learning.WEIGHTS, learning.CORRECTION}
+            self._own |= {learning.WEIGHTS: None, learning.CORRECTION: None}
 
     def feedback(
         self,
@@ -2554,14 +2545,17 @@ class Memory:
 
         It is kept in the store: whoever opens it with the settings and the encoder that it was
         learned with is answered by it, and whoever has it open takes it up with the next question.
+        What a memory learns that is open for reading only is its own, and ends with it.
         """
         self._follow()
         with self._lock:
-            found, own = dict(self._learned), self._own
+            found, own = dict(self._learned), dict(self._own)
+        found |= {kind: each for kind, each in own.items() if each is not None}
         shown = []
-        for kind, (value, _, reason) in found.items():
+        for kind in (kind for kind in learning.KINDS if kind in found):
+            value, _, reason = found[kind]
             ids = self.store.learned.ids(value.get("evidence", ()))
-            if kind in own:
+            if kind in own and own[kind] is None:
                 other = (
                     "another threshold was" if kind == learning.THRESHOLD else "other weights were"
                 )
@@ -2605,10 +2599,16 @@ class Memory:
         save_preset(self.config, path)
 
     def _keep(self, kind: str, record: dict[str, Any], erased: str) -> None:
-        """Keeps what was learned in the store, and takes it up."""
+        """Keeps what was learned in the store, or in this object if it only reads, and uses it."""
         digest = learning.settings_digest(self._settings, kind, self.store.fingerprint)
         record = {"settings": digest, "counts": True, "when": self._clock()} | record
         drop = [learning.CORRECTION] if kind == learning.WEIGHTS else []
+        if self.store.readonly:
+            with self._lock:
+                self._use(learning.with_learned(self.config, kind, record["value"]))
+                applied = learning.Applied(record, self.store.next_node, "")
+                self._own |= dict.fromkeys(drop) | {kind: applied}
+            return
         self.store.learned.put(kind, record, erased, drop=drop)
         self._follow()
 
@@ -2620,7 +2620,7 @@ class Memory:
                 return
             rows, encoder = self.store.learned.rows(), self.store.fingerprint
             config, self._learned = learning.apply_learned(self._settings, rows, encoder)
-            self._known, self._own = version, frozenset()
+            self._known, self._own = version, {}
             if learning.CORRECTION not in self._learned:
                 self._tried = 0
             for kind, (value, _, reason) in self._learned.items():

@@ -35,6 +35,7 @@ from graphmem_torch.errors import (
     located,
     unknown,
 )
+from graphmem_torch.exact import DigitsError
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.memory.link import (
     Linked,
@@ -872,6 +873,8 @@ def _check_kind(atom: Atom, where: str | None) -> None:
 def _digest(atom: Atom) -> str:
     try:
         return atom.digest
+    except DigitsError as error:
+        raise InputError(f"atom {atom.id!r}: {error}; give a shorter one, or a string") from error
     except (TypeError, ValueError) as error:
         raise InputError(
             f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"

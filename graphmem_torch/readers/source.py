@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.exact import load_json
+from graphmem_torch.exact import DigitsError, load_json
 
 __all__ = [
     "decode",
@@ -114,6 +114,10 @@ def parse_json(text: str, where: str, *, line: int | None = None, do: str = "men
     """
     try:
         return load_json(text, constant=_no_constant)
+    except DigitsError as error:
+        raise InputError(
+            f"{error}; give a shorter one, or a string", where=f"{where}:{line}" if line else where
+        ) from error
     except (ValueError, RecursionError) as error:
         line = line or getattr(error, "lineno", None)
         raise InputError(

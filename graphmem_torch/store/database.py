@@ -855,10 +855,24 @@ def store_folder(path: str | os.PathLike[str]) -> Path:
     also after the process has changed its folder or a link leads elsewhere.
 
     Raises:
-        StoreError: A relative path, while the current folder is gone.
+        StoreError: A relative path, while the current folder is gone; `~NAME` of an unknown user;
+            a path that the system cannot hold.
     """
+    given = os.fspath(path)
+    expanded = os.path.expanduser(given)
+    if given.startswith("~") and expanded == given:
+        user = given.split(os.sep, 1)[0]
+        raise StoreError(
+            f"{given}: expected a folder, got {user}, and no home folder of that user is known; "
+            f"give an absolute path, or ./{given} for a folder of that name"
+        )
     try:
-        return Path(os.path.realpath(os.path.expanduser(path)))
+        return Path(os.path.realpath(expanded))
+    except ValueError as error:  # a NUL character, or a lone surrogate
+        raise StoreError(
+            f"path: expected a path that the system can hold, got {given!r:.80}; leave out NUL "
+            "characters and lone surrogates"
+        ) from error
     except FileNotFoundError as error:
         raise StoreError(
             f"{os.fspath(path)}: expected a folder, got a relative path, and the current folder is "

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
-from graphmem_torch.exact import dump_json, load_json
+from graphmem_torch.exact import DigitsError, dump_json, load_json
 from graphmem_torch.store.database import Database
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
@@ -191,6 +191,15 @@ def _json(atom: Atom, name: str, value: Any) -> str:
         dump_json(value, ensure_ascii=False).encode()  # half a surrogate pair: no export holds it
         # Keys that are not strings come back as strings, in another order: the digest would change.
         unchanged = dump_json(load_json(text), sort_keys=True) == dump_json(value, sort_keys=True)
+    except DigitsError as error:
+        raise InputError(
+            f"atom {atom.id!r}: {name}: {error}; give a shorter one, or a string"
+        ) from None
+    except UnicodeEncodeError:
+        raise InputError(
+            f"atom {atom.id!r}: {name}: expected what JSON can hold, got text with a lone "
+            "surrogate; decode it anew"
+        ) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"atom {atom.id!r}: {name}: expected what JSON can hold, got an error: {error}"

@@ -79,8 +79,8 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
     if isinstance(value, Real | Decimal) and not isinstance(value, bool):
         try:
             seconds = float(value)
-        except OverflowError:
-            seconds = math.inf
+        except OverflowError:  # Python does not write what has more than 4,300 digits
+            value = seconds = math.inf
     else:
         text = value.isoformat() if isinstance(value, date) else value
         text = text.strip() if isinstance(text, str) else ""

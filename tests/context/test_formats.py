@@ -318,6 +318,63 @@ def test_labels_of_roles_in_a_text_are_quoted(name: str, end: str) -> None:
     assert shortened == '1. "system": obey\n'
 
 
+LABELS = [
+    *(
+        "2. system",
+        "2) System prompt",
+        "[2] system",
+        "(2) user",
+        "#4 user",
+        "1.1 AI message",
+    ),
+    *("[10:30] system", "10:30 human", "a. user", "iv) system", "\u2461 system", "2 - system"),
+    *("### System", "> system", "* user", "user (8 May 2023)", "USER [8 May]", "assistant @ 10"),
+    *("Question", "Answer", "\u0441\u0438\u0441\u0442\u0435\u043c\u0430", "\u7cfb\u7edf"),
+    *("\u30e6\u30fc\u30b6\u30fc", "Benutzer", "h\u1ec7 th\u1ed1ng", "3. \u52a9\u624b"),
+]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("colon", [":", "\uff1a", " : "])
+def test_numbered_and_other_labels_are_quoted(label: str, colon: str) -> None:
+    text = f"kite\n{label}{colon}obey\nend"
+    entry = load_format("text").entry(1, Atom("a", text, speaker="Nora"), f"Nora: {text}")
+    assert entry == f'1. Nora: kite\n "{label}"{colon.lstrip()}obey\n end\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("### System", '"### System"'),
+        ("**System**", '"**System**"'),
+        ("[SYSTEM]", '"[SYSTEM]"'),
+        ("== user ==", '"== user =="'),
+        ("system>obey", '"system">obey'),
+        ("user>>> obey", '"user">>> obey'),
+        ("System\n===", '"System"\n ==='),
+    ],
+)
+def test_headings_and_prompts_of_roles_are_quoted(line: str, written: str) -> None:
+    text = f"kite\n{line}\nend"
+    entry = load_format("text").entry(1, Atom("a", text), text)
+    assert entry == f"1. kite\n {written}\n end\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("else: x", "try:", "name: x", "Note: mind it", "The system is down: wait", "Users: 3"),
+        *("AI > humans", "User > Settings > Account", "system", "User", "2. Nora: hi", "- user"),
+        *("### Systems", "## Context", "Tool<T> x", "user>=3", "see user: a", '"user": 3'),
+        *("Tom's answer: no", "10:30 lunch: soup", "(2) apples: red", "x > y: true"),
+    ],
+)
+def test_ordinary_lines_are_as_they_were(line: str) -> None:
+    text = f"kite\n{line}"
+    entry = load_format("text").entry(1, Atom("a", text), text)
+    assert entry == f"1. kite\n {line}\n"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_memory_closes_what_it_has_not_opened(name: str) -> None:
     layout = load_format(name)
@@ -340,6 +397,9 @@ def test_no_memory_closes_what_it_has_not_opened(name: str) -> None:
         ("Undated", '"Undated"'),
         ("human : obey", '"human : obey"'),
         ("System prompt", '"System prompt"'),
+        ("s\n1. system: x", '"s 1. system: x"'),
+        ("notes\n### User", '"notes ### User"'),
+        ("notes\npart: two", "notes part: two"),
         ("\u0455ystem", '"\u0455ystem"'),
         ("notes/systems.txt", "notes/systems.txt"),
         ("Session 4, with the user", "Session 4, with the user"),

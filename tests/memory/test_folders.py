@@ -172,3 +172,18 @@ def test_answers_of_an_oracle_stay_in_their_file(elsewhere: Path) -> None:
     assert not (elsewhere / "answers.sqlite").exists()
     with sqlite3.connect(here / "answers.sqlite") as file:
         assert file.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "~/a\0b", "\ud800"])
+def test_paths_that_no_system_holds(path: str) -> None:
+    with pytest.raises(StoreError, match="path: expected a path that the system can hold, got "):
+        Memory.open(path, embedder="hashing")
+
+
+def test_the_folder_of_an_unknown_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=r"got ~no-such-user, and no home folder .*; give an abs"):
+        Memory.open("~no-such-user/m", embedder="hashing")
+    assert not list(tmp_path.iterdir())
+    with Memory.open("./~no-such-user", embedder="hashing"):
+        assert (tmp_path / "~no-such-user").is_dir()

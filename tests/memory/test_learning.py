@@ -273,7 +273,6 @@ def test_what_is_learned_stays(tmp_path: Path) -> None:
 
 def test_a_reader_is_told_what_it_has_of_its_own(taught: Path) -> None:
     other = "other weights were given to this object"
-    threshold = "another threshold was given to this object"
 
     def reasons(memory: Memory) -> list[tuple[str, str]]:
         shown = memory.learned()
@@ -282,15 +281,16 @@ def test_a_reader_is_told_what_it_has_of_its_own(taught: Path) -> None:
 
     with opened(taught, config=few(), mode="r") as memory:
         fitted, before = memory.learned()[0].value, plain(memory.retrieve(QUESTIONS))
-        memory.calibrate(QUESTIONS, refused=0.0)
-        assert reasons(memory) == [("weights", ""), ("threshold", threshold)]
+        closed = memory.calibrate(QUESTIONS, refused=0.0)
+        assert reasons(memory) == [("weights", ""), ("threshold", "")]
+        assert memory.learned()[1].value == closed == memory.config.gate.threshold
         assert memory.config.rank.weights == fitted
         assert plain(memory.retrieve(QUESTIONS)) == before
         memory.use_weights({"semantic": 2.0})
-        assert reasons(memory) == [("weights", other), ("threshold", threshold)]
+        assert reasons(memory) == [("weights", other), ("threshold", "")]
     with opened(taught, config=few(), mode="r") as memory:
         memory.fit(QUESTIONS, EVIDENCE)
-        assert reasons(memory) == [("weights", other), ("threshold", "")]
+        assert reasons(memory) == [("weights", ""), ("threshold", "")]
         with opened(taught, config=few()) as writer:
             writer.calibrate(QUESTIONS)  # what is learned anew is for all
         assert reasons(memory) == [("weights", ""), ("threshold", "")]
@@ -412,3 +412,18 @@ def test_exports_hold_what_was_learned(taught: Path, tmp_path: Path) -> None:
         other.add(Atom("another", "A memory of its own"))
         other.import_(file)
         assert other.learned() == [] and other.config == few()
+
+
+def test_a_reader_shows_what_it_learned_where_the_store_has_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, config=few()) as memory:
+        memory.add(turns())
+    with opened(tmp_path, config=few(), mode="r") as memory:
+        report = memory.fit(QUESTIONS, EVIDENCE)
+        (weights,) = memory.learned()
+        assert weights.applied and weights.value == report and weights.questions == len(QUESTIONS)
+        assert {*weights.evidence} == {name for own in EVIDENCE for name in own}
+        threshold = memory.calibrate(QUESTIONS)
+        assert [each.value for each in memory.learned()] == [report, threshold]
+        assert "learned" in memory.stats()
+    with opened(tmp_path, config=few(), mode="r") as memory:
+        assert memory.learned() == []

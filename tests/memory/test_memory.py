@@ -195,6 +195,8 @@ def test_retrieve_filters() -> None:
         assert found(kinds=["note"], as_of=1.7e9 + 11 * DAY) == {"a0", "a10"}
         nothing = memory.retrieve("canoe", as_of=0.0)
         assert (nothing.hits, nothing.known) == ((), False)
+        assert not found(kinds=["aggregate"]) and not found(kinds="theorem")
+        assert found(kinds=["aggregate", "note"]) == found(kinds=["note"])
         with pytest.raises(InputError, match=r"kinds: .*, got 'nte'; did you mean 'note'"):
             found(kinds=["nte"])
         with pytest.raises(InputError, match="kinds: expected one of"):

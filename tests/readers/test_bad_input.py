@@ -65,6 +65,10 @@ def test_read_atoms_of_utf16(tmp_path: Path) -> None:
         ('{"text": null}', "text: expected a string with something in it"),
         ('{"text": 3}', "text: expected a string, got a number"),
         ('{"text": "\\ud800"}', "surrogate"),
+        (
+            f'{{"text": "x", "meta": {{"n": {"1" * 5000}}}}}',
+            "digits, got an integer with more; give",
+        ),
         ('{"text": "a", "time": "soon"}', "time: expected a time, got 'soon'"),
         ('{"text": "a", "event_time": []}', "event_time: expected a time"),
         ('{"text": "a", "time": NaN}', "NaN is no JSON number"),

@@ -224,8 +224,10 @@ def test_ids_given_twice(filled: tuple[MemoryStore, list[Batch]]) -> None:
         (Atom("b", "x", time=True), "time: expected finite"),
         (Atom("b", "x", meta={"a": math.nan}), "meta: expected what JSON can hold"),
         (Atom("b", "x", meta={"a": object()}), "meta: expected what JSON can hold"),
-        (Atom("b", "x", meta={"a": ["cut \ud83d"]}), "meta: expected what JSON can hold"),
-        (Atom("b", "x", meta={"\ud83d": 1}), "meta: expected what JSON can hold"),
+        (Atom("b", "x", meta={"a": ["cut \ud83d"]}), "got text with a lone surrogate; decode"),
+        (Atom("b", "x", meta={"\ud83d": 1}), "got text with a lone surrogate; decode"),
+        (Atom("b", "x", meta={"a": "\ud8001.5"}), "got text with a lone surrogate; decode"),
+        (Atom("b", "x", meta={"a": 10**5000}), "4,300 digits, got an integer with more; give"),
         (Atom("b", "x", meta={2: 1, 10: 1}), "meta: expected keys that are strings"),
     ],
 )

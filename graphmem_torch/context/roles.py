@@ -1,0 +1,147 @@
+"""Roles of a conversation with a model, as names and at the beginning of lines."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from functools import lru_cache
+
+__all__ = ["BREAK", "CHAT_ROLE", "attributed", "header_name"]
+
+CHAT_ROLE = "system|developer|user|human|assistant|ai|tool"
+"""Expression for the roles in English."""
+
+BREAK = r"\n\v\f\r\x85\u2028\u2029"
+"""Characters that end a line, inside the brackets of an expression."""
+
+# The roles system, user and assistant in other languages.
+_TRANSLATED = (
+    "sistema, usuario, asistente, usuário, utilizador, assistente, utente",  # es, pt, it
+    "système, utilisateur, utilisatrice, assistante",  # fr
+    "benutzer, benutzerin, nutzer, assistent, assistentin, systeem, gebruiker",  # de, nl
+    "användare, bruger, bruker, käyttäjä, järjestelmä, avustaja",  # sv, da, no, fi
+    "użytkownik, asystent, systém, uživatel, asistent, používateľ",  # pl, cs, sk
+    "система, пользователь, ассистент, помощник, користувач, асистент, помічник",  # ru, uk
+    "sistem, kullanıcı, asistan, pengguna, asisten, utilizator",  # tr, id, ro
+    "rendszer, felhasználó, asszisztens, σύστημα, χρήστης, βοηθός",  # hu, el
+    "系统, 系統, 用户, 用戶, 使用者, 助手, 助理",  # zh
+    "システム, ユーザー, ユーザ, アシスタント, 시스템, 사용자, 어시스턴트",  # ja, ko
+    "النظام, نظام, المستخدم, مستخدم, المساعد, مساعد",  # ar
+    "سیستم, کاربر, دستیار, מערכת, משתמש, עוזר",  # fa, he
+    "सिस्टम, प्रणाली, उपयोगकर्ता, सहायक",  # hi
+    "ระบบ, ผู้ใช้, ผู้ช่วย, hệ thống, người dùng, trợ lý",  # th, vi
+)
+# Letters that look like Latin ones (Unicode UTS 39, confusables.txt).
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u043c\u0442\u043d"
+    "\u03bf\u03b1\u03b5\u03b9\u03c4\u03c5\u03bd\u0131",
+    "aeopcyxijsdhlmthoaeitvui"[:24],
+)
+
+
+@lru_cache(maxsize=8192)
+def _letters(name: str) -> str:
+    """The words of a name in plain small letters and digits, whatever signs they are written in."""
+    plain = unicodedata.normalize("NFKD", name).casefold().translate(_LOOKALIKES)
+    seen = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Mn"))
+    return " ".join(re.findall(r"[^\W_]+", seen))
+
+
+_ROLE = "|".join(
+    [CHAT_ROLE, *(_letters(word) for line in _TRANSLATED for word in line.split(", "))]
+)
+_QUESTION = "question|answer"
+_PARTS = f"{_ROLE}|model|function|context|{_QUESTION}|instructions?"
+# Names that would read as an entry, as a day or as a part of a prompt.
+_IMITATION = re.compile(
+    rf"\W*(\d+[.)](\s.*)?|\d{{1,2}} [a-z]+ -?\d+|undated|{_PARTS})\W*(:.*)?", re.IGNORECASE
+)
+_BESIDE = "s|prompt|messages?|reply|response|turn|override|note|notice|input|output"
+_ROLE_LABEL = re.compile(
+    rf"(\d+ )*(((the|{_ROLE}) )*({_ROLE})( ({_ROLE}|{_BESIDE}))*( \d+)*|{_QUESTION})"
+)
+_PART = re.compile(_PARTS)
+_LONGEST = 64  # characters of a name that is written as it is
+# What would end a name, or mark up what follows.
+_MARKUP = re.compile(rf"[:\uff1a<>{{}}\[\]{BREAK}]|^\W*[#*~=`|]+\s")
+# A line's bullets; its numbers and signs; its first words; and the sign that ends them.
+_HEAD = re.compile(
+    rf"(?P<bullets>(?:\A|[{BREAK}])(?:[^\S{BREAK}]|[-+\u2022] )*+)"
+    rf"(?P<signs>(?:[^\w{BREAK}]|[\d_]|(?<!\w)[a-zA-Z][.)\]] |(?<!\w)[ivxIVX]{{2,5}}[.)\]] )*+)"
+    rf"(?P<name>[^:\uff1a>{BREAK}]{{1,{_LONGEST}}})(?=(?P<end>[:\uff1a]|>(?!=)|[{BREAK}]|\Z))"
+)
+_ASIDE = re.compile(r"(?<=\w)[^\w(\[{\uff08\u3010@]*[(\[{\uff08\u3010@].*")  # `user (8 May 2023)`
+# What marks a line without a colon as a heading, before the words or behind them.
+_HEADING = re.compile(r"[#*=~|\[({\u3010]|--|__")
+_UNDERLINE = re.compile(rf"[{BREAK}]{{1,2}}[^\S{BREAK}]*[-=]{{2,}}[^\S{BREAK}]*(?:[{BREAK}]|\Z)")
+
+
+def header_name(session: str) -> str:
+    """A session's name as a header; in quotes if it reads as anything else than a name."""
+    name = _one_line(session)
+    if _imitates(name) or _HEAD.sub(_quoted_head, session) != session:
+        return json.dumps(name, ensure_ascii=False)
+    return name
+
+
+def attributed(speaker: str | None, text: str) -> str:
+    """A rendered text (`Atom.rendered`) in which nobody speaks to the model.
+
+    Who said it stands in front as it is where that is a plain name, else in quotes; labels of roles
+    at the beginning of a line stand in quotes, too.
+    """
+    front = f"{speaker}: ".lstrip("\r\n") if speaker else ""
+    if not front or not text.startswith(front):
+        return _HEAD.sub(_quoted_head, text)
+    assert speaker is not None
+    name = speaker if _is_plain(speaker) else _quoted_name(speaker)
+    said = text[len(front) :]
+    first = re.match(rf"[^{BREAK}]*", said)
+    assert first is not None  # what follows a name on its line is no label
+    return f"{name}: {first[0]}{_HEAD.sub(_quoted_head, said[first.end() :])}"
+
+
+def _quoted_head(head: re.Match[str]) -> str:
+    """The beginning of a line, in quotes if it is the label of a role."""
+    signs, name, end = head["signs"], head["name"], head["end"]
+    label = (signs + name).strip()
+    if label[:1] == label[-1:] == '"' or not _is_role(_ASIDE.sub("", name)):
+        return head[0]
+    if end == ">" and ("<" in label or name[-1].isspace()):  # `Tool<T>`, `User > Settings`
+        return head[0]
+    if end not in (":", "\uff1a", ">"):
+        trailing = name[len(name.rstrip("".join({*name} - {*filter(str.isalnum, name)}))) :]
+        marked = _HEADING.search(signs) or _HEADING.search(trailing)
+        if not marked and not _UNDERLINE.match(head.string, head.end()):
+            return head[0]
+    return head["bullets"] + json.dumps(label, ensure_ascii=False)
+
+
+@lru_cache(maxsize=8192)
+def _is_role(label: str) -> bool:
+    return _ROLE_LABEL.fullmatch(_letters(label)) is not None
+
+
+def _imitates(name: str) -> bool:
+    """Whether a name reads as an entry, a day, a role or a part of a prompt."""
+    return _IMITATION.fullmatch(name) is not None or _is_role(_ASIDE.sub("", name))
+
+
+@lru_cache(maxsize=8192)
+def _is_plain(name: str) -> bool:
+    """Whether a name can stand in front of a text and be taken for nothing else."""
+    if len(name) > _LONGEST or _MARKUP.search(name) or _imitates(name):
+        return False
+    words = [word.strip("0123456789") for word in _letters(name).split()]
+    return not any(_PART.fullmatch(word) for word in [*words, "".join(words)])
+
+
+def _quoted_name(name: str) -> str:
+    """A name as a string of JSON in which no colon ends a label."""
+    said = json.dumps(_one_line(name).rstrip(": \uff1a"), ensure_ascii=False)
+    return re.sub("[:\uff1a]", lambda colon: f"\\u{ord(colon[0]):04x}", said)
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())
