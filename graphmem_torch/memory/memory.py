@@ -1493,7 +1493,7 @@ class Memory:
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             planned = self._plans(view, asked, scope)
             found, _ = answered(snapshot, view.store, asked, query, *planned, count)
-            # What a plan puts behind is worth no more than what stands before it.
+            # Scores never increase down the list, so that a context keeps the order of the plan.
             found = found._replace(scores=found.scores.cummin(dim=1).values)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
