@@ -289,9 +289,12 @@ def _identity(
     """Two values of what has one: identifiers, names, places, and those of single nouns."""
     old, new = slot
     values = " ".join(old), " ".join(new)
-    before = earlier.words[:start]
+    # A title may be the same: Dr. Weber, Dr. Braun.
+    before = [word for word in earlier.words[:start] if word not in earlier.proper]
     placed = bool(before) and before[-1] in say.PREPOSITIONS
     if len(before) - placed > (1 if placed else 0):  # assigned to, in
+        return None
+    if any(map(is_time, (*old, *new))):
         return None
     if all(len(each) == 1 and _is_code(each[0]) for each in slot):
         return Finding("value", values)
@@ -302,6 +305,8 @@ def _identity(
     if earlier.named:
         return None
     names = {*old} <= earlier.proper and {*new} <= later.proper
+    if sum(value in countries() for value in values) == 1:
+        return None  # a town and a country may be one place
     if names or earlier.subject & say.SINGLE:
         return Finding("value", values, names=True)
     if (placed or old[0] in say.PLACES) and (placed or new[0] in say.PLACES):

@@ -60,6 +60,8 @@ HARMLESS = [
     ("Tomatoes ripen in August.", "Apollo 11 landed in the Sea of Tranquility."),
     ("Alex Smith lives in Oslo.", "Alex Jones lives in Rome."),
     ("Alice called Bob.", "Bob called Alice."),
+    ("In spring the garden is wet.", "In autumn the garden is dry."),
+    ("The office is in Berlin.", "The office is in Germany."),
     ("I like jazz.", "I like rock."),
     ("Kim: I live in Oslo.", "Nora: I live in Rome."),
 ]
@@ -88,6 +90,10 @@ AT_ODDS = [
     ("assistant: You live in Oslo.", "user: I live in Rome."),
     ("The project deadline is October 15th.", "The project deadline is October 16th."),
     ("I take 5 mg of the drug every morning.", "I take 50 mg of the drug every morning."),
+    ("The office is in Berlin.", "The office is in Hamburg."),
+    ("My doctor is Dr. Weber.", "My doctor is Dr. Braun."),
+    ("Lena's birthday is on 3 May.", "Lena's birthday is on 5 May."),
+    ("The flight leaves at 9:30.", "The flight leaves at 10:15."),
 ]
 
 # What nobody states: asked, supposed, wished, reported, of another time, thing or person.
