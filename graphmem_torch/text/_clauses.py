@@ -50,7 +50,7 @@ class SentenceReader:
         if len(words) > _WORDS or not words or self._asks(words) or self._reported():
             return
         for verb in words:
-            if verb.pos_ not in ("VERB", "AUX") or not self._is_main(verb):
+            if not _heads_clause(verb) or not self._is_main(verb):
                 continue
             if (found := self._clause(verb) or self._told(verb)) is not None:
                 yield found
@@ -559,6 +559,11 @@ def singular(word: str) -> str:
     if word.endswith("ies"):
         return word[:-3] + "y"
     return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "oes")) else word[:-1]
+
+
+def _heads_clause(word: Any) -> bool:
+    """Whether a word may head a clause: a verb, or what the parser takes for an adjective."""
+    return word.pos_ in ("VERB", "AUX") or any(each.dep_ == "auxpass" for each in word.children)
 
 
 def _is_joined(verb: Any) -> bool:

@@ -91,6 +91,7 @@ AT_ODDS = [
     ("The project deadline is October 15th.", "The project deadline is October 16th."),
     ("I take 5 mg of the drug every morning.", "I take 50 mg of the drug every morning."),
     ("The office is in Berlin.", "The office is in Hamburg."),
+    ("The switch is enabled.", "The switch is disabled."),
     ("My doctor is Dr. Weber.", "My doctor is Dr. Braun."),
     ("Lena's birthday is on 3 May.", "Lena's birthday is on 5 May."),
     ("The flight leaves at 9:30.", "The flight leaves at 10:15."),
