@@ -36,7 +36,7 @@ AGGREGATE = "aggregate"
 """Kind of what is made of other memories; it is derived from each of them."""
 
 BUILT = "aggregate:"
-"""How the id of an aggregate begins that a consolidation makes."""
+"""Prefix of the ids of aggregates that a consolidation makes."""
 
 KINDS: Mapping[str, str] = {
     "turn": "what one person said in a dialogue",

@@ -33,7 +33,7 @@ class _Encoder(json.JSONEncoder):
     """Encoder of one value; it writes a mark for a decimal, which `dump_json` replaces.
 
     Attributes:
-        numerals: Those of the decimals, in order.
+        numerals: Numerals of the decimals, in order.
         mark: A string that the value does not contain, for nobody can foresee it.
     """
 

@@ -280,7 +280,7 @@ class Conflict:
             not true at one time) or `aggregate` (both stay, and a memory states the conflict); None
             while it is open.
         by: Id of the memory that is in the place of one of them, or that states the conflict.
-        reason: What is at odds (`number: 8080 / 9090`), if the rules find it; else `stated or
+        reason: Difference (`number: 8080 / 9090`), if the rules find it; else `stated or
             judged`: by `connect`, `judge_edges` or an oracle.
     """
 

@@ -346,7 +346,7 @@ class AggregateConfig:
         neighbours: Most similar memories that each is compared with.
         smallest, largest: Members of an aggregate.
         words: Most words of its text.
-        price: What so many words cost, as a share of what its members are about.
+        price: Cost of so many words, as a share of what its members are about.
         depth: Up to which aggregates are made of aggregates.
     """
 
@@ -456,7 +456,7 @@ class ReconcileConfig:
 
     Attributes:
         automatic: Whether `Memory.consolidate` reconciles.
-        policy: What becomes of a contradiction that an oracle confirms: by `recency` the later one
+        policy: Resolution of a contradiction that an oracle confirms: by `recency` the later one
             supersedes the earlier, by `importance` the more important one the other; `both` stay,
             and an aggregate states the conflict. Without an oracle a memory ends only if a later
             one of its speaker states the change; with `both`, none does.

@@ -40,7 +40,7 @@ class Choice:
         redundancy: Cosine from which two items are near-duplicates; above 1: none are.
         work: See `select`.
         gap: Likewise.
-        repeats: What else must hold of near-duplicates; None: nothing.
+        repeats: Further condition on near-duplicates; None: none.
     """
 
     pool: Pool
@@ -192,7 +192,7 @@ def near_duplicates(
         chosen: Those to compare; then with all others, up to 1,024 of a question.
         embeddings: Their vectors.
         least: Cosine from which the share of a pair rises, from 0 to 1 at a cosine of 1.
-        repeats: What else must hold of a pair; None: nothing.
+        repeats: Further condition on a pair; None: none.
         cells: Numbers of a tile.
     """
     found = _pairs(rows, chosen.to(torch.int8), embeddings, least, repeats, cells)

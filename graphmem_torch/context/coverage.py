@@ -19,7 +19,7 @@ class Coverage(NamedTuple):
         relevance: Share of the weight that they cover, in [0, 1].
         complexity: Share of the length that they may have, in [0, 1].
         value: Relevance minus `price` times complexity.
-        bound: What no choice exceeds; equal to `value` where the choice is proven the best.
+        bound: Upper bound of all choices; equal to `value` if the choice is proven the best.
     """
 
     chosen: tuple[int, ...]
@@ -75,11 +75,11 @@ def select_coverage(
     how far it may be from the best.
 
     Args:
-        units: What each of n texts covers; keys of `weight`.
-        lengths: Of the texts, above 0.
-        weight: Of what can be covered, at least 0.
+        units: Units that each of n texts covers; keys of `weight`.
+        lengths: Lengths of the texts, above 0.
+        weight: Weights of the units, at least 0.
         limit: Length that all of them together may have, above 0.
-        price: What the whole length costs, in shares of all weight; at least 0.
+        price: Cost of the whole length, in shares of all weight; at least 0.
         work: Steps of the search.
     """
     total = sum(weight.values()) or 1.0

@@ -445,7 +445,7 @@ class MemoryIndex(nn.Module):
         Args:
             query: As for `forward`.
             plan: Of each question.
-            events: Of the atoms that state one.
+            events: Events of the atoms that state one.
             tile: As for `forward`.
 
         Raises:

@@ -264,7 +264,7 @@ def ranked(
 
 
 def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
-    """What ranks candidates by their tiers [B or 1, A] and then by their scores; -inf stays."""
+    """Return values that rank candidates by tier [B or 1, A], then by score; -inf stays."""
     own = found.pick_each(tier.expand(len(score), -1))
     order = score.argsort(dim=1, descending=True, stable=True)
     order = order.gather(1, own.gather(1, order).argsort(dim=1, stable=True))

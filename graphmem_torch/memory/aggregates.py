@@ -58,7 +58,7 @@ _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
 
 
 class Source(NamedTuple):
-    """What an aggregate may be made of.
+    """Members of a possible aggregate.
 
     Attributes:
         atom: A memory, or an aggregate of one depth less.
@@ -74,7 +74,7 @@ class Made(NamedTuple):
 
     Attributes:
         atom: The aggregate.
-        digest: What it says and what that is worth.
+        digest: Its text and the value of that.
     """
 
     atom: Atom
@@ -97,7 +97,7 @@ def aggregate_atoms(
         found: The clusters.
         sources: By row.
         built: Ids of aggregates that there are.
-        depth: Of the aggregates.
+        depth: Depth of the aggregates.
         config: The settings.
     """
     groups = [
@@ -192,7 +192,7 @@ def written(
 
     Args:
         made: The aggregates.
-        atoms: What they are made of, by id, among others.
+        atoms: Their members, by id, among others.
         summarise: An oracle's `summarise(texts, question, max_tokens)`.
         config: The settings.
     """
@@ -243,7 +243,7 @@ def sources_of_depth(
     Args:
         store: Store of the memories.
         snapshot: Index of all of them.
-        depth: Of the aggregates.
+        depth: Depth of the aggregates.
         stop: First node of the memories that are left out.
     """
     atoms = dict(enumerate(store.atoms(snapshot.node.tolist())))

@@ -285,7 +285,7 @@ def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of
 
 
 def _called(store: StoreReader, speakers: Iterable[str]) -> list[list[str]]:
-    """Of each speaker the words by which memories call the same person."""
+    """Return for each speaker the words by which memories call the same person."""
     plain = [plain_name(name) for name in speakers]
     known = store.namesakes(list(dict.fromkeys(plain)))
     return [[each for each in known.get(name, ()) if " " not in each] for name in plain]

@@ -109,8 +109,8 @@ def clusters(
     one is unknown. Pairs from `least` on are joined.
 
     Args:
-        snapshot: Of the atoms.
-        rows: Those that are clustered.
+        snapshot: Snapshot with the atoms.
+        rows: Rows that are clustered.
         beside: All of their kind, of which random clusters are drawn.
         mentions: Rows and nodes [m] of concepts that they mention, by ascending row.
         config: The settings.
@@ -153,7 +153,7 @@ def clusters(
 def _shared(
     rows: Tensor, mentions: tuple[Tensor, Tensor], source: Tensor, target: Tensor
 ) -> Tensor:  # [P] float32
-    """How many concepts two atoms share, over the root of how many each mentions."""
+    """Return the number of shared concepts over the root of the product of both counts."""
     row, concept = mentions
     place = torch.searchsorted(rows, row)
     wide = 1 + int(concept.max()) if len(concept) else 1

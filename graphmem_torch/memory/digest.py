@@ -1,4 +1,4 @@
-"""What an aggregate says: sentences of its members that need nothing around them, and their worth.
+"""Text of an aggregate: sentences of its members that stand alone, and their value.
 
 `docs/mathematics.md` 5.6. A sentence counts if it says something of its own, and if its days are
 told absolutely; which of them are said maximises relevance minus complexity.
@@ -57,7 +57,7 @@ class Telling(NamedTuple):
         text: The sentence, its days absolute; empty: it has a relative time that cannot be placed,
             and is not said by an aggregate.
         day: When it was said, where only that places its days; else empty.
-        units: What it is about: stems of its names and nouns, numbers, days.
+        units: Stems of its names and nouns, its numbers and days.
         words: Stems of all its words that may be a topic.
     """
 
@@ -103,7 +103,7 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
     Args:
         atom: The memory.
         concepts: Names of the concepts that it mentions.
-        names: Of all who speak.
+        names: Names of all who speak.
     """
     other = foreign(atom.text, STOP_WORDS)
     topic = {stem for name in concepts for stem in _topics(name.split(), names)}
@@ -166,15 +166,15 @@ def _facts(sentence: str, said: float | None, names: Names) -> set[str]:
 
 
 class Digest(NamedTuple):
-    """What an aggregate says.
+    """Text of an aggregate.
 
     Attributes:
         text: Sentences of its members.
         relevance: Share of the weight of what its members are about, in [0, 1].
         complexity: Its words as a share of those that it may have.
         value: Relevance minus `price` times complexity.
-        bound: What no other sentences exceed; `value` where these are the best.
-        weight: Of each unit that its members are about.
+        bound: Upper bound of all choices of sentences; `value` if these are the best.
+        weight: Weight of each unit that its members are about.
     """
 
     text: str
@@ -211,7 +211,7 @@ def digest(
         frequency: Aggregates that are about each unit.
         groups: All aggregates.
         words: That the text may have, or its shortest sentence if that is longer.
-        price: What these words cost, in shares of the relevance.
+        price: Cost of these words, in shares of the relevance.
     """
     said = Counter(unit for own in members for unit in {u for each in own for u in each.units})
     theme = {

@@ -28,7 +28,7 @@ _SAYING = 2  # content words of a text that says something: every "thanks" would
 
 @dataclass(frozen=True)
 class Saying:
-    """What a memory says, to be compared with what another one says.
+    """Content of a memory, to be compared with that of another one.
 
     Attributes:
         atom: The memory.
@@ -42,7 +42,7 @@ class Saying:
 
     @classmethod
     def of(cls, atom: Atom) -> Saying:
-        """What a memory says."""
+        """Read the content of a memory."""
         return cls(atom, wording(atom.text), told_days(atom.text, atom.time))
 
     @property

@@ -309,8 +309,8 @@ def concept_nodes(
     Args:
         store: Has the concepts.
         named: Names.
-        argument: What they are given as.
-        do: What to do where none is like a name.
+        argument: Name of the argument that holds them.
+        do: Remedy if none is like a name.
 
     Raises:
         InputError: A name that no concept has, with the nearest that one has.
@@ -347,7 +347,7 @@ class _Column:
             0 or 1 of a truth value, else -1.
         number: [A] float64, the nearest to a number; NaN where there is none.
         names: Places of the strings; those of later atoms may be behind them.
-        odd: Likewise of the numbers that no float64 holds.
+        odd: Places of the numbers that no float64 holds.
     """
 
     type: Tensor

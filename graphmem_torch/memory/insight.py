@@ -113,7 +113,7 @@ def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
 
 
 def _keys(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """What a text speaks of, in its own words: the names, then what no name has."""
+    """Return the keys of a text in its own words: names first, then other words."""
     plain = LINK.sub(" ", unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
     proper = _proper(plain)
     forms: dict[str, Counter[str]] = {}

@@ -73,7 +73,7 @@ class SplitNames:
 
     @classmethod
     def of(cls, store: StoreReader) -> SplitNames:
-        """Those of a store."""
+        """Read the split names of a store."""
         kept = json.loads(store.meta_get(SPLIT_NAMES) or "[]")
         if isinstance(kept, list):
             return cls("", frozenset(kept))
@@ -119,7 +119,7 @@ class Linked:
 
     @classmethod
     def nothing(cls, dim: int) -> Linked:
-        """Of no atom, with vectors of width `dim`."""
+        """Return the result for no atom, with vectors of width `dim`."""
         none = torch.empty(0, dim)
         return cls([], none, EdgeBlock.empty(), EdgeBlock.empty(), [], none)
 

@@ -255,7 +255,7 @@ _EVERYTHING = Scope()
 
 @dataclass(frozen=True)
 class _Scope:
-    """What a consolidation works on, and what it must not try or undo twice.
+    """Scope of a consolidation, with the steps that it must not try or undo twice.
 
     Attributes:
         stop: First node of the memories that were added after it began: the next call takes them.

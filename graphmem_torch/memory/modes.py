@@ -239,7 +239,7 @@ class RegimeMonitor:
         self._kept = self._detector.count
 
     def behind(self, stop: int) -> int:
-        """How many nodes before node `stop` are not read."""
+        """Return the number of nodes before `stop` that are not read."""
         return stop - self._next
 
     def observe(

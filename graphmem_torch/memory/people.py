@@ -41,7 +41,7 @@ _Pair = tuple[str, str]  # a name, and the name that it stands for
 
 
 class _Turn(NamedTuple):
-    """What a turn shows to the one before it and the one behind it.
+    """Evidence that a turn gives together with its neighbours.
 
     Attributes:
         speaker: Who says it.

@@ -569,7 +569,7 @@ def _in_order(
 
 
 def _about(snapshot: Snapshot, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """What questions ask about: known terms [B, W], -1 = padding, and the number of others [B].
+    """Return the known terms of questions [B, W], -1 = padding, and the number of others [B].
 
     Without names of speakers, who need not name themselves in what they say.
     """

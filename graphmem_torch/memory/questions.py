@@ -354,7 +354,7 @@ def to_explanation(
 
 
 def _members(atom: Atom) -> tuple[str, ...]:
-    """What an aggregate is of; of other memories nothing."""
+    """Return the members of an aggregate; none for other memories."""
     if atom.kind != AGGREGATE:
         return ()
     return tuple(link.target for link in atom.edges if link.type == EdgeType.DERIVED_FROM)

@@ -71,11 +71,11 @@ def find(
 
     Args:
         store: Store of the memories.
-        config: What is compared, and what becomes of a contradiction.
+        config: Settings of the comparison and the policy.
         keys: Keys of this store.
         local: The rules that judge without an oracle.
         judge: An oracle; None: the rules.
-        by: What a resolution needs of the memory.
+        by: Access to the memory.
         block: Memories whose pairs are judged and stored together.
         stop: First node that is left to the next run; None: what is stored now is compared.
 
@@ -495,7 +495,7 @@ def _end(
         store: Store of the memories.
         pairs: Ids, the earlier one in front.
         policy: Which of both ends.
-        by: What a resolution needs of the memory.
+        by: Access to the memory.
 
     Raises:
         StoreError: Read-only store or full disk; what was ended stays.

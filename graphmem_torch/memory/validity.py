@@ -478,7 +478,7 @@ class ValiditySpans:
 
         Args:
             snapshot: A atoms.
-            store: What it shows.
+            store: Store of the snapshot.
         """
         with self._lock:
             if snapshot in self._happened:

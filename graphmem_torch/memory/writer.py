@@ -706,7 +706,7 @@ class Writer:
         self._keep_split(names, alone=True)
 
     def _split_left(self, linker: Linker) -> dict[str, str]:
-        """What to keep of split names, when the linker has forgotten those that nothing says."""
+        """Return the split names to keep once those that nothing says are forgotten."""
         split, left = SplitNames.of(self._store), linker.split_names()
         return {} if len(left) == len(split.hashes) else linker.split(left)[0].meta()
 

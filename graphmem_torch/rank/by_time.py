@@ -36,12 +36,12 @@ def order_by_time(
     Args:
         memory: A atoms.
         rows: Hits of B questions, best first.
-        scores: Of the same.
-        tier: Of the same, ascending.
-        when: Of every atom.
-        terms: What the questions ask about, without words of time and order.
+        scores: Scores of the hits.
+        tier: Tiers of the hits, ascending.
+        when: Time of every atom.
+        terms: Terms of the questions, without words of time and order.
         unknown: How many more terms they have that no atom has: each weighs as the heaviest.
-        way: Of each question.
+        way: Direction for each question.
     """
     there = rows >= 0
     nearest = there & (tier == tier[:, :1])

@@ -140,7 +140,7 @@ def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -
     Args:
         everyone: B questions against every atom.
         plan: Of the questions.
-        events: Of the atoms that state one; they are of no other time then.
+        events: Events of the atoms that state one; nothing else dates these.
     """
     memory, count = everyone.memory, len(everyone.query)
     there = everyone.listed.expand(count, -1)
@@ -191,7 +191,7 @@ def _per_row(key: Tensor, count: int, width: int) -> Tensor:
 
 
 def _tiers(memory: MemoryTensors, plan: PlanBatch, events: Events | None) -> Tensor:
-    """How far each atom is from the window of each question, [B, A] as `Pruned.tier`."""
+    """Return the tier of each atom for the window of each question, [B, A]."""
     tier = torch.zeros(len(plan), memory.num_atoms, dtype=torch.uint8, device=plan.window.device)
     (own,) = plan.window.isfinite().any(1).nonzero(as_tuple=True)
     if not len(own):

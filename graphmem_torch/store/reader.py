@@ -491,7 +491,7 @@ class StoreReader:
         return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
 
     def namesakes(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """Of names that concepts have, all names of the same concept."""
+        """Return all names of the concept of each name."""
         nodes = self.concepts(names)
         wanted = list({*nodes.values()})
         named = {node: [name] for node, name in self._select_in(_OWN_NAMES, wanted)}

@@ -45,7 +45,7 @@ class SentenceReader:
         self._addressed = {1: "assistant", -1: "user", 0: None}[role]
 
     def propositions(self) -> Iterator[Proposition]:
-        """Those of its main clauses."""
+        """Read the propositions of its main clauses."""
         words = [word for word in self._sentence if not word.is_space]
         if len(words) > _WORDS or not words or self._asks(words) or self._reported():
             return
@@ -64,7 +64,7 @@ class SentenceReader:
         return bool(colon) and reports(before)
 
     def _told(self, verb: Any) -> Proposition | None:
-        """What an instruction sets: "Use 8080 as the port"."""
+        """Read what an instruction sets: "Use 8080 as the port"."""
         if verb.lower_ != "use" or verb.dep_ != "ROOT" or verb.i != self._sentence.start:
             return None
         value = next((c for c in verb.children if c.dep_ == "dobj"), None)
@@ -79,7 +79,7 @@ class SentenceReader:
         return Proposition(*about, _BE, words, "present")
 
     def _presupposed(self, words: Sequence[Any]) -> Iterator[Proposition]:
-        """What a noun phrase takes for granted: "our flat in Bremen", "my three children"."""
+        """Read what a noun phrase implies: "our flat in Bremen", "my three children"."""
         for noun in words:
             owner = next((c for c in noun.children if c.dep_ == "poss"), None)
             if owner is None or owner.lower_ not in ("my", "our"):
@@ -368,7 +368,7 @@ class SentenceReader:
     def _words(
         self, inner: Sequence[Any], verb: Any
     ) -> tuple[list[tuple[Any, str]], dict[str, bool]]:
-        """What goes with a verb, and what small words say of it."""
+        """Return the words that go with a verb, and flags for its small words."""
         flags = dict.fromkeys(("denied", "longer", "hedged", "added"), False)
         kept: list[tuple[Any, str]] = []
         lows = [word.lower_ for word in inner]
@@ -447,7 +447,7 @@ class SentenceReader:
     def _change(
         self, verb: Any, subject: frozenset[str], inner: Sequence[Any], passive: bool
     ) -> Change | None:
-        """What a clause in the past or the perfect says to have changed."""
+        """Read the change that a clause in the past or the perfect states."""
         lemma = verb.lemma_.lower()
         if verb.tag_ not in ("VBD", "VBN"):
             return None

@@ -148,10 +148,10 @@ _PARTS = {"tonight": "evening", "last night": "night"}
 
 
 class _Phrase(NamedTuple):
-    """What stands in place of a relative phrase.
+    """Replacement of a relative phrase.
 
     Attributes:
-        preposition: What joins it to a sentence; empty: nothing does.
+        preposition: Word that joins it to a sentence; may be empty.
         words: The days.
         noun: The same where it is the subject.
     """
@@ -300,7 +300,7 @@ def _year(match: re.Match[str], today: date) -> _Phrase:
 
 
 def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
-    """What stands in place of a phrase that is told from the day it was said; None: unknown."""
+    """Return the replacement of a phrase relative to the day it was said; None: unknown."""
     begin, end = place.begin, place.end
     said, before = text[begin:end].lower(), text[:begin]
     if _BESIDE.search(before):

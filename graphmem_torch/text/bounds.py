@@ -1,4 +1,4 @@
-"""What an English question says of dates in it: up to one, from one on, between two, or nothing.
+"""Bounds that an English question states by its dates: until, since, between, or none.
 
 Where the dates are and which days they name is found in `text.times`.
 """
@@ -26,10 +26,10 @@ JOINED = re.compile(
     r"|(?P<range>,? (?:to|until|till|through|up to) | ?[-\u2013\u2014] ?)(?:the )?",
     re.IGNORECASE,
 )
-"""What stands between two dates that are named together."""
+"""Pattern of the text between two dates that are named together."""
 
 UNKNOWN = "unknown"
-"""What a date says that cannot be read, or that may be either of two: `Named.way`."""
+"""Value of `Named.way` for a date that is impossible or ambiguous."""
 
 EXCEPT = re.compile(
     r"(?:(?:\b(?:except(?:ing|ed)?|other than|rather than|apart|besides?|not|neither|nor|never"
@@ -41,7 +41,7 @@ EXCEPT = re.compile(
     r"(?: (?:of|for|from))?(?: the)?(?: (?:period|year|month|week|day|date))?(?: of)? $",
     re.IGNORECASE,
 )
-"""What stands before a date that is not asked about, at the end of a text."""
+"""Pattern of the text before a date that is left out."""
 
 _EXCEPTED = re.compile(
     r",? (?:excluded|excepted|aside|(?:left )?out(?= ?\W)|not included)\b", re.IGNORECASE
@@ -151,7 +151,7 @@ def _earlier(one: date | None, other: date | None) -> date | None:
 
 
 def _spans_of_two(text: str, places: Sequence[Named]) -> list[Named]:
-    """Those with each two that are joined as one."""
+    """Join dates that are named together."""
     found = list(places[:1])
     for one, two in pairwise(places):
         joint = JOINED.fullmatch(text[one.end : two.begin])
@@ -168,7 +168,7 @@ def _spans_of_two(text: str, places: Sequence[Named]) -> list[Named]:
 
 
 def _conditions(text: str, places: Sequence[Named]) -> list[Named]:
-    """Those that say of what is asked when it was."""
+    """Keep the dates that bound what is asked."""
     begin, asking = 0, list[tuple[int, int]]()
     for sentence in split_sentences(text):
         end = begin + len(sentence)

@@ -60,7 +60,7 @@ class Finding:
 
     Attributes:
         kind: `number`, `denial`, `opposite`, `time`, `value`, `order` or `change`.
-        values: What the earlier and the later one say.
+        values: Values in the earlier and the later one.
         ends: Whether the later one states that the earlier one is no longer true.
         names: Whether the values are names, which may be two names of one thing.
     """
@@ -401,7 +401,7 @@ def _slot_became(earlier: Proposition, change: Change) -> Finding | None:
 
 
 def _became(earlier: Proposition, change: Change) -> Finding | None:
-    """What the earlier one says was changed into something else."""
+    """Find a change of what the earlier one says."""
     new, old = " ".join(change.new), " ".join(change.old)
     if earlier.subject not in change.of or earlier.words == change.new:
         return None
@@ -561,7 +561,7 @@ _Slot = tuple[tuple[int, int], tuple[int, int]]
 def _aligned(
     one: tuple[str, ...], other: tuple[str, ...]
 ) -> tuple[list[_Slot], tuple[list[str], list[str]]]:
-    """What stands in place of what, and what only one of the two has."""
+    """Return replaced blocks, and the words that only one of the two has."""
     slots: list[_Slot] = []
     extra: tuple[list[str], list[str]] = [], []
     matcher = SequenceMatcher(None, one, other, autojunk=False)

@@ -194,7 +194,7 @@ class Contradiction:
 
     Attributes:
         kind: As `Finding.kind`.
-        values: What the earlier and the later text say.
+        values: Values in the earlier and the later text.
         confidence: Share of such findings that are right.
         ends: Whether the later text states that the earlier one, which says nothing else, is no
             longer true.
@@ -329,7 +329,7 @@ class LexicalJudge:
         return 0.75 * cosine + 0.25 * torch.tensor(shared) - _DOUBT * torch.tensor(doubt)
 
     def evidence(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Evidence | None]:
-        """What the words of each pair show; None where one is of another language.
+        """Return the evidence of words for each pair; None if one is of another language.
 
         Raises:
             InputError: Lengths that differ.

@@ -179,7 +179,7 @@ def namings(text: str, *, spoken: bool = True) -> list[Naming]:
     """Return what a text shows of names of persons; English forms alone are understood.
 
     Args:
-        text: Of a memory.
+        text: Text of a memory.
         spoken: Whether somebody says it, so that it may address others.
     """
     found = dict[Naming, None]()

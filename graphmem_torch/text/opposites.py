@@ -64,7 +64,7 @@ def is_polar(word: str) -> bool:
 
 
 def without_prefix(word: str) -> str:
-    """What a word denies by its prefix: locked, of unlocked; any other word is its own."""
+    """Return a word without its negative prefix: locked, for unlocked."""
     for prefix in _PREFIXES:
         if word.startswith(prefix) and len(word) - len(prefix) >= _BODY:
             return word.removeprefix(prefix).lstrip("-")

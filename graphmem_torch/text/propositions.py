@@ -22,7 +22,7 @@ CALENDAR = frozenset([*_DAYS, *MONTHS, "am", "pm", "noon", "midnight"])
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a sentence says to have changed.
+    """Change that a sentence states.
 
     Attributes:
         kind: `moved`, `became` (a value took the place of another), `renamed`, or `gone` (what was
@@ -47,13 +47,13 @@ class Proposition:
             name of the speaker.
         named: Whether the subject is a person or a thing with a name.
         predicate: Lemma of the verb.
-        words: What goes with it, in its order: lemmas, numbers as digits, without articles.
+        words: Words that go with it, in order: lemmas, numbers as digits, without articles.
         tense: When it holds; `ended`: it did once, and no longer does ("used to", "no longer").
         denied: Whether it is denied.
         explicit: Whether it says that it no longer is so ("no longer", "not any more").
         hedged: Whether a number in it is about right only.
         added: Whether it is said to be so beside others ("also", "another").
-        change: What is said to have changed.
+        change: Change that it states.
         proper: Words of it that are names.
         clausal: Whether a clause of its own is among its words.
         implied: Whether a noun phrase or a pronoun implies it ("my car", "he"): what is implied

@@ -251,7 +251,7 @@ def asks(text: str) -> bool:
 
 
 def _shown(text: str, aside: re.Match[str]) -> str:
-    """What is quoted, or in brackets, if it is a sentence of its own; else a word in its place."""
+    """Return quoted or bracketed text if it is a sentence of its own, else a placeholder."""
     before, after = text[: aside.start()].rstrip(" "), text[aside.end() :].lstrip(" ")
     own = not before or before.endswith((*_ENDED, "\n"))
     follows = after[:1]

@@ -1,4 +1,4 @@
-"""What texts state: their main clauses as propositions, by a dependency parse.
+"""Statements of texts: their main clauses as propositions, by a dependency parse.
 
 A missing proposition means that the rules cannot tell. They are for English.
 `docs/mathematics.md` 5.2.
@@ -59,7 +59,7 @@ def split_speaker(text: str) -> tuple[str | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What a text states.
+    """Statements of a text.
 
     Attributes:
         propositions: In the order of its sentences.

@@ -391,7 +391,7 @@ def dated_places(text: str, said: float | None) -> list[DatedPlace]:
     """Return the places that `told_days` reads, in order; of two that overlap the longer.
 
     Args:
-        text: What is said.
+        text: Text that is said.
         said: When, seconds since the epoch, UTC. None or NaN: nobody knows, and only dates with a
             year are found.
     """
@@ -592,7 +592,7 @@ def _joined(text: str, one: Named, two: Named) -> bool:
 
 
 def _distances(text: str, today: date) -> Iterator[Named]:
-    """What lies at most, or at least, so far back from today, and the last so many days."""
+    """Read stretches that reach back from today: at most, at least, the last so many days."""
     # Looking for these words first is many times as quick.
     lower = text.lower()
     ago = text if " ago" in lower or " back" in lower else ""
@@ -720,7 +720,7 @@ def _beside_words(text: str, place: Named) -> Named:
 
 
 def _beyond_date(span: Span, match: re.Match[str]) -> tuple[Span, str]:
-    """What lies within or beyond a distance that a match of `_BEYOND_DATE` tells of."""
+    """Return the stretch within or beyond the distance in a match of `_BEYOND_DATE`."""
     if match["before"] or match["after"]:
         return _beyond(span, match, -1 if match["before"] else 1)
     if not match["less"]:
@@ -729,7 +729,7 @@ def _beyond_date(span: Span, match: re.Match[str]) -> tuple[Span, str]:
 
 
 def _part(span: Span, match: re.Match[str]) -> Span | None:
-    """What a match of `_PART` takes of a span; None where it has no such part."""
+    """Return the part of a span that a match of `_PART` names; None if there is none."""
     first, behind = span
     if match["whole"]:
         if behind - first > _DAY:

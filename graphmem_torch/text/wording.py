@@ -88,7 +88,7 @@ class _Token(NamedTuple):
     """A word or a sign.
 
     Attributes:
-        form: As it is compared.
+        form: Name in the form that is compared.
         named: Whether it begins with a capital letter.
         ends: Whether punctuation or a line break stands behind it.
         opens: Whether a colon or a dash does: what follows is said of it.

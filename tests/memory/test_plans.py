@@ -291,7 +291,7 @@ def test_where_nothing_is_inside_any_time_will_do(memory: Memory) -> None:
 
 
 def test_a_context_keeps_to_a_stated_bound() -> None:
-    """What a bound puts behind is worth no more than what it leaves in front."""
+    """Scores never increase across a bound."""
     with opened() as memory:
         near = [Atom(f"in{i}", f"Ada ate {i} pears.", time=1.69e9 + i) for i in range(3)]
         far = [Atom(f"out{i}", f"Ada rowed the canoe {i}.", time=1.6e9 + i) for i in range(9)]

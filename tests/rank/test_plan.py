@@ -114,7 +114,7 @@ def scanned(
         tiers = dict.fromkeys(there, 0)
 
     def left_of(seen: list[int]) -> tuple[dict[int, float], int, int]:
-        """What meaning and relations leave of some atoms, the best, and what was reached."""
+        """Return the atoms that meaning and relations leave, the best, and those reached."""
         best: set[int] = set()
         tops = []
         for values, least in ((cosine, -math.inf), (words, 0.0)):

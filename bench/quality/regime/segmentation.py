@@ -196,7 +196,7 @@ def nearness(
     alarm: Tensor,  # [n] bool
     switch: Tensor,  # [n] bool
 ) -> Tensor:  # [4] int64
-    """How many alarms, of these near a switch; switches near an alarm; and steps near a switch.
+    """Count alarms, alarms near a switch, switches near an alarm, and steps near a switch.
 
     The last, as a share of all steps, is what alarms at random have.
     """
