@@ -53,7 +53,7 @@ class Telling(NamedTuple):
 
     Attributes:
         speaker: Who says it; empty: nobody is named.
-        kind: Of its memory.
+        kind: Kind of its memory.
         text: The sentence, its days absolute; empty: it has a relative time that cannot be placed,
             and is not said by an aggregate.
         day: When it was said, where only that places its days; else empty.

@@ -64,7 +64,7 @@ class SplitNames:
     """The names of concepts that were split from others, as a store keeps them: by their hashes.
 
     Attributes:
-        salt: Of the hashes; another in each store. Empty: there are none, or an early store's.
+        salt: Salt of the hashes, one a store; empty if there are none, or in an early store.
         hashes: SHA-256 of the salt and a name.
     """
 
@@ -272,7 +272,7 @@ class Linker:
             atoms: In the order of node numbers.
             embeddings: The rows of their vectors.
             aliases: Names of other concepts, and their node numbers.
-            first: Of nodes with earlier versions, the number of the first.
+            first: Number of the first version, for nodes with earlier versions.
         """
         kept: list[int] = []
         self._find(atom for _, atom in atoms)
@@ -670,9 +670,9 @@ class Linker:
         """Takes in what atoms show of people, before they are linked or forgotten.
 
         Args:
-            came: With their node numbers.
-            went: Likewise.
-            first: Of nodes with earlier versions, the number of the first.
+            came: Atoms that are added, with their node numbers.
+            went: Atoms that are deleted, with their node numbers.
+            first: Number of the first version, for nodes with earlier versions.
 
         Returns:
             Known names to be decided anew, as they are of other persons than before.

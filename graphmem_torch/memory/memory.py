@@ -2061,8 +2061,8 @@ class Memory:
         call finds nothing to do. Readers and writers are not blocked.
 
         Args:
-            oracle: As in `judge_edges`; asked both ways round about each pair that is similar or
-                shares a key. What it calls a contradiction is resolved by the policy. If it says
+            oracle: Judge as in `judge_edges`, asked both ways round about each pair that is similar
+                or shares a key. What it calls a contradiction is resolved by the policy. If it says
                 that one contradicts the other, and the other follows from the one, the pair is
                 neutral, with a warning. By default the local rules, which know English.
             policy: Policy in place of that of the settings. `recency`: the later one supersedes the

@@ -75,12 +75,12 @@ class _Session:
     turns: list[_Turn] = field(default_factory=list)
 
     def around(self, at: int) -> list[tuple[_Pair, bool]]:
-        """What the turn at an index shows with its neighbours."""
+        """Count what the turn at an index shows with its neighbours."""
         near = self.turns[max(at - 1, 0) : at + 2]
         return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
 
     def between(self, at: int) -> list[tuple[_Pair, bool]]:
-        """What the turns before an index and at it show."""
+        """Return what the turns before an index and at it show."""
         near = self.turns[max(at - 1, 0) : at + 1]
         return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
 
@@ -289,7 +289,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _groups(pairs: Iterable[_Pair]) -> dict[str, frozenset[str]]:
-    """Of each name the others that pairs lead to."""
+    """Return for each name the others that pairs lead to."""
     groups: dict[str, set[str]] = {}
     for one, other in pairs:
         joined = groups.get(one, {one}) | groups.get(other, {other})

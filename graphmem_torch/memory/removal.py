@@ -97,7 +97,7 @@ class Removal:
 
     @classmethod
     def nothing(cls, first: int, dim: int) -> Removal:
-        """Of nothing, with vectors of width `dim`."""
+        """Return the removal of nothing, with vectors of width `dim`."""
         none, edges = torch.empty(0, dim), EdgeBlock.empty()
         return cls([], [], [], none, first, [], none, edges, edges, edges, [])
 

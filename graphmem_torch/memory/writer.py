@@ -702,7 +702,7 @@ class Writer:
         return self._keep_split({name}, alone=alone)
 
     def split_all(self, names: Collection[str]) -> None:
-        """As `split`, of names that may not be known yet."""
+        """Split names that may not be known yet."""
         self._keep_split(names, alone=True)
 
     def _split_left(self, linker: Linker) -> dict[str, str]:

@@ -213,7 +213,7 @@ def absolute_sentences(text: str, said: float | None) -> Iterator[tuple[str, str
 
     Args:
         text: Any.
-        said: As in `absolute`.
+        said: Time of saying, as in `absolute`.
     """
     inside = False
     for sentence in split_sentences(text):

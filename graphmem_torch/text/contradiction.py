@@ -521,7 +521,7 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
 
 
 def _unit(words: Iterable[str]) -> frozenset[str]:
-    """What somebody leads: "the head of sales" leads the sales team."""
+    """Return what somebody leads: "the head of sales" leads the sales team."""
     found = frozenset(words) - say.PREPOSITIONS
     return (found - {"team"}) or found
 

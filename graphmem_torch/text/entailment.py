@@ -193,7 +193,7 @@ class Contradiction:
     """Why two texts cannot both be true now.
 
     Attributes:
-        kind: As `Finding.kind`.
+        kind: Kind of the finding (`Finding.kind`).
         values: Values in the earlier and the later text.
         confidence: Share of such findings that are right.
         ends: Whether the later text states that the earlier one, which says nothing else, is no
