@@ -131,7 +131,7 @@ class Atom:
     """One memory.
 
     Attributes:
-        id: Unique in its store.
+        id: Unique in its store; names in other forms of Unicode are the same (NFC).
         text: The content, verbatim.
         kind: One of `KINDS`, or any other word of the user's.
         speaker: Who said it.
@@ -141,7 +141,9 @@ class Atom:
         event_time: When what it tells happened, likewise.
         type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
         meta: Anything else that JSON can hold, numbers of any size and decimals with all of their
-            digits among it (`exact`); stored, never interpreted.
+            digits among it (`exact`); stored, never interpreted. `Memory.add` makes strings of a
+            `datetime` with a time zone (in UTC), a `date` and a `UUID`, and plain values of `Enum`
+            and of scalars of numpy (`plain`): these come back, and are what filters compare.
         edges: Edges the input states.
         event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
 

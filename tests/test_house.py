@@ -33,6 +33,7 @@ FLOORS = [
     "kernels",
     "errors",
     "exact",
+    "plain",
     "atoms",
     "results",
     "config",

@@ -47,7 +47,8 @@ class AskingCommand(MemoryCommand):
         asked: When the questions are asked, from which "last week" in them is reckoned; forms as
             above.
         where: Only memories that fit, such as '{"speaker": "Nora", "meta.page": {"$gte": 3}}', with
-            $eq $ne $gt $gte $lt $lte $in $nin $not $and $or.
+            $eq $ne $gt $gte $lt $lte $in $nin $not $exists $contains $containsAny $containsAll
+            $and $or.
         exclude: Id of a memory that may not be listed; it still leads to others. Repeatable.
         seed_entity: Name of a concept from which the questions set out too. Repeatable.
     """

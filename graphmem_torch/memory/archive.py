@@ -241,9 +241,12 @@ def apart(
     Raises:
         InputError: An id that is in neither.
     """
-    here = store.known(list(dict.fromkeys(ids)))
-    away = archive.known([name for name in ids if name not in here]) if archive else {}
-    missing = next((name for name in ids if name not in here and name not in away), None)
+    stored = store.forms.ids(ids)
+    here = store.known(list(dict.fromkeys(stored)))
+    left = [name for name, form in zip(ids, stored, strict=True) if form not in here]
+    forms = archive.forms.ids(left) if archive else left
+    away = archive.known(list(dict.fromkeys(forms))) if archive else {}
+    missing = next((n for n, form in zip(left, forms, strict=True) if form not in away), None)
     if missing is not None:
         raise InputError(
             f"expected ids of stored or archived atoms, got {missing!r:.80}, which is in "

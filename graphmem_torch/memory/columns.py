@@ -21,6 +21,7 @@ from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded
+from graphmem_torch.text.forms import composed
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
@@ -200,6 +201,6 @@ def _roles(speaker: Coded) -> Tensor:  # [n] int8
 
 
 def _recoded(column: Coded, names: dict[str, int]) -> Tensor:  # [n] int64
-    """The codes of a part of a column as those of the whole; -1 stays."""
-    codes = [names.setdefault(name, len(names)) for name in column.names]
+    """The codes of a part of a column as those of the whole, by NFC; -1 stays."""
+    codes = [names.setdefault(composed(name), len(names)) for name in column.names]
     return torch.tensor([*codes, -1], dtype=torch.int64)[column.codes.long()]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
 from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
+from graphmem_torch.text.forms import composed
 from graphmem_torch.text.question import is_question, name_words, role_of
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS, terms
 from graphmem_torch.text.times import dated_places, told_days, undated
@@ -125,7 +126,8 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
         text = sentence if other else (dated or "").strip()
         if own:
             units, all_words = frozenset(own), frozenset(own if other else words)
-            found.append(Telling(atom.speaker or "", atom.kind, text, day, units, all_words))
+            who = composed(atom.speaker or "")
+            found.append(Telling(who, atom.kind, text, day, units, all_words))
     return found
 
 

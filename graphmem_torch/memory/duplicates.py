@@ -17,6 +17,7 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.forms import composed
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.wording import wording
@@ -53,7 +54,7 @@ class Saying:
         often than another word for the same, and so are the same words in another order.
         "Yesterday" is another day each time.
         """
-        return self.atom.speaker, self.words, self.days
+        return composed(self.atom.speaker or ""), self.words, self.days
 
     def repeats(self, other: Saying) -> bool:
         """Whether both say the same, and say something."""

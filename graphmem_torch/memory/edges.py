@@ -171,11 +171,11 @@ def dated(store: StoreReader, made: Sequence[Atom]) -> list[Atom]:
 def nodes_of(
     store: MemoryStore, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
 ) -> dict[str, int]:
-    """Node numbers by id.
+    """Node numbers by id, as it was given.
 
     Args:
         store: Of the atoms.
-        ids: Their ids.
+        ids: Their ids, in any form of Unicode.
         is_archived: Whether what is not stored was put aside, for the message.
 
     Raises:
@@ -184,9 +184,10 @@ def nodes_of(
     for name in ids:
         if not isinstance(name, str):
             raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
-    known = store.known(list(dict.fromkeys(ids)))
-    for name in ids:
-        if name in known:
+    stored = dict(zip(ids, store.forms.ids(ids), strict=True))
+    known = store.known(list(dict.fromkeys(stored.values())))
+    for name, form in stored.items():
+        if form in known:
             continue
         if is_archived is not None and is_archived(name):
             raise InputError(
@@ -197,7 +198,7 @@ def nodes_of(
             f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; check "
             "it, or add the memory first"
         )
-    return {name: number for name, (number, _) in known.items()}
+    return {name: known[form][0] for name, form in stored.items()}
 
 
 def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:

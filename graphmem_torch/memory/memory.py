@@ -89,6 +89,7 @@ from graphmem_torch.memory.bindings import (
 )
 from graphmem_torch.memory.candidates import SharedKeys
 from graphmem_torch.memory.clusters import Clusters, clusters
+from graphmem_torch.memory.conditions import Where, parse_where
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import (
     ORACLE,
@@ -116,8 +117,8 @@ from graphmem_torch.memory.exchange import (
     unlinked_edges,
     versions_apart,
 )
+from graphmem_torch.memory.fields import AtomFields, one_warning
 from graphmem_torch.memory.filters import (
-    AtomFields,
     Filters,
     Instants,
     Names,
@@ -508,7 +509,9 @@ class Memory:
     def __contains__(self, id: object) -> bool:
         """Whether an atom of this id is stored."""
         concept = concept_id("")
-        return isinstance(id, str) and not id.startswith(concept) and id in self.store.known([id])
+        if not isinstance(id, str) or id.startswith(concept):
+            return False
+        return bool(self.store.known(self.store.forms.ids([id])))
 
     def __repr__(self) -> str:
         """Where it is, what it holds, by which settings and encoder, and whether it is open."""
@@ -565,7 +568,7 @@ class Memory:
         with _progress(progress, "index", "atoms") as bar:
             made = (as_atom(each, seen, session) for each in atoms)
             for batch in batched(made, self.config.link.batch):
-                added, switches = self._add(batch, places)
+                added, switches = self._add(self.store.forms.adopt(batch), places)
                 done += added
                 self._tell(switches)
                 bar.update(len(batch))
@@ -698,9 +701,11 @@ class Memory:
             InputError: An id that is not stored, or that of a concept.
         """
         with self.store.reading():
-            named, nodes = self._named(ids)
+            listed = self._listed(ids)
+            named, nodes = self._named(listed)
             found = dict(zip(named, self.store.atoms(nodes), strict=True))
-        return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
+        atoms = [found[name] for name in listed]
+        return atoms[0] if isinstance(ids, str) else atoms
 
     def update(self, id: str, /, **changes: Unpack[Changes]) -> Atom:
         """Gives an atom another content under the same id; the new atom, on disk when it returns.
@@ -795,7 +800,8 @@ class Memory:
             session: Only atoms of this session.
             speaker: Only atoms of this speaker.
             before: Only atoms whose time is earlier; a time as in `retrieve`.
-            where: Only atoms for which these conditions hold, as in `retrieve`.
+            where: Only atoms for which these conditions hold, as in `retrieve`. A condition that
+                all atoms meet because none has its field is refused, `$exists` apart.
             question: Only the `k` best hits for it, of what the rest leaves.
             k: How many hits, at least 1.
 
@@ -850,7 +856,7 @@ class Memory:
         session: str | None,
         speaker: str | None,
         before: TimeLike | None,
-        where: Mapping[str, Any] | None,
+        where: Where,
         question: str | None,
         k: int | None,
     ) -> Iterator[tuple[Memory | None, list[int], list[int]]]:
@@ -858,7 +864,8 @@ class Memory:
 
         Nobody else writes inside, or, where the store is only read, is seen to.
         """
-        where = where or None  # no condition at all is no condition to erase by
+        # No condition at all is no condition to erase by.
+        where = parse_where(where) if where else None
         given = ids, session, speaker, before, where, question
         if all(each is None for each in given) or (k is None) != (question is None):
             raise InputError(
@@ -873,14 +880,16 @@ class Memory:
                 stack.enter_context(store.reading() if store.readonly else store.turn())
             conditions = session, speaker, before, where
             if archive is None:
-                chosen = self._chosen(ids, *conditions, question, k)
+                with one_warning():
+                    chosen = self._chosen(ids, *conditions, question, k)
                 yield None, edges.with_derived(self.store, chosen), []
                 return
             named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
-            if question is None:
-                nodes, away = self._chosen_of_both(archive, named, *conditions)
-            else:
-                nodes, away = self._chosen(named, *conditions, question, k), []
+            with one_warning():
+                if question is None:
+                    nodes, away = self._chosen_of_both(archive, named, *conditions)
+                else:
+                    nodes, away = self._chosen(named, *conditions, question, k), []
             yield archive, *derived_of_both(self.store, archive.store, nodes, away)
 
     def _finish_forgetting(self, archive: Memory) -> None:
@@ -970,7 +979,7 @@ class Memory:
         session: str | None,
         speaker: str | None,
         before: TimeLike | None,
-        where: Mapping[str, Any] | None,
+        where: Where,
         question: str | None = None,
         k: int | None = None,
     ) -> list[int]:
@@ -985,15 +994,15 @@ class Memory:
         for name, value in (("session", session), ("speaker", speaker)):
             if value is not None:
                 column = getattr(columns, name)
-                if value not in column.names:
+                if not bool((same := column.equals(value)).any()):
                     raise InputError(unknown(name, value, column.names[:16], what="one such as"))
-                chosen &= column.equals(value)
+                chosen &= same
         if before is not None:
             chosen &= columns.time < parse_time(before, "before")
         nodes = columns.node[chosen]
         if where is not None:
             view = self._view()
-            fits = view.fields.where(view.snapshot, where).cpu()
+            fits = view.fields.where(view.snapshot, where, removing=True).cpu()
             nodes = nodes[torch.isin(nodes, view.snapshot.node[fits])]
         if question is not None:
             check_count("k", cast(int, k))
@@ -1127,13 +1136,19 @@ class Memory:
                 "meta.page": {"$gte": 3}}`, decided before ranking: k hits are k hits. The others
                 still lead to them, as with `kinds`, so that an answer is found by the question
                 before it, whoever asked it. Fields are `kind`, `speaker`, `session`, `time`,
-                `type` (as stated), `id` and those in `meta`, nested ones with dots. Operators are
-                those of LangGraph's stores: `$eq` (or the bare value), `$ne`, `$gt`, `$gte`,
-                `$lt`, `$lte`, and `$in`, `$nin`, `$not`; `$and` and `$or` join lists of
-                conditions. What an atom does not have is null and in no order; numbers compare by
-                their exact values, as Python's do (integers of any size, floats, `Decimal`,
-                `Fraction`: 0.1 is not `Decimal("0.1")`, 1 is 1.0), strings by code points; numbers,
-                strings and truth values are never each other.
+                `type` (as stated), `id` and those in `meta`, nested ones with dots; a key may have
+                dots itself. Operators: `$eq` (or the bare value), `$ne`, `$gt`, `$gte`, `$lt`,
+                `$lte`, `$in`, `$nin`, `$not`, `$exists`; of lists `$contains`, `$containsAny`,
+                `$containsAll`; `$and` and `$or` join lists of conditions. As in MongoDB, a
+                condition on a list holds if one element meets it, `$ne`, `$nin` and `$not` where
+                their opposite does not, and None is also what is missing (`$exists` tells them
+                apart). Numbers compare by their exact values, as Python's do (integers of any
+                size, floats, `Decimal`, `Fraction`: 0.1 is not `Decimal("0.1")`, 1 is 1.0),
+                strings by code points, in NFC; numbers, strings and truth values are never each
+                other. A `date`, a `datetime` with a time zone, a `UUID`, an `Enum` and scalars of
+                numpy stand for what `meta` keeps of them (`atoms.Atom`). A field of `meta` that no
+                memory has, and a value that compares with none of a field's, give no hits and a
+                warning.
             exclude: Ids of atoms that may not be hits, such as those that an agent has read; or a
                 list of them for each question. They still lead to others, as with `kinds`.
             seed_entities: Names of concepts from which the question sets out too, each as strong
@@ -1163,13 +1178,14 @@ class Memory:
             check_count("k", k)
         verify = None if oracle is None else method_of(oracle, "verify")
         scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
-        if namespaces is None:
-            results = self._retrieve(listed, k, scope, trace=trace)
-        else:
-            results = self._spread(
-                *(listed, namespaces, scope),
-                lambda each, part, own, known: each._retrieve(part, k, own, known, trace=trace),
-            )
+        with one_warning():
+            if namespaces is None:
+                results = self._retrieve(listed, k, scope, trace=trace)
+            else:
+                results = self._spread(
+                    *(listed, namespaces, scope),
+                    lambda each, part, own, known: each._retrieve(part, k, own, known, trace=trace),
+                )
         if verify is not None:
             results = verified_results(verify, results)
         if not isinstance(as_of, list | tuple):
@@ -1217,6 +1233,8 @@ class Memory:
         def answers(view: _View) -> list[Result]:
             snapshot = view.snapshot
             if not rows or not snapshot.index.num_atoms:
+                if scope.where is not None:
+                    view.fields.where(snapshot, scope.where)  # warns of fields that none has
                 return [Result(question, (), 0.0, False) for question in rows]
             stages = Stages() if trace else None
             query = self._query(view, asked, scope, encoded=encoded, instants=instants)
@@ -1458,15 +1476,16 @@ class Memory:
             shorten=shorten,
         )
         scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
-        if namespaces is None:
-            made = self._compile(listed, budgets, k, settings, scope)
-        else:
-            made = self._spread(
-                *(listed, namespaces, scope),
-                lambda each, part, own, known: each._compile(
-                    part, budgets, k, settings, own, known
-                ),
-            )
+        with one_warning():
+            if namespaces is None:
+                made = self._compile(listed, budgets, k, settings, scope)
+            else:
+                made = self._spread(
+                    *(listed, namespaces, scope),
+                    lambda each, part, own, known: each._compile(
+                        part, budgets, k, settings, own, known
+                    ),
+                )
         if isinstance(budget, int):
             only = [curve[0] for curve in made]
             return only[0] if isinstance(question, str) else only
@@ -1699,8 +1718,8 @@ class Memory:
         back until it is used again; it ends with this memory, or when it is dropped.
 
         Args:
-            name: 1 to 200 printable characters; names that differ in case or in Unicode form are
-                different ones.
+            name: 1 to 200 printable characters; names that differ in case are different ones, the
+                forms of Unicode of one name are the same.
             create: Makes an empty one where there is none.
 
         Raises:
@@ -1725,8 +1744,8 @@ class Memory:
                 goes on.
         """
         spaces = self._spaces_of_own()
-        archive = archive_of(checked_name(name))
-        if spaces.has(archive):  # first: it is never there without the other
+        name = spaces.stored(checked_name(name))
+        if spaces.has(archive := archive_of(name)):  # first: it is never there without the other
             spaces.drop(archive)
         spaces.drop(name)
 
@@ -1799,7 +1818,7 @@ class Memory:
                 "what was forgotten cannot come back"
             )
         with self.store.turn(), archive.store.turn():
-            listed = [ids] if isinstance(ids, str) else list(ids)
+            listed = archive._listed(ids)
             missing = next((name for name in listed if name not in archive), None)
             if missing is not None:
                 raise InputError(
@@ -2717,7 +2736,8 @@ class Memory:
         """
         moment = None if as_of is None else parse_time(as_of, "as_of")
         with self.store.reading():
-            return validity_of(self.store, dict(zip(*self._named(ids), strict=True)), moment)
+            nodes = dict(zip(*self._named(ids), strict=True))
+            return self._as_given(ids, validity_of(self.store, nodes, moment))
 
     def changes(self, since: TimeLike) -> list[Change]:
         """What has changed from a moment on, that included, in the order in which it was known.
@@ -2801,7 +2821,7 @@ class Memory:
         """
         named, nodes = self._named(ids)
         found = self._decay.types(torch.tensor(nodes, dtype=torch.int64))
-        return dict(zip(named, found, strict=True))
+        return self._as_given(ids, dict(zip(named, found, strict=True)))
 
     def strength(
         self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
@@ -2826,7 +2846,7 @@ class Memory:
         left = self._decay.retention(torch.tensor(nodes), now)
         central = snapshot.centrality[rows]
         values = own.initial * left + own.centrality * central
-        return dict(zip(named, values.tolist(), strict=True))
+        return self._as_given(ids, dict(zip(named, values.tolist(), strict=True)))
 
     def classify(
         self,
@@ -2966,7 +2986,7 @@ class Memory:
         snapshot, rows = self._placed(named)
         now = self._decay.now() if as_of is None else parse_time(as_of, "as_of")
         values = self._importance.at(snapshot, now, self._ended(snapshot, now))[rows]
-        return dict(zip(named, values.tolist(), strict=True))
+        return self._as_given(ids, dict(zip(named, values.tolist(), strict=True)))
 
     def consolidate(self, *, oracle: Any = None) -> Consolidated:
         """Refines the memory, as the settings say; what there was to do.
@@ -3695,16 +3715,28 @@ class Memory:
 
     def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """The present snapshot, and its rows that stand for stored atoms."""
+        ids = self._listed(ids)
         node = dict(zip(*self._named(ids), strict=True))
         snapshot = self._current()  # not before, lest an id that was added meanwhile is not in it
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
         return snapshot, torch.searchsorted(snapshot.node, wanted)
 
-    def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
-        """Ids of stored atoms, each once, in the order given, and their node numbers."""
+    def _listed(self, ids: str | Iterable[str]) -> list[str]:
+        """One id or several as a list, in the form of Unicode in which they are stored."""
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
         listed = [ids] if isinstance(ids, str) else list(ids)
+        texts = all(isinstance(name, str) for name in listed)
+        return self.store.forms.ids(listed) if texts else listed
+
+    def _as_given(self, ids: str | Sequence[str], found: Mapping[str, T]) -> dict[str, T]:
+        """What was found by stored ids, by those that a caller gave."""
+        given = [ids] if isinstance(ids, str) else ids
+        return {name: found[form] for name, form in zip(given, self._listed(ids), strict=True)}
+
+    def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
+        """Ids of stored atoms, each once, in the order given, and their node numbers."""
+        listed = self._listed(ids)
         found = edges.nodes_of(self.store, listed, self._is_archived)
         named = list(dict.fromkeys(listed))
         concept = next((name for name in named if name.startswith(concept_id(""))), None)

@@ -2,7 +2,8 @@
 
 Each is a store in a folder of its own, so that nothing is shared that could cross: ids, sessions,
 concepts, document frequencies, statistics. The folder is named by the SHA-256 of the name, and a
-file in it holds the name: no character, case or Unicode form of a name can lead elsewhere.
+file in it holds the name: no character or case of a name can lead elsewhere. A name is stored in
+NFC, and found in any form of Unicode; older releases stored it as it was given.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.sqlite import NAMESPACES_NAME
+from graphmem_torch.text.forms import composed
 
 __all__ = [
     "MOST_OPEN",
@@ -87,6 +89,7 @@ class Namespaces(Generic[M]):
         self._views: WeakValueDictionary[str, M] = WeakValueDictionary()
         self._awake: dict[str, M] = {}
         self._kept: dict[str, M] = {}
+        self._forms: dict[str, list[str]] | None = None  # stored names not in NFC; None: not read
         self._closed = False
 
     def names(self) -> list[str]:
@@ -102,14 +105,36 @@ class Namespaces(Generic[M]):
         Raises:
             InputError: There is none; names the nearest.
         """
-        named = checked_name(name)
+        named = self.stored(checked_name(name))
         if not self.has(named):
             raise self._unknown(named)
         return named
 
     def has(self, name: str) -> bool:
         """Whether there is a namespace of a name, or such an archive."""
+        return self._is_stored(self.stored(name))
+
+    def _is_stored(self, name: str) -> bool:
         return name in self._kept if self._folder is None else self._path(name).is_dir()
+
+    def stored(self, name: str) -> str:
+        """The form in which a name is stored, else NFC.
+
+        Names that differ in form only, which older releases made, stay two: the form that is given
+        is looked for first. The name of an archive has the form of its owner's.
+        """
+        if name.isascii() or is_archive(name) or self._is_stored(name):
+            return name
+        plain = composed(name)
+        if plain != name and self._is_stored(plain):
+            return plain
+        if self._forms is None:  # once: what is made from now on is in NFC
+            forms: dict[str, list[str]] = {}
+            for each in self.names():
+                if composed(each) != each:
+                    forms.setdefault(composed(each), []).append(each)
+            self._forms = forms
+        return next(filter(self._is_stored, self._forms.get(plain, ())), plain)
 
     def get(
         self, name: object, fingerprint: str | None, dim: int | None, *, create: bool = False
@@ -117,7 +142,7 @@ class Namespaces(Generic[M]):
         """The memory of a namespace.
 
         Args:
-            name: As it was created.
+            name: As it was created, or in another form of Unicode.
             fingerprint: Of the encoder, where it is known.
             dim: Width of its embeddings.
             create: Makes it where there is none.
@@ -126,7 +151,7 @@ class Namespaces(Generic[M]):
             InputError: No name, or no such namespace.
             EmbedderError, StoreError: As `MemoryStore.open`.
         """
-        named = _printable(name)
+        named = self.stored(_printable(name))
         with self._lock:
             view = self._views.get(named)
         if view is not None and _is_there(view.store):
@@ -156,7 +181,7 @@ class Namespaces(Generic[M]):
             StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
                 unless it is listed.
         """
-        named = _printable(name)
+        named = self.stored(_printable(name))
         self._expect_writable(named)
         if self._folder is None:
             self._close(named)

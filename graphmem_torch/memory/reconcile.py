@@ -39,6 +39,7 @@ from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.forms import composed
 from graphmem_torch.text.statements import split_speaker
 from graphmem_torch.text.times import told_days
 
@@ -197,8 +198,9 @@ def _ends(earlier: Atom, later: Atom) -> bool:
     memory was told: "I moved to Rome in 2019" ends nothing of 2024.
     """
     said = [atom.speaker or split_speaker(atom.text)[0] or "" for atom in (earlier, later)]
-    names = [name.strip().casefold() for name in said]
-    if names[0] != names[1] or (not names[0] and earlier.session != later.session):
+    names = [composed(name).strip().casefold() for name in said]
+    sessions = [composed(atom.session or "") for atom in (earlier, later)]
+    if names[0] != names[1] or (not names[0] and sessions[0] != sessions[1]):
         return False
     first, behind = told_days(later.text, later.time)
     if behind <= first:

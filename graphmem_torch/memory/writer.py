@@ -44,6 +44,7 @@ from graphmem_torch.memory.link import (
     concept_id,
 )
 from graphmem_torch.memory.removal import Heir, Removal, unlink
+from graphmem_torch.plain import plain_meta
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
@@ -780,7 +781,7 @@ def as_atom(
     if isinstance(value, Atom):
         atom = _checked(value)
     else:
-        atom = atom_from_record({"text": value} if isinstance(value, str) else value)
+        atom = _checked(atom_from_record({"text": value} if isinstance(value, str) else value))
     if session is not None and atom.session is None:
         atom = replace(atom, session=session)
     if atom.id or isinstance(value, Atom):
@@ -851,12 +852,14 @@ def _checked(atom: Atom) -> Atom:
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
         )
     # Numbers stay as they are, and so the digests by which stored atoms are known.
-    times: dict[str, Any] = {
+    changed: dict[str, Any] = {
         name: parse_time(value, f"atom {atom.id!r}: {name}")
         for name in ("time", "event_time", "event_end")
         if isinstance(value := getattr(atom, name), (str, date))
     }
-    return replace(atom, **times) if times else atom
+    if atom.meta:
+        changed["meta"] = plain_meta(atom.meta, f"atom {atom.id!r}: meta" if atom.id else "meta")
+    return replace(atom, **changed) if changed else atom
 
 
 def _check_kind(atom: Atom, where: str | None) -> None:

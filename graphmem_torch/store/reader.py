@@ -33,6 +33,7 @@ from graphmem_torch.store.blocks import (
 )
 from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.forms import StoredForms
 from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.records import (
@@ -95,6 +96,7 @@ class StoreReader:
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.validity = ValidityRows(database)
         self.insights = InsightRows(database)
+        self.forms = StoredForms(self)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
@@ -297,6 +299,15 @@ class StoreReader:
         """Ids of the atoms from node `start` on, in the order of node numbers."""
         sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
         return [row[0] for row in self._database.query(sql, (start,))]
+
+    def beyond_ascii(self, name: Literal["id", "session"], start: int = 0) -> list[str]:
+        """Ids or sessions that are not ASCII, of the memories from node `start` on, in order."""
+        rows = self._database.query(
+            f"SELECT {name} FROM atom WHERE node >= ? AND kind != ? "
+            f"AND length({name}) < length(CAST({name} AS BLOB)) ORDER BY node",
+            (start, CONCEPT),
+        )
+        return [row[0] for row in rows]
 
     def texts(self, start: int = 0, kind: str | None = None) -> Iterator[str]:
         """Rendered texts (`Atom.rendered`) from node `start` on, in the order of node numbers.

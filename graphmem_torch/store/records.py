@@ -19,6 +19,7 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import DigitsError, dump_json, load_json
 from graphmem_torch.store.database import Database
+from graphmem_torch.text.forms import composed
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
 __all__ = [
@@ -54,8 +55,10 @@ class Coded:
         return [None if code < 0 else self.names[code] for code in self.codes.tolist()]
 
     def equals(self, name: str) -> Tensor:  # [N] bool
-        """Where the value is this one."""
-        return self.codes == (self.names.index(name) if name in self.names else -2)
+        """Where the value is this one, in any form of Unicode."""
+        name = composed(name)
+        same = [code for code, each in enumerate(self.names) if composed(each) == name]
+        return torch.isin(self.codes, torch.tensor(same, dtype=torch.int32))
 
 
 @dataclass(frozen=True, eq=False)

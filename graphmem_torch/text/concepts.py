@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.text.forms import composed, visible
 from graphmem_torch.text.pipeline import load_pipeline
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS
 from graphmem_torch.text.times import MONTHS
@@ -90,7 +91,8 @@ class SpacyConcepts:
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
-        english = ((i, text) for i, text in enumerate(texts) if not foreign(text, STOP_WORDS))
+        seen = enumerate(map(_seen, texts))
+        english = ((i, text) for i, text in seen if not foreign(text, STOP_WORDS))
         parts = ((part, i) for i, text in english for part in _parts(text, self._part))
         for doc, i in self._parse(parts):
             counts[i].update(_titles(doc.text))
@@ -121,7 +123,8 @@ class PatternConcepts:
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
-        return [[name for name, _ in self._counted(text).most_common(_LIMIT)] for text in texts]
+        counts = map(self._counted, map(_seen, texts))
+        return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
 
     def forms(self, word: str) -> frozenset[str]:
         """See `ConceptExtractor.forms`."""
@@ -221,8 +224,18 @@ class Letters:
 
 
 def spelled(text: str) -> str:
-    """The words and numbers of a text, lower-cased, each between blanks."""
-    return " ".join(["", *_RUN.findall(text.lower()), ""])
+    """The words and numbers of a text, lower-cased, each between blanks.
+
+    With those of the text as older releases read it: their names are among the stored ones.
+    """
+    seen = _seen(text)
+    runs = _RUN.findall(seen.lower())
+    return " ".join(["", *runs, *(_RUN.findall(text.lower()) if seen != text else ()), ""])
+
+
+def _seen(text: str) -> str:
+    """A text as it is seen: in NFC, without what shows nothing."""
+    return visible(composed(text))
 
 
 def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None:

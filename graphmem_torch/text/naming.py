@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from graphmem_torch.text.forms import composed, visible
 from graphmem_torch.text.terms import GENERIC
 from graphmem_torch.text.times import MONTHS
 
@@ -154,8 +155,8 @@ def name_parts(name: str) -> tuple[str, ...]:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as a store has it: lower-cased, with single blanks."""
-    return " ".join(name.lower().split())
+    """Return a name as a store has it: lower-cased, in NFC, with single blanks."""
+    return " ".join(visible(composed(name)).lower().split())
 
 
 class Naming(NamedTuple):

@@ -70,7 +70,7 @@ world worry wow yeah year yep yesterday yup
 GENERIC = STOP_WORDS | FRAGMENTS | frozenset(_VAGUE.split())
 """Words too general to be a concept by themselves."""
 
-TERMS = 2
+TERMS = 3
 """Version of `terms`: postings that were made with another one are made anew."""
 
 _CACHE_LIMIT = 1_000_000

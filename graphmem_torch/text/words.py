@@ -16,6 +16,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from graphmem_torch.text.forms import visible
+
 __all__ = [
     "PLAIN_WORD",
     "STOP_WORDS_OF",
@@ -55,13 +57,8 @@ _CHARACTER = r"\X"
 _BEYOND = r"[[\p{L}\p{M}]--\p{Latin}]|[\p{Nd}--[0-9]]"
 """What only other writing than the plain Latin one has."""
 
-# Accents that no single character has, vowel points, what stretches a word, how a sign is drawn;
-# and joiners where they do not divide words.
-_UNREAD = (
-    r"[\u0300-\u036f\u0640\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-    r"|[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]"
-    r"|(?<![\p{Arabic}\p{Latin}])[\u200c\u200d]"
-)
+# Accents that no single character has, vowel points, what stretches a word.
+_UNREAD = r"[\u0300-\u036f\u0640]|[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]"
 _OTHER_LETTER = r"[\p{L}--\p{Latin}]"
 _DIGIT = r"[\p{Nd}--[0-9]]"
 
@@ -179,12 +176,14 @@ def _compiled(pattern: str) -> Any:
 def lowered(text: str) -> str:
     """A text in lower case as its words are compared: NFKC, straight apostrophes, ASCII digits.
 
-    Without marks that a word is the same without: vowel points of Arabic and Hebrew, tatweel,
-    variation selectors, and accents that stand beside their letter. Vowel signs stay.
+    Without characters that show nothing (`forms.visible`), and without marks that a word is the
+    same without: vowel points of Arabic and Hebrew, tatweel, and accents that stand beside their
+    letter. Vowel signs stay.
     """
     if text.isascii():
         return text.lower()
-    text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
+    # First what shows nothing, which may stand between a letter and its accent.
+    text = unicodedata.normalize("NFKC", visible(text)).replace("\u2019", "'").lower()
     if _compiled(_BEYOND).search(text) is None:
         return text
     return _compiled(_DIGIT).sub(

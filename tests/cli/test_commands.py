@@ -525,3 +525,29 @@ def test_split_name(
         assert expected in capsys.readouterr().out
     assert main(["check", "--store", str(store)]) == 0 and capsys.readouterr()
     assert "did you mean" in fails("split-name", "Theodor", "--store", store)
+
+
+@pytest.mark.parametrize(
+    ("where", "found", "said"),
+    [
+        ('{"meta.page": {"$gte": 3}, "speaker": {"$exists": true}}', ["D2:1", "D2:2"], None),
+        ('{"meta.pgae": 1}', [], "did you mean 'meta.page'?"),
+        ('{"meta.page": "1"}', [], "expected what compares with its numbers, got '1'"),
+        ('{"meta.page": true}', [], "numbers, got True"),
+    ],
+)
+def test_where_of_the_command_line(
+    where: str,
+    found: list[str],
+    said: str | None,
+    store: Path,
+    reply: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = reply("query", "Who restores ovens?", "--store", store, "--where", where)
+    assert sorted(hit["id"] for hit in asked["results"][0]["hits"]) == found
+    messages = [record.getMessage() for record in caplog.records]
+    assert [said in message for message in messages if said] == [True] * bool(said)
+    assert messages == [] or said
+    erased = reply("forget", "--where", where, "--store", store, "--dry-run")
+    assert sorted(each["id"] for each in erased["atoms"]) == found

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -47,15 +52,6 @@ def memory() -> Iterator[Memory]:
         yield made
 
 
-def value_of(atom: Atom, field: str) -> Any:
-    """What an atom says in a field; None where it says nothing."""
-    name, *keys = field.split(".")
-    value = getattr(atom, name)
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def kind(value: Any) -> type:
     return float if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value)
 
@@ -70,21 +66,67 @@ def holds(atom: Atom, field: str, condition: Any) -> bool:
         return not fits(atom, condition)
     if field in ("$and", "$or"):
         return (all if field == "$and" else any)(fits(atom, part) for part in condition)
-    mine = value_of(atom, field)
+    found = found_in(atom, field)
+    return meets(found, condition)
+
+
+def found_in(atom: Atom, field: str) -> tuple[list[Any], bool]:
+    """What an atom says in a field, and whether that is a list."""
+    name, dot, path = field.partition(".")
+    if not dot:
+        return ([] if getattr(atom, name) is None else [getattr(atom, name)]), False
+    places = list(paths(atom.meta, path))
+    parts = [
+        part for value, _ in places for part in (value if isinstance(value, list) else [value])
+    ]
+    return parts or [LIST] * bool(places), len(places) != 1 or bool(
+        places[0][1] or isinstance(places[0][0], list)
+    )
+
+
+LIST = object()
+"""Stands for a list without elements."""
+
+
+def paths(value: Any, path: str, listed: bool = False) -> Iterator[tuple[Any, bool]]:
+    """What lies under a path, by all its readings, and whether it was in a list."""
+    if isinstance(value, list):
+        for each in value:
+            if isinstance(each, dict):
+                yield from paths(each, path, True)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key == path:
+                yield each, listed
+            if path.startswith(f"{key}."):
+                yield from paths(each, path.removeprefix(f"{key}."), listed)
+
+
+def meets(found: tuple[list[Any], bool], condition: Any) -> bool:
+    """Whether one of the values, or all of them, meet a condition."""
+    values, listed = found
 
     def same(other: Any) -> bool:
-        return kind(mine) is kind(other) and bool(mine == other)
+        missing = other is None and not values
+        return missing or any(kind(v) is kind(other) and bool(v == other) for v in values)
 
     if not isinstance(condition, dict):
         return same(condition)
-    found = True
+    done = True
     for name, other in condition.items():
         if name == "$not":
-            found &= not holds(atom, field, other)
+            done &= not meets(found, other)
         elif name in ("$in", "$nin"):
-            found &= any(map(same, other)) == (name == "$in")
+            done &= any(map(same, other)) == (name == "$in")
         elif name in ("$eq", "$ne"):
-            found &= same(other) == (name == "$eq")
+            done &= same(other) == (name == "$eq")
+        elif name == "$exists":
+            done &= bool(values) == other
+        elif name == "$contains":
+            done &= listed and bool(values) and same(other)
+        elif name in ("$containsAny", "$containsAll"):
+            some = any if name == "$containsAny" else all
+            done &= listed and bool(values) and some(map(same, other))
         else:
             compares = {
                 "$gt": operator.gt,
@@ -92,21 +134,25 @@ def holds(atom: Atom, field: str, condition: Any) -> bool:
                 "$lt": operator.lt,
                 "$lte": operator.le,
             }[name]
-            found &= kind(mine) is kind(other) and bool(compares(mine, other))
-    return found
+            done &= any(kind(v) is kind(other) and bool(compares(v, other)) for v in values)
+    return done
 
 
-def conditions(values: list[Any]) -> st.SearchStrategy[Any]:
+def conditions(values: list[Any], *, lists: bool = False) -> st.SearchStrategy[Any]:
     """Conditions on a field that may have these values."""
     value = st.sampled_from(values)
     ordered = st.sampled_from([v for v in values if kind(v) in (float, str)])
     parts = {
         "$eq": value,
         "$ne": value,
+        "$exists": st.booleans(),
         "$in": st.lists(value, max_size=4),
         "$nin": st.lists(value, max_size=4),
         **dict.fromkeys(("$gt", "$gte", "$lt", "$lte"), ordered),
     }
+    if lists:
+        parts["$contains"] = value
+        parts |= dict.fromkeys(("$containsAny", "$containsAll"), st.lists(value, min_size=1))
     operators = st.lists(st.sampled_from(sorted(parts)), min_size=1, max_size=2, unique=True)
     several = operators.flatmap(lambda names: st.fixed_dictionaries({n: parts[n] for n in names}))
     return value | several | several.map(lambda inner: {"$not": inner})
@@ -124,7 +170,9 @@ FIELDS = {
     "meta.mixed": [v for v in MIXED if not isinstance(v, (list, dict))],
 }
 one = st.sampled_from(sorted(FIELDS)).flatmap(
-    lambda name: conditions(FIELDS[name]).map(lambda condition: {name: condition})
+    lambda name: conditions(FIELDS[name], lists=name.startswith("meta.")).map(
+        lambda condition: {name: condition}
+    )
 )
 wheres = st.recursive(
     one | st.tuples(one, one).map(lambda two: {**two[0], **two[1]}),
@@ -320,7 +368,7 @@ def test_where_follows_what_is_added() -> None:
         assert ids(memory.retrieve("canoe", where={"meta.page": {"$gt": "a"}})) == ["e"]
         assert set(ids(memory.retrieve("canoe", where={"meta.page": None}))) == {"a", "d"}
         grown = memory._fields._read["meta.page"]
-        assert torch.equal(grown.type[: len(read.type)], read.type)
+        assert torch.equal(grown.own.type[: len(read.own.type)], read.own.type)
 
 
 @pytest.mark.parametrize(
@@ -331,16 +379,16 @@ def test_where_follows_what_is_added() -> None:
             r"where: expected a field such as kind, .*, got 'speakr'; did you mean",
         ),
         ({"page": 3}, "did you mean 'meta.page'"),
-        ({"meta.pgae": 3}, "did you mean 'meta.page'"),
-        ({"meta.project": {"nme": "oven"}}, "did you mean 'meta.project.name'"),
         ({"meta": 3}, "got 'meta'"),
         ({"speaker.name": 3}, "got 'speaker.name'"),
-        ({"meta.page": "3"}, "meta.page: expected what compares with its numbers, got '3'"),
-        ({"meta.page": {"$in": [3, "4"]}}, "numbers, got '4'"),
-        ({"meta.page": {"$gt": "a"}}, "numbers, got 'a'"),
-        ({"meta.page": True}, "numbers, got True"),
         ({"speaker": 3}, "speaker: expected what compares with its strings, got 3"),
-        ({"meta.project": "oven"}, "with its objects, got 'oven'"),
+        ({"speaker": {"$contains": "Ada"}}, "expected a field of meta, which may hold lists"),
+        ({"meta.page": {"$exists": 1}}, r"\$exists: expected True or False, got 1"),
+        ({"meta.page": {"$containsAll": []}}, r"\$containsAll: expected at least one value"),
+        ({"meta.page": {"$containsAny": 3}}, r"\$containsAny: expected a list of values, got 3"),
+        ({"meta.page": datetime(2024, 5, 3)}, "meta.page: expected a datetime with a time zone"),
+        ({"meta.page": {"$in": [b"x"]}}, r"meta\.page: expected a string, number, .* \(bytes\)"),
+        ({"meta." + "a." * 64: 3}, "expected at most 64 keys"),
         ({"meta.page": {"$gt": None}}, r"\$gt: expected a number or a string, got None"),
         ({"meta.page": float("nan")}, "got nan"),
         ({"speaker": ["Ada", "Ben"]}, r"got \['Ada', 'Ben'\]; for several values use \$in"),
@@ -359,8 +407,14 @@ def test_where_follows_what_is_added() -> None:
     ],
 )
 def test_where_that_cannot_be_decided(memory: Memory, where: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        memory.retrieve("canoe", where=where)
+    with opened() as empty:  # whatever the memories are
+        for each in (memory, empty):
+            with pytest.raises(InputError, match=message):
+                each.retrieve("canoe", where=where)
+            with pytest.raises(InputError, match=message):
+                each.compile("canoe", budget=99, tokenizer=len, where=where)
+            with pytest.raises(InputError, match=message):
+                each.forgettable(where=where)
 
 
 def test_where_of_too_many_levels(memory: Memory) -> None:
@@ -369,3 +423,234 @@ def test_where_of_too_many_levels(memory: Memory) -> None:
         where = {"$not": where}
     with pytest.raises(InputError, match="expected fewer levels"):
         memory.retrieve("canoe", where=where)
+
+
+KEYS = ["a", "b", "a.b", "b.c", "é", "e\u0301", ""]
+SCALARS: list[Any] = [None, True, False, 0, 1, 1.0, 2.5, 2**60 + 1, "1", "x", "é", "e\u0301", ""]
+scalars = st.sampled_from(SCALARS)
+metas = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.recursive(
+        scalars | st.lists(scalars, max_size=3),
+        lambda inner: (
+            st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+            | st.lists(
+                st.dictionaries(st.sampled_from(KEYS), inner, max_size=2) | scalars, max_size=3
+            )
+        ),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+names = st.lists(st.sampled_from(["a", "b", "c", "é", ""]), min_size=1, max_size=3).map(".".join)
+
+
+def in_nfc(value: Any) -> Any:
+    """The same with its strings and keys in NFC; of keys that are one then, the last stays."""
+    if isinstance(value, dict):
+        return {in_nfc(key): in_nfc(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [in_nfc(each) for each in value]
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+@given(
+    given=st.lists(metas, min_size=1, max_size=8),
+    wheres=st.lists(st.tuples(names, conditions(SCALARS, lists=True)), min_size=1, max_size=8),
+)
+def test_any_meta_is_filtered_as_it_is_read(
+    given: list[Any], wheres: list[tuple[str, Any]]
+) -> None:
+    made = [Atom(f"m{i}", f"canoe {i}", meta=meta) for i, meta in enumerate(given)]
+    with opened() as memory:
+        for half in (made[::2], made[1::2]):  # columns grow
+            memory.add(half)
+            for name, condition in wheres:
+                where = {f"meta.{name}": condition}
+                found = {atom.id for atom in matching(memory, where)}
+                stored = [atom for atom in made if atom.id in memory]
+                wanted = {
+                    atom.id
+                    for atom in stored
+                    if holds(
+                        replace(atom, meta=in_nfc(atom.meta)), f"meta.{name}", in_nfc(condition)
+                    )
+                }
+                assert found == wanted, where
+
+
+def matching(memory: Memory, where: Any) -> list[Atom]:
+    """What fits, of all kinds."""
+    (rows,) = memory._fields.where(memory._current(), where).nonzero(as_tuple=True)
+    return memory.store.atoms(memory._current().node[rows].tolist())
+
+
+def kites(*metas: Any, **options: Any) -> Memory:
+    memory = opened(**options)
+    memory.add([Atom(f"m{i}", f"a kite {i}", meta=meta) for i, meta in enumerate(metas)])
+    return memory
+
+
+def where_kites(memory: Memory, where: Any) -> list[str]:
+    return sorted(ids(memory.retrieve("kite", k=99, where=where)))
+
+
+def test_keys_with_dots() -> None:
+    with opened() as memory:
+        memory.add(Atom("a", "notes of the build", meta={"os.linux": "yes"}))
+        assert ids(memory.retrieve("build", where={"meta.os.linux": "yes"})) == ["a"]
+        memory.add(Atom("b", "notes of another build", meta={"os": {"linux": "no"}}))
+        assert ids(memory.retrieve("build", where={"meta.os.linux": "yes"})) == ["a"]
+        assert ids(memory.retrieve("build", where={"meta": {"os.linux": "yes"}})) == ["a"]
+        assert ids(memory.retrieve("build", where={"meta": {"os": {"linux": "no"}}})) == ["b"]
+    spellings = {"a.b.c": 1}, {"a": {"b.c": 1}}, {"a.b": {"c": 1}}, {"a": {"b": {"c": 1}}}, {"a": 1}
+    with kites(*spellings) as memory:
+        assert where_kites(memory, {"meta.a.b.c": 1}) == ["m0", "m1", "m2", "m3"]
+        assert where_kites(memory, {"meta.a.b.c": {"$exists": False}}) == ["m4"]
+
+
+def test_lists_as_mongodb_has_them() -> None:
+    lists = ["red", "toy"], "red", ["blue"], [], None, [1, True, None], [[1]]
+    with kites(*({"t": each} for each in lists), {}) as memory:
+
+        def found(condition: Any) -> list[int]:
+            return [int(id[1:]) for id in where_kites(memory, {"meta.t": condition})]
+
+        assert found("red") == [0, 1]
+        assert found({"$ne": "red"}) == [2, 3, 4, 5, 6, 7]
+        assert found({"$in": ["toy", "blue"]}) == [0, 2]
+        assert found({"$nin": ["toy", "blue"]}) == [1, 3, 4, 5, 6, 7]
+        assert found({"$contains": "red"}) == [0]
+        assert found({"$not": {"$contains": "red"}}) == [1, 2, 3, 4, 5, 6, 7]
+        assert found({"$containsAny": ["blue", "toy"]}) == [0, 2]
+        assert found({"$containsAny": []}) == []
+        assert found({"$containsAll": ["toy", "red"]}) == [0]
+        assert found({"$contains": True}) == found({"$contains": 1}) == [5]
+        assert found({"$gte": "toy"}) == [0]
+        assert found(None) == [4, 5, 7]
+        assert found({"$exists": True}) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_truth_values_are_no_numbers() -> None:
+    with kites({"n": 1}, {"n": True}, {"n": False}, {"n": 0}, {"n": 1.0}) as memory:
+        assert where_kites(memory, {"meta.n": True}) == ["m1"]
+        assert where_kites(memory, {"meta.n": 1}) == ["m0", "m4"]
+        assert where_kites(memory, {"meta.n": {"$gte": 0}}) == ["m0", "m3", "m4"]
+        assert where_kites(memory, {"meta.n": {"$in": [False, 1]}}) == ["m0", "m2", "m4"]
+
+
+def test_values_of_meta_are_found_by_what_was_given_and_by_what_comes_back() -> None:
+    moment = datetime(2024, 5, 3, 10, tzinfo=UTC)
+    given = moment, date(2024, 5, 3), UUID(int=7), np.True_, np.int8(3), np.float32(0.1)
+    with kites(*({"v": value} for value in given), {"v": [moment, 3]}) as memory:
+        for i, value in enumerate(given):
+            kept = memory.get(f"m{i}").meta["v"]
+            assert f"m{i}" in where_kites(memory, {"meta.v": value})
+            assert where_kites(memory, {"meta.v": kept}) == where_kites(memory, {"meta.v": value})
+            assert memory.update(f"m{i}", meta={"v": value}).meta == {"v": kept}
+        assert where_kites(memory, {"meta.v": {"$gt": date(2024, 5, 2)}}) == ["m0", "m1", "m6"]
+        with pytest.raises(
+            InputError, match=r"atom 'z': meta\.due\.at: expected a datetime with a"
+        ):
+            memory.add(Atom("z", "a kite", meta={"due": {"at": datetime(2024, 5, 3)}}))
+        with pytest.raises(InputError, match=r"meta\.tags: expected .*got .* \(set\)"):
+            memory.add({"text": "a kite", "tags": {"red"}})
+
+
+def warned(caplog: pytest.LogCaptureFixture, call: Any) -> tuple[Any, list[str]]:
+    """What a call gives, and its warnings."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        return call(), [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"meta.pgae": 3}, "a field of some memory, got 'meta.pgae'; did you mean 'meta.page'?"),
+        ({"meta": {"nme": "x"}}, "got 'meta.nme'; did you mean 'meta.name'?"),
+        ({"meta.zzz": {"$exists": True}}, "got 'meta.zzz'; check its name"),
+        ({"meta.page": "3"}, "meta.page: expected what compares with its numbers, got '3'"),
+        ({"meta.page": True}, "numbers, got True"),
+        ({"meta.page": {"$in": ["a"]}}, "numbers, got 'a'"),
+        ({"meta.page": {"$contains": 3}}, "expected lists, got numbers; use $eq or $in"),
+        ({"meta.own": "oven"}, "with its objects, got 'oven'"),
+    ],
+)
+def test_what_no_memory_has_gives_no_hits_and_one_warning(
+    caplog: pytest.LogCaptureFixture, where: Any, said: str
+) -> None:
+    with kites({"page": 3, "name": "a"}, {"page": 4, "own": {"b.c": 1}}) as memory:
+        for call in (
+            lambda: where_kites(memory, where),
+            lambda: memory.retrieve("kite", as_of=[2e9, 3e9], where=where)[0].hits,
+            lambda: memory.compile("kite", budget=99, tokenizer=len, where=where).sources,
+            lambda: memory.forgettable(where=where),
+            lambda: memory.forgettable(where=where, question="kite", k=3),
+            lambda: memory.forget(where=where).atoms,
+        ):
+            found, warnings = warned(caplog, call)
+            assert not found and len(warnings) == 1 and said in warnings[0]
+        assert len(memory) == 2
+
+
+def test_a_field_before_the_first_memory_has_it_and_after_the_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    where = {"meta.project": "kite"}
+    with opened() as memory:
+        for text in ("", "a kite"):
+            if text:
+                memory.add(Atom("x", text))
+            found, warnings = warned(caplog, lambda: memory.retrieve("kite", where=where).hits)
+            assert found == () and len(warnings) == 1 and "check its name" in warnings[0]
+        memory.add(Atom("y", "the red kite", meta={"project": "kite"}))
+        found, warnings = warned(caplog, lambda: ids(memory.retrieve("kite", where=where)))
+        assert found == ["y"] and warnings == []
+        memory.delete("y")
+        found, warnings = warned(caplog, lambda: memory.retrieve("kite", where=where).hits)
+        assert found == () and len(warnings) == 1
+        found, warnings = warned(
+            caplog, lambda: memory.retrieve("kite", where={"meta.projct": "kite"}).hits
+        )
+        assert "project" not in warnings[0].replace("projct", ""), "the name of what was deleted"
+        either = {"$or": [where, {"id": "x"}], "meta.project": {"$ne": "oven"}}
+        assert ids(memory.retrieve("kite", where=either)) == ["x"]
+
+
+def test_one_filter_serves_many_namespaces(caplog: pytest.LogCaptureFixture) -> None:
+    with opened() as memory:
+        for name, meta in (("a", {}), ("b", {"project": "kite"}), ("c", {"project": 3})):
+            memory.namespace(name, create=True).add(Atom(name, "a kite", meta=meta))
+
+        def found(field: str) -> list[list[str]]:
+            results = memory.retrieve(
+                ["kite"] * 3, namespaces=["a", "b", "c"], where={field: "kite"}
+            )
+            return [ids(result) for result in results]
+
+        assert warned(caplog, lambda: found("meta.project")) == ([[], ["b"], []], [])
+        hits, warnings = warned(caplog, lambda: found("meta.projct"))
+        assert hits == [[], [], []] and len(warnings) == 1
+        assert "did you mean 'meta.project'?" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"meta.projct": {"$ne": "kite"}},
+        {"meta.projct": None},
+        {"$not": {"meta.projct": {"$in": ["kite"]}}},
+        {"meta.page": {"$ne": "3"}},
+        {"meta.page": {"$nin": ["3", "4"]}},
+    ],
+)
+def test_nothing_is_erased_because_a_field_is_misspelled(where: Any) -> None:
+    with kites({"project": "kite", "page": 3}, {"project": "oven", "page": 4}) as memory:
+        assert where_kites(memory, where) == ["m0", "m1"], "as MongoDB has it"
+        for call in (memory.forget, memory.forgettable):
+            with pytest.raises(InputError, match="expected a condition that tells memories apart"):
+                call(where=where)
+        assert len(memory) == 2
+        there = {"meta.gone": {"$exists": False}}
+        assert [atom.id for atom in memory.forgettable(where=there)] == ["m0", "m1"]

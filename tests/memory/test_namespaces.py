@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import unicodedata
@@ -107,8 +108,7 @@ def test_a_namespace_that_does_not_exist_is_never_everybody(memory: Memory) -> N
 NAMES = [
     "Case",
     "case",
-    unicodedata.normalize("NFC", "é"),
-    unicodedata.normalize("NFD", "é"),
+    "é",
     "..",
     "../../up",
     "a/b",
@@ -130,6 +130,61 @@ def test_no_name_leads_elsewhere_or_to_another(memory: Memory, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     folders = [p.name for p in (tmp_path / "store" / "namespaces").iterdir() if p.is_dir()]
     assert len({name.casefold() for name in folders}) == len(NAMES)
+
+
+def in_form(name: str, form: str) -> str:
+    return unicodedata.normalize(form, name)
+
+
+def as_older_releases(store: Path, name: str, stored: str) -> None:
+    """Gives the folder of a namespace another name, as older releases stored it."""
+    old, new = (hashlib.sha256(each.encode()).hexdigest() for each in (name, stored))
+    folder = (store / "namespaces" / old).rename(store / "namespaces" / new)
+    (folder / "name.txt").write_text(stored, encoding="utf-8")
+
+
+# The last one is what keyboards of Vietnamese write: one accent composed, the other not.
+@pytest.mark.parametrize("stored", ["NFC", "NFD", "e\u0302\u0301", "\u00ea\u0301"])
+def test_a_name_is_one_in_all_forms_of_unicode(tmp_path: Path, stored: str) -> None:
+    name = "ti\u1ebfn"
+    stored = in_form(name, stored) if stored.startswith("NF") else f"ti{stored}n"
+    with opened(tmp_path / "store") as memory:
+        memory.namespace(name, create=True).add(Atom("own", "a kite"))
+        memory.namespace(name).archive("own")
+    if stored != name:
+        as_older_releases(tmp_path / "store", name, stored)
+        as_older_releases(tmp_path / "store", f"(archive) {name}", f"(archive) {stored}")
+    with opened(tmp_path / "store") as memory:
+        for given in (name, in_form(name, "NFD"), "ti\u00ea\u0301n"):
+            assert memory.namespace(given) is memory.namespace(stored)
+            assert memory.namespace(given, create=True).name == stored
+            assert "own" in (memory.namespace(given).archived() or ())
+            (found,) = memory.retrieve(["kite"], namespaces=[given])
+            assert found.hits == ()
+        assert memory.namespaces() == [stored] and memory.check() == []
+        memory.drop_namespace(in_form(name, "NFD"))
+        assert memory.namespaces() == []
+        assert memory.namespace(in_form(name, "NFD"), create=True).name == name
+
+
+def test_two_old_names_that_differ_in_form_stay_two(tmp_path: Path) -> None:
+    composed, decomposed = in_form("Amélie", "NFC"), in_form("Amélie", "NFD")
+    with opened(tmp_path / "store") as memory:
+        memory.namespace("Amélie", create=True).add(Atom("own", "decomposed"))
+    as_older_releases(tmp_path / "store", composed, decomposed)
+    with opened(tmp_path / "store") as memory:
+        # Only an older release makes the second one.
+        memory.namespace("other", create=True).add(Atom("own", "composed"))
+    as_older_releases(tmp_path / "store", "other", composed)
+    with opened(tmp_path / "store") as memory:
+        for name, text in ((composed, "composed"), (decomposed, "decomposed")):
+            assert memory.namespace(name).get("own").text == text
+            memory.namespace(name).archive("own")
+        memory.drop_namespace(decomposed)
+        assert memory.namespaces() == [composed]
+        archive = memory.namespace(composed).archived()
+        assert archive is not None and archive.get("own").text == "composed"
+        assert memory.namespace(decomposed).name == composed
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "a\0", "\u202ea", "\ud800", "x" * 201, 7])

@@ -1,0 +1,334 @@
+"""Fields of memories, read as columns when a filter first asks for them, and who meets a filter."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from itertools import islice
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.conditions import (
+    FIELDS,
+    META,
+    All,
+    AnyOf,
+    Comparison,
+    Condition,
+    Not,
+    Where,
+    parse_where,
+)
+from graphmem_torch.memory.field_values import (
+    LISTS,
+    MISSING,
+    NULL,
+    FieldColumn,
+    names_of_types,
+    type_of,
+)
+from graphmem_torch.store.reader import FieldName, StoreReader
+from graphmem_torch.text.forms import composed
+
+__all__ = ["AtomFields", "one_warning"]
+
+_log = logging.getLogger(__name__)
+
+_COMPARED_NAMES = 2000  # names of fields among which the nearest is looked for
+_META_DOT = f"{META}."
+_ASKED = 16  # memories whose fields are looked at for a warning
+
+
+class AtomFields:
+    """The fields of the atoms of a store as columns; safe to share between threads.
+
+    A field is read when a filter first asks for it, and after that only what was added: what an
+    atom says never changes under its node number.
+    """
+
+    def __init__(self, store: StoreReader) -> None:
+        """Nothing is read before it is asked for."""
+        self._store = store
+        self._lock = threading.RLock()
+        self._read: dict[str, FieldColumn] = {}  # by node number
+        self._placed: tuple[object, dict[str, FieldColumn]] = None, {}  # by row, of one state
+        self._names: dict[str, None] = {}  # of what is in `meta`, up to a node
+        self._named = 0
+
+    def where(
+        self, snapshot: Snapshot, where: Where, *, removing: bool = False
+    ) -> Tensor:  # [A] bool
+        """The atoms of a snapshot that fit, on its device; see `Memory.retrieve`.
+
+        Warns of fields that no atom has, and of values that compare with none of a field's.
+
+        Args:
+            snapshot: A atoms.
+            where: Conditions, or what `parse_where` made of them.
+            removing: Whether the atoms are to be erased: none may fit only because its field is
+                not there, or compares with nothing.
+
+        Raises:
+            InputError: As `parse_where`; atoms that would be erased for such a reason.
+        """
+        index = snapshot.index
+        node, device = snapshot.node[: index.num_atoms], index.kind.device
+        with self._lock:
+            if self._placed[0] != (snapshot.state, device):
+                self._placed = (snapshot.state, device), {}
+            columns = self._placed[1]
+
+        def column(name: str) -> FieldColumn:
+            with self._lock:
+                if name not in columns:
+                    columns[name] = self._column(name, node).to(device)
+                return columns[name]
+
+        every = torch.ones(len(node), dtype=torch.bool, device=device)
+        with one_warning() as notes:
+            near = partial(self._near, node)
+            return _Evaluation(column, every, notes, near, removing).mask(parse_where(where))
+
+    def _column(self, name: str, node: Tensor) -> FieldColumn:
+        """A field of the atoms `node` [A]."""
+        base, _, keys = name.partition(".")
+        with self._lock:
+            read = self._read.get(name) or FieldColumn.empty()
+            start = len(read.own.type)
+            if len(node) and start <= int(node.max()):
+                with self._store.reading():
+                    stop = self._store.next_node
+                    values = self._store.fields(cast(FieldName, base), start)
+                    found = _nested(values, keys) if base == META else _single(values)
+                    read = self._read[name] = read.extended(found, stop)
+        return read.take(node)
+
+    def _near(self, node: Tensor, name: str) -> list[str]:  # [A] int64
+        """Fields in `meta` of the atoms `node` whose names are like another, the nearest first."""
+        with self._lock, self._store.reading():
+            stop = self._store.next_node
+            for _, meta in self._store.fields(META, self._named):
+                self._names |= dict.fromkeys(_leaves(meta))
+            self._named = stop
+            names = list(islice(self._names, _COMPARED_NAMES))
+        return [each for each in _close(name, names, 3) if self._column(each, node).is_held]
+
+
+def _single(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any], bool]]:
+    """Values of a built-in field, as `FieldColumn.extended` takes them."""
+    return ((node, [value], False) for node, value in values)
+
+
+def _nested(values: Iterable[tuple[int, Any]], keys: str) -> Iterator[tuple[int, list[Any], bool]]:
+    """What lies under keys with dots between them, which may be part of a key, where it is there.
+
+    The elements of a list of mappings are looked at one by one. What is found in several places is
+    a list.
+    """
+    ways = _ways(keys.split("."))
+    if len(ways) == 1 and keys.isascii():  # by far the most
+        for node, meta in values:
+            if keys in meta:
+                yield node, [meta[keys]], False
+        return
+    for node, meta in values:
+        found: list[Any] = []
+        listed = _look(meta, ways, found, keys.isascii())
+        if found:
+            yield node, found, listed or len(found) > 1
+
+
+_Ways = list[tuple[str, "_Ways"]]
+
+
+def _ways(parts: Sequence[str]) -> _Ways:
+    """The first keys that parts of a name may be, each with what may follow; [] at the end."""
+    after: list[_Ways] = [[]]
+    for start in range(len(parts) - 1, -1, -1):
+        count = len(parts) - start
+        heads = [".".join(parts[start : start + n]) for n in range(1, count + 1)]
+        after.insert(0, list(zip(heads, after, strict=True)))
+    return after[0]
+
+
+def _look(value: Any, ways: _Ways, found: list[Any], plain: bool) -> bool:
+    """Appends what is found in a mapping; whether any of it is in a list.
+
+    Args:
+        value: Mapping, or a list of some.
+        ways: Keys to follow.
+        found: Receives the values.
+        plain: Whether all keys are ASCII; else they are compared in NFC.
+    """
+    if isinstance(value, list):
+        parts = [each for each in value if isinstance(each, dict)]
+        before = len(found)
+        for each in parts:
+            _look(each, ways, found, plain)
+        return len(found) > before
+    if not isinstance(value, dict):
+        return False
+    if not plain:
+        value = {composed(key): each for key, each in value.items()}
+    listed = False
+    for key, after in ways:
+        if key in value:
+            if after:
+                listed |= _look(value[key], after, found, plain)
+            else:
+                found.append(value[key])
+    return listed
+
+
+def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the values in a mapping, with dots where it is nested, also in lists."""
+    inside: list[tuple[str, Any]] = [(META, meta)]
+    while inside:
+        name, value = inside.pop()
+        if isinstance(value, Mapping):
+            inside += [(f"{name}.{composed(key)}", each) for key, each in value.items()]
+            continue
+        yield name
+        if isinstance(value, list):
+            inside += [(name, each) for each in value if isinstance(each, Mapping)]
+
+
+def _close(name: str, names: Iterable[str], count: int) -> list[str]:
+    """The names that are most like another; what they all begin with makes none alike."""
+    keys = list(dict.fromkeys(each.removeprefix(_META_DOT) for each in names))
+    near = get_close_matches(name.removeprefix(_META_DOT), keys, n=count, cutoff=0.5)
+    return [_META_DOT + each for each in near]
+
+
+@dataclass(eq=False)
+class _Notes:
+    """What is to be said of the fields of a filter, which several memories may be asked.
+
+    Attributes:
+        absent: For each field that a memory did not have, what finds names like it there.
+        other: For each field whose values were of another type than what was asked for, why.
+        fine: Fields that some memory had, with values that compare.
+    """
+
+    absent: dict[str, list[Callable[[str], list[str]]]] = field(default_factory=dict)
+    other: dict[str, str] = field(default_factory=dict)
+    fine: set[str] = field(default_factory=set)
+
+    def log(self) -> None:
+        """Logs one warning for each field that is not fine."""
+        for name, said in self.other.items():
+            if name not in self.fine:
+                _log.warning("%s", said)
+        for name, asked in self.absent.items():
+            if name in self.fine or name in self.other:
+                continue
+            names = [each for near in asked[:_ASKED] for each in near(name)]
+            close = _close(name, names, 1)
+            do = f"did you mean {close[0]!r}?" if close else "check its name"
+            _log.warning("where: expected a field of some memory, got %r; %s", name, do)
+
+
+_NOTES: ContextVar[_Notes | None] = ContextVar("notes", default=None)
+
+
+@contextmanager
+def one_warning() -> Iterator[_Notes]:
+    """Has filters inside warn once of each field, at the end, and only if no memory has it."""
+    notes = _NOTES.get()
+    if notes is not None:
+        yield notes
+        return
+    notes = _Notes()
+    token = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(token)
+    notes.log()
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """Decides conditions on A atoms.
+
+    Attributes:
+        column: Gives the column of a field.
+        every: [A] bool, True.
+        notes: Receives what is to be said of the fields.
+        near: Finds names of fields that are like another.
+        removing: As in `AtomFields.where`.
+    """
+
+    column: Callable[[str], FieldColumn]
+    every: Tensor
+    notes: _Notes
+    near: Callable[[str], list[str]]
+    removing: bool
+
+    def mask(self, condition: Condition, negated: bool = False) -> Tensor:  # [A] bool
+        """Where a condition holds; `negated`: it stands in an odd number of negations."""
+        if isinstance(condition, Comparison):
+            return self._compared(condition, negated)
+        if isinstance(condition, Not):
+            return ~self.mask(condition.part, not negated)
+        found = self.every
+        if isinstance(condition, AnyOf):
+            found = ~found
+        for part in condition.parts:
+            own = self.mask(part, negated)
+            found = found & own if isinstance(condition, All) else found | own
+        return found
+
+    def _compared(self, comparison: Comparison, negated: bool) -> Tensor:  # [A] bool
+        name, column = comparison.field, self.column(comparison.field)
+        found = column.meets(comparison)
+        said = self._misfit(comparison, column)
+        if said is None:
+            self.notes.fine.add(name)
+        elif said:
+            self.notes.other.setdefault(name, said)
+        elif not (comparison.operator == "$exists" and negated):
+            self.notes.absent.setdefault(name, []).append(self.near)
+        risky = self.removing and said is not None and comparison.operator != "$exists"
+        if risky and len(found) and bool((found ^ negated).all()):
+            has = f"holds {names_of_types(column.held)} only" if said else "is in no memory"
+            raise InputError(
+                f"where: {name}: expected a condition that tells memories apart, got one that all "
+                f"meet, as the field {has}; correct it, or write "
+                '{"$exists": False}'
+            )
+        return found
+
+    def _misfit(self, comparison: Comparison, column: FieldColumn) -> str | None:
+        """Why no value compares; empty where there is none, None where one does."""
+        name, operator, values = comparison.field, comparison.operator, comparison.values
+        if name in FIELDS:
+            return None
+        if not column.is_held:
+            return ""
+        held, lists = column.held, operator.startswith("$contains")
+        if lists and LISTS not in column.own.held:
+            return (
+                f"where: {name}: {operator}: expected lists, got {names_of_types(held)}; use $eq "
+                "or $in"
+            )
+        fits = operator == "$exists" or any(
+            each is None or type_of(each) in (column.element.held if lists else held)
+            for each in values
+        )
+        if fits or not values or not held - {MISSING, NULL}:
+            return None
+        return (
+            f"where: {name}: expected what compares with its {names_of_types(held)}, got "
+            f"{values[0]!r:.80}; give one of these"
+        )
