@@ -1,7 +1,7 @@
 """The command line: options in, one command run, every error told in one line.
 
-Exit codes: 0 done; 1 `check` found a problem; 2 an error of input, store or options; 130
-interrupted; 141 nobody reads the output any more.
+Exit codes: 0 done; 1 `check` found a problem; 2 an error of input, store or options; 3 `index
+--skip-bad` left something out; 130 interrupted; 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, Union
 
@@ -19,6 +20,7 @@ import tyro
 from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
+from graphmem_torch.cli.arguments import parse_arguments
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Explain, Query
 from graphmem_torch.cli.atoms import (
     Archive,
@@ -50,12 +52,12 @@ from graphmem_torch.cli.stores import (
     WriteReport,
 )
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import ConfigError, GraphMemError, InputError, unknown
+from graphmem_torch.errors import ConfigError, GraphMemError, InputError
 from graphmem_torch.text.visible import visible
 from graphmem_torch.version import __version__
 
-__all__ = ["main"]
-_COMMANDS = {
+__all__ = ["COMMANDS", "main"]
+COMMANDS = {
     "index": Index,
     "query": Query,
     "context": CompileContext,
@@ -86,6 +88,8 @@ _COMMANDS = {
     "eval": Evaluate,
     "demo": Demo,
 }
+"""The commands by name."""
+
 _DESCRIPTION = """Long-term memory for LLM agents.
 
 Every field of the configuration can be overridden: --config.SECTION.FIELD VALUE; `graphmem COMMAND
@@ -170,26 +174,34 @@ def _wants_json(command: Command | None, arguments: list[str]) -> bool:
 
 
 def _parse(arguments: list[str]) -> Command:
-    """The command with its options; prints help or usage errors and exits as tyro does."""
+    """The command with its options; prints help, and exits then as tyro does.
+
+    Raises:
+        InputError: No command, an unknown one, or arguments that do not fit it.
+    """
     if arguments[:1] == ["--version"]:
         print(f"graphmem {__version__}")
         raise SystemExit(0)
     overrides, arguments = _configuration(arguments)
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
-        raise InputError(unknown("command", arguments[0], _COMMANDS))
-    command: Command
-    if arguments and arguments[0] in _COMMANDS:
-        # The options of the other commands are not looked at: that would take ten times as long.
-        name, *options = arguments
-        kind: Any = _COMMANDS[name]
-        command = tyro.cli(kind, prog=f"graphmem {name}", args=options, config=_MARKERS)
-    else:
+    name, *words = arguments or [""]
+    end = words.index("--") if "--" in words else len(words)
+    if name.startswith(("-h", "--help", "--tyro-")):
         commands: Any = Union[  # noqa: UP007 - made at run time
-            tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
+            tuple(Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items())
         ]
-        command = tyro.cli(
+        tyro.cli(
             commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
         )
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        do = f"did you mean {close[0]!r}?" if close else "`graphmem --help` lists them"
+        got = f"{name!r:.60}" if arguments else "none"
+        raise InputError(f"command: expected a command, got {got}; {do}")
+    # The options of the other commands are not looked at: that would take ten times as long.
+    kind: Any = COMMANDS[name]
+    if not {"-h", "--help"}.isdisjoint(words[:end]):
+        tyro.cli(kind, prog=f"graphmem {name}", args=["--help"], config=_MARKERS)
+    command: Command = parse_arguments(kind, f"graphmem {name}", words)
     return replace(command, overrides=overrides)
 
 
