@@ -34,6 +34,7 @@ FLOORS = [
     "errors",
     "exact",
     "plain",
+    "progress",
     "atoms",
     "results",
     "config",

@@ -223,7 +223,7 @@ def _configuration(arguments: list[str]) -> tuple[dict[str, Any] | None, list[st
         name, equals, value = option.removeprefix(_PREFIX).partition("=")
         given = value if equals else next(options, None)
         if given is None:
-            raise ConfigError(f"expected a value after {option}, got nothing")
+            raise ConfigError(f"{option}: expected a value, got none; write {option} VALUE")
         overrides[name.replace("-", "_")] = _value(given)
     if _HELP in rest:
         default = _Overrides(load_config(_preset(rest), overrides))

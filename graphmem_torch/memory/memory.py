@@ -190,6 +190,7 @@ from graphmem_torch.memory.writer import (
 )
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
+from graphmem_torch.progress import Progress
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
@@ -465,7 +466,9 @@ class Memory:
             folders = [folder, *namespace_folders(folder)]
             stores = [stack.enter_context(MemoryStore.open(each)) for each in folders]
             total = 2 * sum(len(store.rendered()) for store in stores)
-            bar = stack.enter_context(_progress(progress, "reembed", "texts", total))
+            bar = stack.enter_context(
+                Progress(what="reembed", unit="texts", total=total, shown=progress)
+            )
             # All of them are encoded before the first is changed.
             return sum(
                 reembed_store(store, loaded, meta, link, bar.update, batch=batch, switch=switch)
@@ -565,7 +568,7 @@ class Memory:
             raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
         seen: Counter[str] = Counter()
         done = Added(0, 0)
-        with _progress(progress, "index", "atoms") as bar:
+        with Progress(what="index", unit="atoms", shown=progress) as bar:
             made = (as_atom(each, seen, session) for each in atoms)
             for batch in batched(made, self.config.link.batch):
                 added, switches = self._add(self.store.forms.adopt(batch), places)
@@ -675,7 +678,7 @@ class Memory:
         follower = Follower(self.store, reading, known, prepare, add, update, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
-            _progress(progress, "index", "atoms") as bar,
+            Progress(what="index", unit="atoms", shown=progress) as bar,
         ):
             try:
                 done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=advance)
@@ -2055,9 +2058,9 @@ class Memory:
         else:
             asked = edges.checked_pairs(pairs)
         done = edges.JudgedEdges()
-        with _progress(progress, "judge", "pairs", len(asked)) as bar:
+        with Progress(what="judge", unit="pairs", total=len(asked), shown=progress) as bar:
             for done in edges.judge_pairs(self.store, judge, asked):
-                bar.update(done.judged - bar.n)
+                bar.update(done.judged - bar.done)
         return done
 
     def reconcile(
@@ -2122,7 +2125,7 @@ class Memory:
         done = Reconciled()
         with self.store.turn():
             self.delete(outdated_statements(self.store))
-        with _progress(progress, "reconcile", "pairs") as bar:
+        with Progress(what="reconcile", unit="pairs", shown=progress) as bar:
             for part in find(
                 self.store,
                 settings,
@@ -2883,7 +2886,7 @@ class Memory:
             atoms = self.store.atoms(wanted)
             nodes = [node for node, atom in zip(wanted, atoms, strict=True) if atom.type is None]
         done = Classified()
-        with _progress(progress, "classify", "atoms", len(nodes)) as bar:
+        with Progress(what="classify", unit="atoms", total=len(nodes), shown=progress) as bar:
             keep = self._extracted if extract else None
             for part in classify_nodes(self.store, asked, nodes, keep):
                 done += part
@@ -2958,7 +2961,7 @@ class Memory:
         extract = method_of(oracle, "extract")
         nodes = self.store.insights.unsaid() if ids is None else self._named(ids)[1]
         done = Understood()
-        with _progress(progress, "understand", "atoms", len(nodes)) as bar:
+        with Progress(what="understand", unit="atoms", total=len(nodes), shown=progress) as bar:
             for part in understand_nodes(self.store, extract, nodes):
                 done += part
                 bar.update(part.said + part.failed)
@@ -3333,7 +3336,7 @@ class Memory:
         pinned = {node for node, _ in self.store.life.pins()}
         stated = {row.node for row in self.store.validity.stated()}
         done = Added(0, 0)
-        with _progress(progress, "import", "atoms", header["atoms"]) as bar:
+        with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
             for batch in batched(versions_apart(entries), self.config.link.batch):
                 done += self._import_batch(batch, known, writer, pinned)
                 bar.update(sum(entry.until is None for entry, _ in batch))
@@ -3751,29 +3754,3 @@ def _read(entry: Exported) -> Atom:
     """The atom of an export, checked."""
     with located(entry.where or None):
         return as_atom(entry.atom, Counter())
-
-
-def _progress(shown: bool, what: str, unit: str, total: int | None = None) -> Any:
-    """A bar on stderr, where it is wanted and there is a terminal."""
-    if not shown:
-        # Even a disabled bar of tqdm takes a lock that all forks of a process share: one that is
-        # killed in that moment would hold up the others for ever.
-        return _NoBar()
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc=what, unit=f" {unit}", disable=None)
-
-
-class _NoBar:
-    """What is called of a bar, and shows nothing."""
-
-    n = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, n: float) -> None:
-        pass

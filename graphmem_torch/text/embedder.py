@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import EmbedderError
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.terms import first_terms, terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
@@ -237,10 +238,8 @@ class PooledEmbedder:
         return self._by(self._queries, texts, progress)
 
     def _by(self, give: Callable[[list[str]], Any], texts: Sequence[str], show: bool) -> Encoded:
-        from tqdm import tqdm
-
         pooled = torch.zeros(len(texts), self.dim)
-        with tqdm(total=len(texts), desc="encoding", unit="text", disable=not show) as bar:
+        with Progress((), "encoding", total=len(texts), unit="texts", shown=show) as bar:
             for start in range(0, len(texts), self._batch):
                 part = list(texts[start : start + self._batch])
                 rows = torch.as_tensor(give(part), dtype=torch.float32).cpu()

@@ -18,6 +18,7 @@ from torch import Tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.embedder import (
     Embedder,
     Encoded,
@@ -318,9 +319,7 @@ class SentenceTransformerEmbedder:
     def _encoded(
         self, texts: Sequence[str], pieces: Pieces, progress: bool, task: str = "document"
     ) -> Encoded:
-        from tqdm import tqdm
-
-        with tqdm(total=len(texts), desc="encoding", unit="text", disable=not progress) as bar:
+        with Progress((), "encoding", total=len(texts), unit="texts", shown=progress) as bar:
             parts = [
                 self._encode_block(texts[start : start + self._block], bar.update, pieces, task)
                 for start in range(0, max(len(texts), 1), self._block)

@@ -108,7 +108,7 @@ def test_every_argument_that_is_wrong_is_named_in_one_line(
         ("qurey x", "did you mean 'query'?"),
         ("", "command: expected a command, got none"),
         ("stats extra --store x", "expected options alone, got 'extra' besides"),
-        ("query --store x --config.rank.k", "expected a value after --config.rank.k"),
+        ("query --store x --config.rank.k", "--config.rank.k: expected a value, got none"),
     ],
 )
 def test_what_is_mistyped(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
+from graphmem_torch.progress import Progress
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
@@ -87,7 +88,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             _tell(request, sets, found)
     # What is fitted to other sets needs all of them at once.
     elsewhere: dict[tuple[int, tuple[str, ...]], Fit] = {}
-    for one in tqdm(built, desc="sets", disable=not request.progress):
+    for one in Progress(built, "sets", shown=request.progress):
         with caching(encoders):
             fits = [dict(_fits(one, built, place, elsewhere)) for place in range(len(presets))]
         found[one.questions.name] = _compared(one, fits, encoders, request, resamples, rankings)

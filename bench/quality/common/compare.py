@@ -6,16 +6,16 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from graphmem_torch.config import Config
 from graphmem_torch.memory.bindings import bound_concepts
+from graphmem_torch.progress import Progress
 
 from ..request import Request
 from .baselines import BASELINES, Baseline
@@ -170,6 +170,20 @@ class Answer:
     confidence: Tensor | None = None  # [B]
     known: Tensor | None = None  # [B] bool
 
+    def without(self, ids: Sequence[str], names: Sequence[str]) -> Answer:
+        """The rankings without the candidate that has the name of the question.
+
+        Args:
+            ids: Of the candidates.
+            names: Of the B questions; many are no candidate's.
+        """
+        place = {name: i for i, name in enumerate(ids)}
+        own = torch.tensor([place.get(name, -1) for name in names])[:, None]
+        gone = (self.ranking == own) & (own >= 0)
+        order = gone.to(torch.int8).sort(dim=1, stable=True).indices
+        ranking = self.ranking.masked_fill(gone, -1).gather(1, order)
+        return replace(self, ranking=ranking, scores=self.scores.gather(1, order))
+
 
 System = Callable[[Sequence[str]], Answer]
 
@@ -210,7 +224,7 @@ def compare(
     ids: list[str] = []
     seed = request.seed
     chance = random.Random(seed)
-    for number, task in enumerate(tqdm(built.own, desc=asks.name, disable=not request.progress)):
+    for number, task in enumerate(Progress(built.own, asks.name, shown=request.progress)):
         names = _names(asks, number)
         ids += names
         asked = chance.sample(task.questions, min(timed, len(task.questions)))

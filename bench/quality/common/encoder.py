@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from graphmem_torch.coo import offsets_of
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 from graphmem_torch.text.models import cache_folder
@@ -120,7 +120,7 @@ class CachingEmbedder:
         blocks = range(0, len(missing), _BLOCK)
         # Of one length together: hardly any padding.
         missing.sort(key=len)
-        for at in tqdm(blocks, desc="encoding", disable=not progress or len(blocks) < 2):
+        for at in Progress(blocks, "encoding", shown=progress and len(blocks) > 1):
             block = missing[at : at + _BLOCK]
             rows = dict(zip(block, _split(self._inner.encode(block)), strict=True))
             self._rows |= rows

@@ -29,6 +29,7 @@ class Question:
         sessions: Names of the sessions that hold the answer, where sessions are judged as well.
         id: Its name in a file of rankings; the set counts where there is none.
         relevance: Grades of the gold, above 0; all alike by default.
+        absent: Relevant documents that the collection lacks, with their grades: never found.
         time: When it is asked, seconds since the epoch, UTC; None: nobody knows.
     """
 
@@ -39,12 +40,13 @@ class Question:
     id: str = ""
     relevance: tuple[float, ...] = ()
     time: float | None = None
+    absent: tuple[tuple[str, float], ...] = ()
 
     @property
     def grades(self) -> dict[str, float]:
-        """The grades of the gold by id."""
+        """The grades of the gold by id, and of what is relevant but absent."""
         relevance = self.relevance or (1.0,) * len(self.gold)
-        return dict(zip(self.gold, relevance, strict=True))
+        return dict(zip(self.gold, relevance, strict=True)) | dict(self.absent)
 
 
 @dataclass(frozen=True, slots=True)

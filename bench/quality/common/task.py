@@ -9,13 +9,13 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Result
@@ -216,7 +216,7 @@ def build_tasks(
     """
     tasks, seconds = [], 0.0
     concepts = encoder.extractor(config.link.concepts)
-    for conversation in tqdm(conversations, desc="memories", disable=not progress):
+    for conversation in Progress(conversations, "memories", shown=progress):
         start, encoding = time.perf_counter(), encoder.seconds
         with encoder.caching():
             memory = memory_of(conversation.atoms, config, encoder, device, concepts=concepts)

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.baselines import BASELINES
@@ -258,7 +258,7 @@ def judge_gold(
     shares: dict[str, list[Tensor]] = {}
     categories, hops = [], {}
     tasks = gold.tasks(config, embedder, device)
-    for task in tqdm(tasks, desc=gold.name, total=len(gold.conversations), disable=not progress):
+    for task in Progress(tasks, gold.name, total=len(gold.conversations), shown=progress):
         for name, chosen in chosen_by(task, subject=config.name).items():
             shares.setdefault(name, []).append(_shares(task, chosen))
         categories.append(task.categories)

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.readers.source import decode, read_bytes
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
@@ -83,7 +83,7 @@ def judge_needles(
         shifts = [turn * (len(needles) // rotations) for turn in range(rotations)]
         found = torch.zeros(2, len(BUDGETS), len(lengths), rotations, len(depths)).double()
         runs = [(row, turn) for row in range(len(lengths)) for turn in range(rotations)]
-        for row, turn in tqdm(runs, desc=f"{kind} needles", disable=not progress):
+        for row, turn in Progress(runs, f"{kind} needles", shown=progress):
             text = _shuffled(essays, seed + turn)
             turned = [*needles[shifts[turn] :], *needles[: shifts[turn]]]
             placed = place_needles(text, lengths[row], depths, turned)

@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table, mean_interval
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.sets import QuestionSet
@@ -84,7 +84,7 @@ def judge_noise(
     """
     report: dict[str, Any] = {"budget": _BUDGET, "trials": len(LITERAL), "noise": {}}
     enough = [level for level in levels if level <= len(facts)]
-    for level in tqdm(enough, desc="distractors", disable=not progress):
+    for level in Progress(enough, "distractors", shown=progress):
         rows = []
         for turn, needle in enumerate(LITERAL):
             chance = random.Random(1000 * seed + turn)

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import MEASURES
 from graphmem_torch.evaluation.retrieval import RetrievalReport, mean_range, measure_rankings
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.text.embedder import Embedder
 
@@ -77,6 +76,7 @@ def judge_questions(
     columns: Sequence[tuple[str, int]],
     resamples: int,
     counts: Mapping[str, int] | None = None,
+    without_own: bool = False,
 ) -> Judged:
     """Run presets and every baseline on one collection of atoms, all of them candidates.
 
@@ -89,6 +89,7 @@ def judge_questions(
         columns: Measures and cut-offs of the table; of the second the preset's gain is shown.
         resamples: Of the intervals.
         counts: What else was counted.
+        without_own: Whether an atom of a question's own id is left out of its ranking.
     """
     presets, atoms = request.presets, list(conversation.atoms)
     asks = QuestionSet(dataset, (conversation,), kind=None, groups={"all": (1,)})
@@ -105,13 +106,15 @@ def judge_questions(
     systems = systems_of(
         {name: (task, {"": Fit.shipped(task.memory.config)}) for name, task in own.items()},
         ground,
-        depth=depth,
+        depth=depth + without_own,
     )
     with caching(encoders):
-        for name, system in tqdm(list(systems), desc="systems", disable=not request.progress):
+        for name, system in Progress(list(systems), "systems", shown=request.progress):
             if name in left_out:
                 continue
             answer = system(ground.questions)
+            if without_own:
+                answer = answer.without(ground.ids, names)
             ranked = [[ground.ids[i] for i in row if i >= 0] for row in answer.ranking.tolist()]
             reports[name] = measure_rankings(
                 ranked,
@@ -131,7 +134,7 @@ def judge_questions(
         }
         for preset in own
     }
-    asked = [question for question in conversation.questions if question.gold]
+    asked = [question for question in conversation.questions if question.grades]
     report = framed(
         dataset,
         presets,
@@ -150,7 +153,7 @@ def judge_questions(
         difference=gains[presets[0].name],
         **({"differences": gains} if len(gains) > 1 else {}),
         latency_ms=percentiles(latencies(own[presets[0].name].memory.retrieve, timed)),
-        without_evidence=[q.id for q in conversation.questions if not q.gold],
+        without_evidence=[q.id for q in conversation.questions if not q.grades],
     )
     values = {
         name: {
@@ -169,15 +172,19 @@ def judge_questions(
 def read_questions(path: Path, known: set[str]) -> list[Question]:
     """The questions of a file of JSON lines with `question` and `evidence`, a list of ids.
 
+    A question is called by its `id` (`_id`) where it has one, else by its text.
+
     Args:
         path: The file.
         known: Ids of the atoms.
 
     Raises:
-        InputError: A line without its fields, or with an id that no atom has; an empty file.
+        InputError: A line without its fields, with an id that no atom has, or with the id of
+            another question; an empty file.
     """
     questions: list[Question] = []
     times: dict[str, int] = {}
+    places: dict[str, str] = {}
     for row, where in json_rows(path, ("question", "evidence")):
         text, ids = row["question"], row["evidence"]
         if not isinstance(text, str) or not text.strip():
@@ -191,8 +198,19 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
                 "`graphmem query --json` shows ids",
                 where=where,
             )
-        times[text] = times.get(text, 0) + 1
-        name = text if times[text] == 1 else f"{text} ({times[text]})"
+        name = row.get("id", row.get("_id"))
+        if name is None:
+            times[text] = times.get(text, 0) + 1
+            name = text if times[text] == 1 else f"{text} ({times[text]})"
+        elif isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
+            raise InputError(f"id: expected a text or a number, got {name!r:.80}", where=where)
+        name = str(name)
+        if places.setdefault(name, where) != where:
+            raise InputError(
+                f"id: expected another for each question, got {name!r:.80}, which {places[name]} "
+                "has; rename one of them",
+                where=where,
+            )
         # One conversation of one category: LoCoMo's numbers mean nothing here.
         questions.append(Question(text, 1, tuple(dict.fromkeys(ids)), id=name))
     return questions
@@ -229,9 +247,16 @@ def format_questions(report: Mapping[str, Any], columns: Sequence[tuple[str, int
     notes = [f"{counts['questions']} questions about {counts['atoms']:,} atoms; %, [95 % interval]"]
     if counts["without_evidence"]:
         notes.append(f"questions without evidence, left out: {counts['without_evidence']}")
-    if counts.get("unjudged"):
-        notes.append(f"questions that nothing was judged for, not asked: {counts['unjudged']}")
+    notes += [f"{told}: {counts[name]}" for name, told in _COUNTED.items() if counts.get(name)]
     return Table(heads, rows, notes)
 
 
+_COUNTED = {
+    "unjudged": "questions that nothing was judged for, not asked",
+    "absent_documents": "relevant documents that the corpus lacks, not found by any system",
+    "absent_queries": "judged queries that the file of queries lacks, not asked",
+    "empty": "documents and queries without a text, left out",
+    "repeated": "documents judged again for a query, of which the last grade counts",
+    "own_documents": "queries that are documents, which are left out of their own rankings",
+}
 _TITLES = {"ndcg": "nDCG", "map": "MAP", "mrr": "MRR"}

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.results import Receipt
 from graphmem_torch.store.database import DATABASE_NAME
 
@@ -79,7 +79,7 @@ def judge(
     embedder = TimedEmbedder(load_encoder(request), clock)
     options: dict[str, Any] = {"config": config, "embedder": embedder, "device": request.device}
     parts = []
-    for size in tqdm(sizes, desc="sizes", disable=not request.progress):
+    for size in Progress(sizes, "sizes", shown=request.progress):
         folder = Path(tempfile.mkdtemp(prefix="graphmem-forgetting-"))
         try:
             parts.append(_one_size(request, options, folder, size, groups, clock, asked))

@@ -13,12 +13,11 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.store.database import DATABASE_NAME
 
 from ..common.encoder import TimedEmbedder, load_encoder
@@ -109,7 +108,7 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
             for name in (name for name, there in peers.items() if there):
                 systems[name] = PEERS[name](folder / name, embedder)
                 stack.callback(systems[name].close)
-            for size in tqdm(sizes, desc="sizes", disable=not request.progress):
+            for size in Progress(sizes, "sizes", shown=request.progress):
                 found = {}
                 for name, system in systems.items():
                     start = time.perf_counter()

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import mean_range, text_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.text.embedder import Encoded
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
@@ -161,10 +161,8 @@ def judge(
     presets = [load_config(name) for name in PRESETS] if presets is None else presets
     model, why = _loaded(reader)
     found = {}
-    bar = tqdm(
-        read_collections(request.data, request.seed),
-        desc="collections",
-        disable=not request.progress,
+    bar = Progress(
+        read_collections(request.data, request.seed), "collections", shown=request.progress
     )
     for collection in bar:
         with encoder.caching():

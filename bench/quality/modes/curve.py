@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.config import ModesConfig
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.evaluation.metrics import CUTOFFS, ranking_measures
 from graphmem_torch.index.data import modes_by
 from graphmem_torch.modes import Modes, search_modes
+from graphmem_torch.progress import Progress
 
 from ..common.measure import interleaved_medians
 from ..common.rankings import gold_positions
@@ -230,9 +230,7 @@ def measure_curves(
         rules: How many modes: names in `RULES`.
         progress: Show a bar on stderr.
     """
-    swept = [
-        _sweep(field, rules, seed) for field in tqdm(fields, desc="modes", disable=not progress)
-    ]
+    swept = [_sweep(field, rules, seed) for field in Progress(fields, "modes", shown=progress)]
     reference = joined([measured(f, flat(f.vectors, f.queries, max(CUTOFFS))) for f in fields])
     exact = reference.recall[:, _TEN]
     group = torch.cat([torch.full((len(f.queries),), i) for i, f in enumerate(fields)])

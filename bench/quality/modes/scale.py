@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.modes import search_modes
 from graphmem_torch.ops import IVF, topk_cosine
+from graphmem_torch.progress import Progress
 
 from ..common.measure import framed, interleaved_medians
 from ..request import Request
@@ -138,7 +138,7 @@ def _at(run: _Run, progress: bool) -> dict[str, Any]:
     if len(x) >= 0.99 * _MANY[0]:
         counts.add(_MANY[1])
     indices, lists = [], []
-    for count in tqdm(sorted(counts), desc=f"{len(x)} rows", disable=not progress):
+    for count in Progress(sorted(counts), f"{len(x)} rows", shown=progress):
         for assign in ASSIGNMENTS if count == min(counts) else ASSIGNMENTS[:1]:
             indices.append(_modes(run, count, assign))
         lists.append(_lists(run, count))

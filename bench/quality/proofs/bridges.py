@@ -240,9 +240,17 @@ _MEASURES = ("found", "recall@10", "recall@100", "reciprocal_rank")
 
 
 def judge_bridges(
-    proofs: ProofSet, config: Config, *, draws: int, seed: int, resamples: int = 2000
+    proofs: ProofSet,
+    config: Config,
+    *,
+    draws: int,
+    seed: int,
+    resamples: int = 2000,
+    advance: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Any]:
     """Every system on several draws of removed dependencies; the subject is the preset's.
+
+    `advance` is called with 1 after each draw.
 
     The published bridges lie between the communities that the preset asks for (`structure`).
 
@@ -285,6 +293,7 @@ def judge_bridges(
             repaired[subject]["chains_likely"] = chains[f"{subject}_likely"] | {
                 "pairs": likely.shape[1]
             }
+        advance(1)
     values = {name: torch.cat(parts) for name, parts in each.items()}
     figures = {
         name: {

@@ -7,14 +7,15 @@ among the neighbours of others.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tqdm import tqdm
-
 from graphmem_torch.config import Config
+from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.progress import Progress
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed
@@ -22,9 +23,10 @@ from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .bridges import judge_bridges
 from .chains import judge_chains
-from .sets import ProofSet, read_sets
+from .sets import ProofSet, find_sets, read_set
 
 __all__ = ["format_proofs", "judge", "judge_set"]
+_log = logging.getLogger(__name__)
 _BRIDGES = (
     ("P@10", "precision@10"),
     ("P@100", "precision@100"),
@@ -56,6 +58,7 @@ def format_proofs(report: Mapping[str, Any]) -> str:
                 *_chains(judged, subject),
                 "",
             ]
+    lines += [f"left out: {name}: {why}" for name, why in report["left_out"].items()]
     return "\n".join(lines).rstrip()
 
 
@@ -110,37 +113,73 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
         draws: How often dependencies are removed; by default the more the smaller a set is.
 
     Raises:
-        InputError: No proof set, or one that cannot be read.
+        InputError: No proof set that can be judged.
     """
     config = request.settings
     device = "cpu" if request.device == "auto" else request.device
     embedder = load_encoder(request, device=device)
-    found = {
-        proofs.name: judge_set(proofs, config, seed=request.seed, draws=draws)
-        for proofs in tqdm(
-            read_sets(request.data, embedder), desc="proof sets", disable=not request.progress
+    sets, left_out = find_sets(request.data)
+    found: dict[str, Mapping[str, Any]] = {}
+    with Progress(what="proof sets", unit="steps", shown=request.progress) as bar:
+        for path, name in sets.items():
+            try:
+                proofs = read_set(path, name, embedder)
+            except InputError as error:
+                _leave_out(left_out, name, str(error))
+                continue
+            if proofs.left_out:
+                told = f"{proofs.left_out:,} statements beyond the first {len(proofs.texts):,}"
+                _leave_out(left_out, f"part of {name}", f"{told}: everything here is dense")
+            bar.update(1)
+            found[name] = judge_set(
+                proofs, config, seed=request.seed, draws=draws, advance=bar.update
+            )
+    if not found:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise InputError(
+            f"expected a proof set that can be judged, got {reasons}", where=str(request.data)
         )
-    }
     report = framed(
         "proofs",
         config,
         request.seed,
         n={name: result["size"] for name, result in found.items()},
         sets=found,
+        left_out=left_out,
     )
     return Judged(report, format_proofs(report))
 
 
+def _leave_out(left_out: dict[str, str], name: str, why: str) -> None:
+    """Notes what is not judged, and says so at once."""
+    left_out[name] = why
+    _log.warning("%s: left out: %s", name, why)
+
+
 def judge_set(
-    proofs: ProofSet, config: Config, *, seed: int, draws: int | None = None
+    proofs: ProofSet,
+    config: Config,
+    *,
+    seed: int,
+    draws: int | None = None,
+    advance: Callable[[int], object] = lambda count: None,
 ) -> Mapping[str, Any]:
-    """Both tasks on one proof set, with its size and the seconds they took."""
+    """Both tasks on one proof set, with its size and the seconds they took.
+
+    Args:
+        proofs: The set.
+        config: The preset.
+        seed: Of what is drawn.
+        draws: How often dependencies are removed; by default the more the smaller a set is.
+        advance: Called with 1 after each draw, and after the chains.
+    """
     start = time.perf_counter()
     if draws is None:
         draws = _SMALL_DRAWS if proofs.graph.num_edges < _SMALL else _DRAWS
-    bridges = judge_bridges(proofs, config, draws=draws, seed=seed)
+    bridges = judge_bridges(proofs, config, draws=draws, seed=seed, advance=advance)
     middle = time.perf_counter()
     chains = judge_chains(proofs, subject=config.name, tests=_TESTS, seed=seed)
+    advance(1)
     return {
         "size": {
             "statements": proofs.graph.num_nodes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.bm25 import BM25
-from graphmem_torch.readers.proofs import proof_format, read_proofs, set_names
+from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, encode_checked
 from graphmem_torch.text.tokens import count_tokens
 
-__all__ = ["ProofSet", "make_set", "read_sets"]
+__all__ = ["ProofSet", "find_sets", "make_set", "read_set"]
 _LARGEST = 10_000  # statements of a set: everything here is dense
+_NO_SET = "neither statements with a table of edges nor a blueprint"
 _WORD = re.compile(r"\S+")
 _EDGES = ".,:;"  # of words; brackets and the like are symbols of the statement
 _SPELLING = 384  # width of the vectors of words and their pieces
@@ -61,21 +62,34 @@ class ProofSet:
         return torch.stack([cosine, lexical / own])
 
 
-def read_sets(data: Path, embedder: Embedder) -> Iterator[ProofSet]:
-    """The proof sets of a folder (or the one of a file), in order of their names.
+def find_sets(data: Path) -> tuple[dict[Path, str], dict[str, str]]:
+    """The proof sets of a folder (or the one of a file) by their files, in order of their names.
+
+    Returns:
+        Names by file; and why each other file is left out, by its name.
 
     Raises:
-        InputError: None is there, two have the same name, or one cannot be read.
+        InputError: None is there, or two have the same name.
     """
     files = [data] if data.is_file() else sorted(data.iterdir()) if data.is_dir() else []
-    files = [path for path in files if path.is_file() and proof_format(path)]
-    if not files:
+    files = [path for path in files if path.is_file() and not path.name.startswith(".")]
+    sets = [path for path in files if proof_format(path)]
+    if not sets:
         raise InputError(
             "expected proof sets: *_nodes.jsonl with *_edges.tsv beside them, or blueprint *.json",
             where=str(data),
         )
-    for path, name in set_names(files).items():
-        yield make_set(name, list(read_proofs(path)), embedder)
+    others = [path for path in files if path not in sets and not is_edge_table(path)]
+    return set_names(sets), dict.fromkeys((path.name for path in others), _NO_SET)
+
+
+def read_set(path: Path, name: str, embedder: Embedder) -> ProofSet:
+    """The set of a file.
+
+    Raises:
+        InputError: It cannot be read, or has fewer than 3 statements or dependencies.
+    """
+    return make_set(name, list(read_proofs(path)), embedder)
 
 
 def make_set(name: str, atoms: Sequence[Atom], embedder: Embedder) -> ProofSet:

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 
 from ..common.encoder import CachingEmbedder, caching, load_encoder
 from ..common.measure import framed, percentiles
@@ -218,10 +218,8 @@ def _live(
             "clock": lambda: now[0],
         }
         with Memory.open(Path(folder) / "memory", **options) as memory:
-            blocks = tqdm(
-                list(life.blocks(min(together, sizes[0]))),
-                desc="sessions",
-                disable=not request.progress,
+            blocks = Progress(
+                list(life.blocks(min(together, sizes[0]))), "sessions", shown=request.progress
             )
             marks = list(sizes)
             refined = 0

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.evaluation.metrics import ranking_measures
+from graphmem_torch.progress import Progress
 
 from ..common.encoder import CachingEmbedder
 from ..common.rankings import gold_positions
@@ -51,7 +51,7 @@ def sweep(
     random: dict[Any, list[Tensor]] = {name: [] for name in settings}
     dice = torch.Generator().manual_seed(request.seed)
     concepts = encoder.extractor(config.link.concepts)
-    for conversation in tqdm(asked.conversations, desc="locomo", disable=not request.progress):
+    for conversation in Progress(asked.conversations, "locomo", shown=request.progress):
         gone, atoms = dict[Any, int](), conversation.atoms
         for name, own in settings.items():
             with memory_of(atoms, own, encoder, request.device, concepts=concepts) as memory:

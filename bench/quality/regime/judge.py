@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.progress import Progress
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed
@@ -111,7 +111,7 @@ def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES
     systems = systems_of(config)
     found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
     work = [(name, system) for name in sets for system in systems]
-    for name, system in tqdm(work, desc="detectors", disable=not request.progress):
+    for name, system in Progress(work, "detectors", shown=request.progress):
         others = [stream for other in sets if other != name for stream in sets[other]]
         if others or not systems[system].abroad:
             found[name][system] = _halves(systems[system], sets[name], others)

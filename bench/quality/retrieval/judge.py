@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from graphmem_torch.atoms import Atom
@@ -22,24 +24,28 @@ CUTOFFS: tuple[int, ...] = (1, 5, 10, 25, 100)
 
 _COLUMNS = (("recall", 10), ("ndcg", 10), ("map", 100), ("mrr", 10), ("recall", 100))
 _KIND = "passage"
+_log = logging.getLogger(__name__)
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
     """Run presets and every baseline on a collection; its documents are the candidates.
 
+    A document of the id of a query is left out of the ranking of that query, as BEIR does: in
+    ArguAna and Quora the queries are documents.
+
     Returns:
         The report (see `bench/quality/README.md`) and its table.
 
     Raises:
-        InputError: Files that cannot be read, a line that is not what it should be, ids that the
-            other files do not have, or no query with a relevant document.
+        InputError: Files that cannot be read, a line that is not what it should be, or no query
+            with a relevant document.
         ConfigError: There is no such preset.
     """
     for name, value in (("queries", request.queries), ("qrels", request.qrels)):
         if value is None:
             raise InputError(f"{name}: expected a file, got none; give --{name}")
     assert request.queries is not None and request.qrels is not None
-    collection, unjudged = read_collection(request.data, request.queries, request.qrels)
+    collection, counts = read_collection(request.data, request.queries, request.qrels)
     return judge_questions(
         request,
         "retrieval",
@@ -48,12 +54,18 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         cutoffs=CUTOFFS,
         columns=_COLUMNS,
         resamples=resamples,
-        counts={"unjudged": unjudged},
+        counts=counts,
+        without_own=True,
     )
 
 
-def read_collection(corpus: Path, queries: Path, qrels: Path) -> tuple[Conversation, int]:
+def read_collection(
+    corpus: Path, queries: Path, qrels: Path
+) -> tuple[Conversation, dict[str, int]]:
     """The documents, and the queries that are judged, with the grades of what is relevant.
+
+    Published collections are not all whole. What is missing in one of the files costs a warning:
+    a relevant document that the corpus lacks counts, and is found by no system.
 
     Args:
         corpus: JSON lines with `_id`, `text` and, where there is one, `title`.
@@ -62,48 +74,96 @@ def read_collection(corpus: Path, queries: Path, qrels: Path) -> tuple[Conversat
             the four columns of TREC. Relevant is what has a grade above 0.
 
     Returns:
-        Documents and queries; and how many queries no line of the qrels is about, which are left
-        out. Queries whose lines all have grade 0 are there, without gold.
+        Documents and queries; and by name what was counted: `unjudged` queries, which no line of
+        the qrels is about and which are left out, and what was odd (see the warnings). Queries
+        whose lines all have grade 0 are there, without gold.
 
     Raises:
-        InputError: A line that is not what it should be, by file and line; an id twice; an id of
-            the qrels that the other files do not have; no relevant document at all.
+        InputError: A line that is not what it should be, by file and line; an id twice; no
+            relevant document at all.
     """
+    counts: Counter[str] = Counter()
     atoms = []
     for name, row, where in _records(corpus):
-        title, said = row.get("title") or "", row["text"]
-        for part, value in (("title", title), ("text", said)):
-            if not isinstance(value, str):
-                raise InputError(f"{part}: expected a text, got {value!r:.80}", where=where)
-        text = Passage(str(title), str(said)).whole.strip()
-        if not text:
-            raise InputError(
-                f"text: expected the text of document {name!r}, got none; take the line out",
-                where=where,
-            )
-        atoms.append(Atom(id=name, text=text, kind=_KIND))
+        parts = _text(row, "title", where), _text(row, "text", where)
+        text = Passage(*parts).whole.strip()
+        if text:
+            atoms.append(Atom(id=name, text=text, kind=_KIND))
+        else:
+            _warn(counts, "empty", where, f"document {name!r} has neither title nor text")
     asked = {}
     for name, row, where in _records(queries):
-        if not isinstance(row["text"], str) or not row["text"].strip():
-            raise InputError(f"text: expected a question, got {row['text']!r:.80}", where=where)
-        asked[name] = row["text"]
+        text = _text(row, "text", where)
+        if text.strip():
+            asked[name] = text
+        else:
+            _warn(counts, "empty", where, f"query {name!r} has no text")
     if not atoms or not asked:
         raise InputError("expected lines, got none", where=str(queries if atoms else corpus))
-    grades = _read_qrels(qrels, asked.keys(), {atom.id for atom in atoms}, corpus, queries)
+    held = {atom.id for atom in atoms}
+    grades = _read_qrels(qrels, asked, counts)
     questions = []
     for name, judged in grades.items():
-        gold = {document: grade for document, grade in judged.items() if grade > 0}
+        if name not in asked:
+            _warn(counts, "absent_queries", str(qrels), f"{queries.name} lacks query {name!r}")
+            continue
+        relevant = {document: grade for document, grade in judged.items() if grade > 0}
+        gold = [document for document in relevant if document in held]
+        absent = [(document, relevant[document]) for document in relevant if document not in held]
+        for document, _ in absent:
+            lacks = f"{corpus.name} lacks document {document!r}, relevant for {name!r}"
+            _warn(counts, "absent_documents", str(qrels), lacks)
+        counts["own_documents"] += name in held
         questions.append(
-            Question(asked[name], 1, tuple(gold), id=name, relevance=tuple(gold.values()))
+            Question(
+                asked[name],
+                1,
+                tuple(gold),
+                id=name,
+                relevance=tuple(relevant[document] for document in gold),
+                absent=tuple(absent),
+            )
         )
     if not any(question.gold for question in questions):
         raise InputError(
-            "expected a grade above 0 for some query, got none; without relevant documents nothing "
-            "is measured",
+            "expected a grade above 0 for some query and document of these files, got none; give "
+            "the files of one collection",
             where=str(qrels),
         )
+    for what, count in counts.items():
+        if count > 1 and what in _ODD:
+            _log.warning("%s: %d %s in all", qrels.parent, count, _ODD[what])
     collection = Conversation(corpus.name, tuple(atoms), tuple(questions))
-    return collection, len(asked) - len(questions)
+    counts["unjudged"] = len(asked) - len(questions)
+    return collection, {name: count for name, count in counts.items() if count or name in _ALWAYS}
+
+
+_ALWAYS = ("unjudged",)
+_ODD = {
+    "empty": "documents and queries without a text, left out",
+    "absent_queries": "judged queries that are not there, not asked",
+    "absent_documents": "relevant documents that are not there, found by no system",
+    "repeated": "documents judged again for a query, the last grade counts",
+}
+
+
+def _warn(counts: Counter[str], what: str, where: str, told: str) -> None:
+    """Counts something odd, and warns of the first of its kind."""
+    counts[what] += 1
+    if counts[what] == 1:
+        _log.warning("%s: %s", where, told)
+
+
+def _text(row: Mapping[str, object], field: str, where: str) -> str:
+    """A field of a line, empty where it is left out or null."""
+    value = row.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError(
+            f"{field}: expected a text, got {value!r:.80}; put it in quotes", where=where
+        )
+    return value
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, object], str]]:
@@ -126,11 +186,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, object], str]]:
 
 
 def _read_qrels(
-    path: Path,
-    queries: Collection[str],
-    documents: Collection[str],
-    corpus_file: Path,
-    queries_file: Path,
+    path: Path, asked: Collection[str], counts: Counter[str]
 ) -> dict[str, dict[str, float]]:
     """The grades by query and document."""
     grades: dict[str, dict[str, float]] = {}
@@ -143,7 +199,7 @@ def _read_qrels(
         if len(parts) == 4:  # TREC: query, iteration, document, grade
             del parts[1]
         grade = _number(parts[2]) if len(parts) == 3 else None
-        named, first = first and len(parts) == 3 and parts[0] not in queries, False
+        named, first = first and len(parts) == 3 and parts[0] not in asked, False
         if grade is None and named:
             continue  # names of the columns
         if grade is None:
@@ -153,25 +209,10 @@ def _read_qrels(
                 where=where,
             )
         query, document = parts[:2]
-        if query not in queries:
-            raise InputError(
-                f"expected queries of {queries_file.name}, got {query!r}, which it lacks; give the "
-                "files of one collection",
-                where=where,
-            )
-        if document not in documents:
-            raise InputError(
-                f"expected documents of {corpus_file.name}, got {document!r}, which it lacks; give "
-                "the files of one collection",
-                where=where,
-            )
-        if document in grades.setdefault(query, {}):
-            raise InputError(
-                f"expected one grade of a document for a query, got {query!r} and {document!r} "
-                "again; keep one of the lines",
-                where=where,
-            )
-        grades[query][document] = grade
+        judged = grades.setdefault(query, {})
+        if judged.get(document, grade) != grade:
+            _warn(counts, "repeated", where, f"{query!r} has another grade for {document!r} before")
+        judged[document] = grade
     return grades
 
 

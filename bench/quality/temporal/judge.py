@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.results import PRESENT, QueryPlan
 from graphmem_torch.text.embedder import encode_checked
 
@@ -276,7 +276,7 @@ def _asked(
     if swept:
         return found
     by_instant: list[Ranking] = [[] for _ in told.instants]
-    bar = tqdm(list(_parts(told.texts)), desc="moments", disable=not request.progress)
+    bar = Progress(list(_parts(told.texts)), "moments", shown=request.progress)
     for part in bar:
         for results in memory.retrieve(part, k=_DEPTH, as_of=told.instants, plan=plan):
             for own, result in zip(by_instant, results, strict=True):

@@ -72,6 +72,7 @@ def test_custom_measures_the_preset_and_its_ingredients(
         ({"question": " ", "evidence": []}, "question: expected a text"),
         ({"question": "Who?", "evidence": "r1"}, "evidence: expected a list of ids, got 'r1'"),
         ({"question": "Who?", "evidence": ["r99"]}, "got 'r99', which none has"),
+        ({"question": "Who?", "evidence": [], "id": ["x"]}, "id: expected a text or a number"),
     ],
 )
 def test_custom_names_the_line_of_a_bad_question(
@@ -124,3 +125,24 @@ def test_custom_without_anything_to_ask(
     none = _lines(tmp_path / "none.jsonl", ASKED[3:])
     assert _eval("--atoms", atoms, "--questions", none, "--json", out) == 2
     assert "evidence: expected ids for some question" in capsys.readouterr().err
+
+
+def test_custom_keeps_the_ids_of_questions(
+    atoms: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: list[dict[str, object]] = [{"id": "boat"}, {"id": 7}, {"_id": "vera"}, {}]
+    rows = [named | question for named, question in zip(names, ASKED, strict=True)]
+    questions = _lines(tmp_path / "questions.jsonl", [*rows, ASKED[0], ASKED[0]])
+    out, ranked = tmp_path / "out.json", tmp_path / "ranked.jsonl"
+    options = ["--questions", questions, "--json", out, "--rankings", ranked]
+    assert _eval("--atoms", atoms, *options) == 0
+    text = str(ASKED[0]["question"])
+    report = json.loads(out.read_text())
+    assert report["by_question"]["ids"] == ["boat", "7", "vera", text, f"{text} (2)"]
+    assert report["without_evidence"] == ["Why is the sky green?"]
+    lines = [json.loads(line) for line in ranked.read_text().splitlines()]
+    assert {line["id"] for line in lines} >= {"boat", "7", "vera"}
+    _lines(questions, [{"id": "a", **ASKED[0]}, {"id": "a", **ASKED[1]}])
+    assert _eval("--atoms", atoms, *options) == 2
+    error = capsys.readouterr().err
+    assert f"{questions}:2: id: expected another" in error and f"{questions}:1 has" in error

@@ -247,6 +247,28 @@ def test_judge_runs_on_every_set_of_a_folder(tmp_path: Path) -> None:
     if known["found_by_text"] == 1.0:
         assert known["systems"]["spectral"]["own_size"] == pytest.approx(1.0)
     assert "one, chains new_all" in judged.table and "plan:" in judged.table
+    assert list(report["left_out"]) == ["notes.txt"]
+    assert "left out: notes.txt: neither statements" in judged.table
+
+
+def test_a_set_that_cannot_be_judged_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = _folder(tmp_path)
+    small = {"nodes": [{"label": "a", "kind": "lemma", "text": "A."}], "edges": []}
+    (folder / "tiny.json").write_text(json.dumps(small), encoding="utf-8")
+    (folder / "alone_nodes.jsonl").write_text('{"id": 1, "label": "a", "statement": "A."}\n')
+    request = Request(data=folder, preset="spectral", embedder="hashing", seed=1)
+    report = judge(request, draws=1).report
+    assert set(report["sets"]) == {"one", "plan"}
+    assert report["left_out"].keys() == {"notes.txt", "tiny", "alone"}
+    assert "at least 3 statements" in report["left_out"]["tiny"]
+    assert "expected the edges" in report["left_out"]["alone"]
+    assert "tiny: left out" in caplog.text and "alone: left out" in caplog.text
+    for name in ("one_nodes.jsonl", "plan.json"):
+        (folder / name).unlink()
+    with pytest.raises(InputError, match=r"can be judged, got .*: .*tiny"):
+        judge(request, draws=1)
 
 
 def test_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:

@@ -270,19 +270,16 @@ def test_reports_of_several_sets_are_compared_over_what_they_share(tmp_path: Pat
         ("corpus", "", "corpus.jsonl: expected text, got an empty file"),
         ("corpus", '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te', "corpus.jsonl:2"),
         ("corpus", '{"_id": "d1"}', "corpus.jsonl:1: expected the field 'text'"),
-        ("corpus", '{"_id": "d1", "text": " "}', "text: expected the text of document 'd1'"),
-        ("corpus", '{"_id": "d1", "text": null}', "jsonl:1: text: expected a text, got None"),
         ("corpus", '{"_id": "d1", "text": ["x"]}', "text: expected a text, got ..x"),
         ("corpus", '{"_id": "d1", "text": "x", "title": 7}', "title: expected a text, got 7"),
         ("corpus", '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}', "got '1', which .*:1 has"),
-        ("queries", '{"_id": "q1", "text": 3}', "text: expected a question, got 3"),
+        ("queries", '{"_id": "q1", "text": 3}', "text: expected a text, got 3"),
         ("queries", '{"_id": ["q1"], "text": "x"}', "_id: expected a text or a number"),
         ("qrels", "", "qrels.tsv: expected text, got an empty file"),
         ("qrels", "query-id\tcorpus-id\tscore\n", "expected a grade above 0 for some query"),
         ("qrels", "q4\td0\t0\n", "expected a grade above 0 for some query"),
-        ("qrels", "q1\td1\t1\nq9\td1\t1\n", "qrels.tsv:2: expected queries of q.jsonl, got 'q9'"),
-        ("qrels", "q1\td99\t1\n", "qrels.tsv:1: expected documents of corpus.jsonl, got 'd99'"),
-        ("qrels", "q1\td1\t1\nq1\td1\t2\n", "qrels.tsv:2: expected one grade"),
+        ("corpus", '{"_id": "d1", "text": null}', "corpus.jsonl: expected lines, got none"),
+        ("qrels", "q1\td99\t1\nq9\td1\t1\n", "for some query and document of these files"),
         ("qrels", "q1\td1\t1\nq1\td2", "qrels.tsv:2: expected query, document and grade"),
         ("qrels", "q1\td1\tx\n", "qrels.tsv:1: expected query, document and grade"),
         ("qrels", "q1\td1\t1\nq1\td2\tnan\n", "qrels.tsv:2: expected query, document"),
@@ -310,6 +307,88 @@ def test_qrels_may_lack_the_head_and_have_the_columns_of_trec(tmp_path: Path) ->
     questions = expected[0].questions
     assert questions[0].grades == {"d1": 2.0, "d7": 1.0} and questions[3].gold == ()
     assert expected[0].atoms[1].text == f"Remark 1\n{TEXTS[1]}"
+
+
+CORPUS = [
+    {"_id": "d1", "title": "", "text": "Bertrand restores old ovens."},
+    {"_id": "d2", "title": None, "text": "Nora flies to Lisbon in May."},
+    {"_id": "d3", "text": "Theo grew up in Porto."},
+    {"_id": "d4", "text": "Theo was a child in Porto."},
+]
+ASKED = [
+    {"_id": "q1", "text": "Who restores ovens?"},
+    {"_id": "d3", "text": "Theo grew up in Porto."},
+]
+WHOLE = "query-id\tcorpus-id\tscore\nq1\td1\t1\nd3\td4\t1\n"
+
+
+def _published(folder: Path, qrels: str, corpus: list[Any] = CORPUS) -> Collection:
+    files = Collection(*(folder / name for name in ("corpus.jsonl", "q.jsonl", "qrels.tsv")))
+    files.corpus.write_text("".join(json.dumps(row) + "\n" for row in corpus))
+    files.queries.write_text("".join(json.dumps(row) + "\n" for row in ASKED))
+    files.qrels.write_text(qrels)
+    return files
+
+
+def _run(folder: Path, files: Collection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    out = ["--json", str(folder / "o.json"), "--rankings", str(folder / "o.jsonl")]
+    assert main(["eval", "retrieval", *files.options(), *out, *FAST]) == 0
+    lines = (folder / "o.jsonl").read_text().splitlines()
+    return json.loads((folder / "o.json").read_text()), [json.loads(line) for line in lines]
+
+
+def test_a_query_that_is_a_document_does_not_rank_it(tmp_path: Path) -> None:
+    report, rankings = _run(tmp_path, _published(tmp_path, WHOLE))
+    assert report["n"]["own_documents"] == 1 and report["n"]["questions"] == 2
+    own = [row for row in rankings if row["id"] == "d3"]
+    assert own and all("d3" not in row["ids"] for row in own)
+    assert all(len(row["ids"]) == len(row["scores"]) for row in rankings)
+    (first,) = [row["ids"][0] for row in own if row["system"] == "default"]
+    assert first == "d4"
+    assert any("d3" in row["ids"] for row in rankings if row["id"] == "q1")
+    for row in rankings:  # as pytrec_eval does after BEIR has taken the document out
+        assert row["scores"] == sorted(row["scores"], reverse=True)
+
+
+def test_qrels_of_what_is_not_there_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = _published(tmp_path, WHOLE + "q1\tgone\t1\nq7\td1\t1\nq8\td1\t1\nq1\tlost\t0\n")
+    report, rankings = _run(tmp_path, files)
+    counts = report["n"]
+    assert counts["absent_documents"] == 1 and counts["absent_queries"] == 2
+    assert counts["questions"] == 2 and "absent_documents" not in report["without_evidence"]
+    told = caplog.text
+    assert "lacks document 'gone'" in told and "lacks query 'q7'" in told and "'lost'" not in told
+    # One of the two documents that are relevant for q1 is there.
+    ids, figures = report["by_question"]["ids"], report["by_question"]["systems"]["default"]
+    assert figures["recall@10"][ids.index("q1")] == 0.5
+    assert {row["id"] for row in rankings} == {"q1", "d3"}
+    assert all(row["gold"] == {"d1": 1.0, "gone": 1.0} for row in rankings if row["id"] == "q1")
+
+
+def test_a_query_of_which_no_relevant_document_is_there_counts(tmp_path: Path) -> None:
+    files = _published(tmp_path, "q1\tgone\t2\nd3\td4\t1\n")
+    report, _ = _run(tmp_path, files)
+    assert report["n"]["questions"] == 2
+    at_10 = report["by_question"]["systems"]["default"]["recall@10"]
+    assert at_10[report["by_question"]["ids"].index("q1")] == 0.0
+    (recall, *_) = report["systems"]["default"]["recall"]["10"]
+    assert recall == 0.5
+
+
+def test_documents_and_grades_as_they_are_published(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = [*CORPUS, {"_id": "d5", "title": None, "text": None}, {"_id": 6, "title": "Six"}]
+    corpus[-1]["text"] = ""
+    files = _published(tmp_path, "q1 0 d1 1\nq1 0 d1 1\nd3 0 d4 1\nd3 0 d4 2\nq1 0 6 -1\n", corpus)
+    collection, counts = read_collection(files.corpus, files.queries, files.qrels)
+    assert [atom.id for atom in collection.atoms] == ["d1", "d2", "d3", "d4", "6"]
+    assert [atom.text for atom in collection.atoms][1:2] == ["Nora flies to Lisbon in May."]
+    assert [question.grades for question in collection.questions] == [{"d1": 1.0}, {"d4": 2.0}]
+    assert counts == {"empty": 1, "own_documents": 1, "repeated": 1, "unjudged": 0}
+    assert "document 'd5' has neither" in caplog.text and "another grade" in caplog.text
 
 
 def test_options_that_do_not_fit_are_named(

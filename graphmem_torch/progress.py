@@ -1,0 +1,90 @@
+"""Progress: how far long work has come, as a bar on a terminal and as lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, Self
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """A bar on standard error where that is a terminal; elsewhere a line now and then.
+
+    Work that is shorter than `every` leaves no line in a log. Used by iterating over it, or in a
+    `with` that calls `update`.
+
+    Attributes:
+        done: How many are done.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Any] = (),
+        what: str = "",
+        *,
+        shown: bool = True,
+        total: int | None = None,
+        unit: str = "",
+        every: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is shown yet.
+
+        Args:
+            items: What is worked on, one after another; `update` counts instead where there is
+                none.
+            what: Name of the work.
+            shown: Whether it is shown at all.
+            total: How many there are, where the items do not say.
+            unit: Name of what is counted.
+            every: Seconds between two lines.
+            clock: Seconds that only grow.
+        """
+        known = len(items) if isinstance(items, Sized) and items else None
+        self._items, self._what, self._unit = items, what, unit
+        self._total = known if total is None else total
+        self._every, self._clock = every, clock
+        self._start = self._last = clock()
+        self.done, self._told = 0.0, 0.0
+        self._bar: Any = None
+        # Not even a disabled bar of tqdm: it takes a lock that all forks of a process share, and
+        # one that is killed in that moment would hold up the others for ever.
+        self._lines = shown and not sys.stderr.isatty()
+        if shown and not self._lines:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=self._total, desc=what, unit=f" {unit}" if unit else "it")
+
+    def __iter__(self) -> Iterator[Any]:
+        with self:
+            for item in self._items:
+                yield item
+                self.update(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        elif self._told and kind is None and self.done > self._told:
+            self._tell()
+
+    def update(self, n: float) -> None:
+        """Counts n more."""
+        self.done += n
+        if self._bar is not None:
+            self._bar.update(n)
+        elif self._lines and self._clock() - self._last >= self._every:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._last, self._told = self._clock(), self.done
+        of = "" if self._total is None else f" of {self._total:,}"
+        unit = f" {self._unit}" if self._unit else ""
+        seconds = self._last - self._start
+        line = f"{self._what}: {self.done:,.0f}{of}{unit}, {seconds:.0f} s"
+        print(f"graphmem: {line}", file=sys.stderr, flush=True)
