@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -294,9 +296,10 @@ class AnswerQuestion(AskingCommand):
             self.open_memory(self.store, "r") as memory,
         ):
             oracle = OpenAIOracle(client) if self.verify else None
-            answer = memory.answer(
-                self.question, llm=client, budget=self.budget, oracle=oracle, **filters
-            )
+            with _untold():
+                answer = memory.answer(
+                    self.question, llm=client, budget=self.budget, oracle=oracle, **filters
+                )
         if answer.text is None:
             raise OracleError(f"no answer: {answer.error}")
         if self.json:
@@ -307,6 +310,17 @@ class AnswerQuestion(AskingCommand):
             print_text(f"graphmem: cites {', '.join(answer.cited)}", to_reader=True)
         print_text(f"graphmem: {context_note(answer.context)}", to_reader=True)
         return 0
+
+
+@contextmanager
+def _untold() -> Iterator[None]:
+    """Keeps the library from warning of a lost answer: the error of the command says it."""
+    log = logging.getLogger("graphmem_torch.memory.contexts")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -135,7 +137,7 @@ class Export(MemoryCommand):
     What is in its namespaces, too, unless one is named.
 
     Attributes:
-        file: The file to write.
+        file: The file to write; `-` is standard output.
         vectors: Also write the vectors, so that a store of the same encoder need not encode again.
     """
 
@@ -144,6 +146,8 @@ class Export(MemoryCommand):
 
     def run(self) -> int:
         """Writes the file and says how much is in it."""
+        if str(self.file) == "-":
+            return self._poured()
         with self.open_memory(self.store, "r") as memory:
             count = memory.export(self.file, vectors=self.vectors)
         if self.json:
@@ -151,6 +155,22 @@ class Export(MemoryCommand):
         else:
             held = counted(count, "memory", "memories")
             print(f"{self.file}: {held}, {self.file.stat().st_size / 1e6:.1f} MB")
+        return 0
+
+    def _poured(self) -> int:
+        """Writes to standard output, in UTF-8 whatever the terminal shows."""
+        if self.json:
+            raise InputError(
+                "--json: expected a file to export to beside it, got -, which has the output for "
+                "itself; leave one of them out"
+            )
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+        try:
+            with self.open_memory(self.store, "r") as memory:
+                memory.export(out, vectors=self.vectors)
+            out.flush()
+        finally:
+            out.detach()  # else it closes standard output
         return 0
 
 

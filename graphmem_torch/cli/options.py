@@ -83,7 +83,9 @@ class PresetCommand(Command):
     def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
         """Opens a store, None in memory; the engine is imported here: `--help` needs none of it."""
         from graphmem_torch.memory import Memory
+        from graphmem_torch.store.database import DATABASE_NAME
 
+        fresh = store is not None and self.creates and not (store / DATABASE_NAME).exists()
         with Memory.open(
             store,
             preset=self.preset,
@@ -93,6 +95,8 @@ class PresetCommand(Command):
             mode=mode,
             create=self.creates,
         ) as memory:
+            if fresh:
+                print_text(f"graphmem: {store} is a new store", to_reader=True)
             yield memory
 
 
@@ -118,7 +122,12 @@ class MemoryCommand(PresetCommand):
             if self.namespace is None:
                 yield memory
             else:
-                yield memory.namespace(self.namespace, create=self.creates)
+                fresh = self.creates and self.namespace not in memory.namespaces()
+                own = memory.namespace(self.namespace, create=self.creates)
+                if fresh:
+                    name = f"{self.namespace!r} of {store}"
+                    print_text(f"graphmem: {name} is a new namespace", to_reader=True)
+                yield own
 
 
 @contextmanager

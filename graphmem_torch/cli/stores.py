@@ -50,7 +50,8 @@ class Index(MemoryCommand):
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
         prune: Delete what is of files that are gone; otherwise they are listed, and kept.
         dry_run: Say what would be done, and change nothing.
-        skip_bad: Leave out files and lines that cannot be used, and list them at the end.
+        skip_bad: Leave out files and lines that cannot be used, list them at the end, and exit
+            with 3 if there are any.
     """
 
     creates: ClassVar[bool] = True
@@ -69,7 +70,7 @@ class Index(MemoryCommand):
     skip_bad: bool = False
 
     def run(self) -> int:
-        """Follows the files and says what has changed."""
+        """Follows the files and says what has changed; 3 where something was left out."""
         if not self.files:
             raise InputError("expected at least one file or folder to index, got none")
         from graphmem_torch.readers.read import check_paths
@@ -95,11 +96,11 @@ class Index(MemoryCommand):
             except InputError as error:
                 stored = len(memory) - before
                 raise InputError(
-                    f"{error}. Before it {stored:,} memories were stored, and the next run passes "
-                    "them over; --skip-bad leaves out what cannot be used"
+                    f"{error}. {counted(stored, 'memory', 'memories')} stored all the same, which "
+                    "the next run passes over; --skip-bad leaves out what cannot be used"
                 ) from error
         self._tell(done, time.perf_counter() - start)
-        return 0
+        return 3 if done.skipped else 0
 
     def _tell(self, done: Indexed, seconds: float) -> None:
         """Says what was new, and which files have changed, moved or gone."""

@@ -29,6 +29,7 @@ __all__ = [
     "expect_bound",
     "link_settings",
     "load_as",
+    "load_extractor",
     "open_bound",
     "resolved_settings",
     "usable_device",
@@ -169,31 +170,45 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
         ConfigError: The store is bound to another extractor.
         InputError: An unknown extractor, or one that is not installed.
     """
-    kept = bound_concepts(store) if store.num_nodes else None
-    own = kept is not None and wanted == "auto"
-    extractor: ConceptExtractor | None
-    if isinstance(wanted, str):
-        # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
-        spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
-        extractor = None if spec == "none" else _named(spec, kept if own else None)
-    elif all(hasattr(wanted, name) for name in ("name", "extract", "forms")):
-        extractor = wanted  # `isinstance` does not see what `__getattr__` passes on (Python 3.12)
-    else:
-        raise InputError(
-            f"concepts: expected an extractor or its name, got {type(wanted).__name__}; give an "
-            "object with `name`, `extract` and `forms` (`ConceptExtractor`)"
-        )
+    kept = _kept_concepts(store)
+    extractor = load_extractor(store, wanted)
     found = "none" if extractor is None else extractor.name
     if kept is not None and kept != found:
         raise ConfigError(
             f"link.concepts: expected {kept!r}, which found the concepts of this store, got "
             f"{found!r}; "
-            + ("install that version" if own else "set it to 'auto'")
+            + ("install that version" if wanted == "auto" else "set it to 'auto'")
             + ", or index the original files into a new folder"
         )
     if kept is None:
         store.meta_set(LINKED_BY, found)
     return extractor
+
+
+def load_extractor(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:
+    """What is to find the concepts of a store, loaded, as for `bind_concepts`.
+
+    Loading takes seconds the first time: do it before others have to wait.
+
+    Raises:
+        ConfigError, InputError: As `bind_concepts`.
+    """
+    kept = _kept_concepts(store)
+    own = kept is not None and wanted == "auto"
+    if isinstance(wanted, str):
+        # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
+        spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
+        return None if spec == "none" else _named(spec, kept if own else None)
+    if all(hasattr(wanted, name) for name in ("name", "extract", "forms")):
+        return wanted  # `isinstance` does not see what `__getattr__` passes on (Python 3.12)
+    raise InputError(
+        f"concepts: expected an extractor or its name, got {type(wanted).__name__}; give an "
+        "object with `name`, `extract` and `forms` (`ConceptExtractor`)"
+    )
+
+
+def _kept_concepts(store: MemoryStore) -> str | None:
+    return bound_concepts(store) if store.num_nodes else None
 
 
 def _named(spec: str, kept: str | None) -> ConceptExtractor:

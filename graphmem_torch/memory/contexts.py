@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -36,15 +40,22 @@ __all__ = [
     "ContextSettings",
     "FormatName",
     "OrderName",
+    "Wait",
     "answer_settings",
     "ask_known",
     "ask_model",
+    "awaited",
     "checked_budgets",
     "context_settings",
+    "own_loop",
+    "waiting",
 ]
 
 FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
 OrderName = Literal["relevance", "time", "topological"]
+
+Wait = Callable[[Awaitable[Any]], Any]
+"""The result of an awaitable, for a caller that is not async."""
 
 _log = logging.getLogger(__name__)
 
@@ -344,22 +355,60 @@ def answer_settings(
     return format, template
 
 
-def ask_known(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
+@contextmanager
+def own_loop() -> Iterator[Wait]:
+    """A function that gives the result of an awaitable, in one event loop of its own for all.
+
+    The loop runs in a thread: the caller may be in one that has a loop already, as in a notebook.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="answer") as thread:
+        made: list[asyncio.Runner] = []  # the first awaitable makes it
+
+        def wait(given: Awaitable[Any]) -> Any:
+            made.extend([] if made else [asyncio.Runner()])
+            return thread.submit(made[0].run, awaited(given)).result()
+
+        try:
+            yield wait
+        finally:
+            for runner in made:
+                thread.submit(runner.close).result()
+
+
+async def awaited(given: Awaitable[Any]) -> Any:
+    """The result of anything that can be awaited, as a coroutine."""
+    return await given
+
+
+def waiting(function: Callable[..., Any], wait: Wait) -> Callable[..., Any]:
+    """A function that gives results, of one that gives these or awaitables."""
+
+    def call(*given: Any) -> Any:
+        found = function(*given)
+        return wait(found) if inspect.isawaitable(found) else found
+
+    return call
+
+
+def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
     """What `ask_model` gives to contexts that are `known`; to the others a refusal, unasked."""
-    answers = iter(ask_model(llm, [context for context in contexts if context.known]))
+    answers = iter(ask_model(llm, [context for context in contexts if context.known], wait))
     return [
         next(answers) if context.known else Answer(context.question, None, context, _REFUSED)
         for context in contexts
     ]
 
 
-def ask_model(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
-    """What a language model (see `Memory.answer`) says to each context, or why it says nothing."""
-    complete = getattr(llm, "complete", llm)
+def ask_model(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
+    """What a language model (see `Memory.answer`) says to each context, or why it says nothing.
+
+    `wait` gives the result of what is awaitable.
+    """
+    complete = waiting(getattr(llm, "complete", llm), wait)
     prompts = [_prompt(context) for context in contexts]
     every = getattr(llm, "attempt_all", None) or getattr(llm, "complete_all", None)
     if prompts and callable(every):
-        found = _attempt(lambda asked: list(every(asked)), prompts)
+        found = _attempt(lambda asked: list(waiting(every, wait)(asked)), prompts)
         if isinstance(found, list) and len(found) != len(prompts):
             found = InputError(f"expected {len(prompts)} answers, got {len(found)}")
         said = found if isinstance(found, list) else [found] * len(prompts)

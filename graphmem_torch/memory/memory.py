@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import math
@@ -15,14 +14,23 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeVar, Unpack, cast, overload
 
 import torch
 from torch import Tensor
@@ -635,7 +643,8 @@ class Memory:
 
         Raises:
             InputError: A path that is not there, a file or line that cannot be used. What was read
-                before it is stored, and the next call goes on from there.
+                before it is stored, and the next call goes on from there. Of folders alone, all
+                that can be used is stored, and the error comes last.
             ConfigError, EmbedderError, StoreError: As they say.
         """
         several = list(paths) if isinstance(paths, Iterable) else []
@@ -675,6 +684,8 @@ class Memory:
             deleted.update(ids)
             return len(nodes)
 
+        if writer is not None:
+            writer.load()  # before anybody waits for this run
         follower = Follower(self.store, reading, known, prepare, add, update, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
@@ -757,7 +768,7 @@ class Memory:
             InputError: An id that is not stored, or that of a concept; nothing is deleted then.
             StoreError: Read-only store or full disk; likewise.
         """
-        with self.store.turn():
+        with self._turn():
             named, nodes = self._named(ids)
             self._written_by().remove(nodes, self._without)
             self._untie(named)
@@ -877,10 +888,10 @@ class Memory:
                 "say what to erase"
             )
         archive = self._archive()
-        stores = [self.store] if archive is None else [self.store, archive.store]
         with ExitStack() as stack:
-            for store in stores:
-                stack.enter_context(store.reading() if store.readonly else store.turn())
+            for each in [self] if archive is None else [self, archive]:
+                own = each.store
+                stack.enter_context(own.reading() if own.readonly else each._turn())
             conditions = session, speaker, before, where
             if archive is None:
                 with one_warning():
@@ -1557,7 +1568,6 @@ class Memory:
         oracle: Any = None,
         format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
-        namespaces: Sequence[str] | None = None,
         **options: Any,
     ) -> Answer | list[Answer]:
         """Compiles the memories for a question and asks a language model.
@@ -1568,7 +1578,8 @@ class Memory:
         Args:
             question: One question, or several.
             llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
-                such as `oracle.OpenAIClient`. In the formats of chats it gets messages.
+                such as `oracle.OpenAIClient`; async ones are awaited. In the formats of chats it
+                gets messages.
             budget: Tokens of the whole prompt; the answer comes on top.
             oracle: A second check of the gate: an object with `verify(questions, texts)`, such as
                 `oracle.OpenAIOracle`, or such a function, which says whether a context explicitly
@@ -1583,19 +1594,35 @@ class Memory:
         Raises:
             InputError: As `compile`; something that cannot be asked.
         """
+        with contexts.own_loop() as wait:
+            return self._answer(question, llm, budget, oracle, wait, format, template, **options)
+
+    def _answer(
+        self,
+        question: str | Sequence[str],
+        llm: Any,
+        budget: int,
+        oracle: Any,
+        wait: contexts.Wait,
+        format: contexts.FormatName | None = None,
+        template: str | Mapping[str, str] | None = None,
+        namespaces: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Answer | list[Answer]:
+        """`answer`; `wait` gives the result of what is awaitable."""
         format, template = contexts.answer_settings(llm, self.config.context, format, template)
         if not isinstance(budget, int):
             raise InputError(
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
             )
-        verify = None if oracle is None else method_of(oracle, "verify")
+        verify = None if oracle is None else contexts.waiting(method_of(oracle, "verify"), wait)
         asked = checked_questions(question)
         options |= {"format": format, "template": template, "namespaces": namespaces}
         prompts = self.compile(asked, budget=budget, **options)
         answers = (
-            contexts.ask_model(llm, prompts)
+            contexts.ask_model(llm, prompts, wait)
             if verify is None
-            else contexts.ask_known(llm, verified(verify, prompts))
+            else contexts.ask_known(llm, verified(verify, prompts), wait)
         )
         cited: dict[str, list[Answer]] = {}
         for name, answer in zip(namespaces or [""] * len(asked), answers, strict=True):
@@ -1699,16 +1726,14 @@ class Memory:
         oracle: Any = None,
         **options: Unpack[Options],
     ) -> Any:
-        """`answer` in a thread; an `llm` that is an async function runs in the event loop."""
-        asked = llm
-        if inspect.iscoroutinefunction(llm):
-            loop = asyncio.get_running_loop()
+        """`answer` in a thread; what is async of `llm` and `oracle` runs in the event loop."""
+        loop = asyncio.get_running_loop()
 
-            def asked(prompt: Any) -> Any:
-                return asyncio.run_coroutine_threadsafe(llm(prompt), loop).result()
+        def wait(given: Awaitable[Any]) -> Any:
+            return asyncio.run_coroutine_threadsafe(contexts.awaited(given), loop).result()
 
         return await asyncio.to_thread(
-            lambda: self.answer(question, llm=asked, budget=budget, oracle=oracle, **options)
+            lambda: self._answer(question, llm, budget, oracle, wait, **options)
         )
 
     # Namespaces: memories of their own in the folder of this one.
@@ -1783,8 +1808,7 @@ class Memory:
                 archive has no archive.
             StoreError: Read-only store or full disk; nothing has left the memory then.
         """
-        self.store.expect_writable()
-        with self.store.turn():
+        with self._turn():
             return self._archive_nodes(self._named(ids)[1])
 
     def _archive_nodes(self, chosen: Sequence[int]) -> int:
@@ -1820,7 +1844,7 @@ class Memory:
                 f"ids: expected ids of archived atoms, got {ids!r:.80}, and nothing is archived; "
                 "what was forgotten cannot come back"
             )
-        with self.store.turn(), archive.store.turn():
+        with self._turn(), archive.store.turn():
             listed = archive._listed(ids)
             missing = next((name for name in listed if name not in archive), None)
             if missing is not None:
@@ -2123,7 +2147,7 @@ class Memory:
         now = self._clock()
         by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
         done = Reconciled()
-        with self.store.turn():
+        with self._turn():
             self.delete(outdated_statements(self.store))
         with Progress(what="reconcile", unit="pairs", shown=progress) as bar:
             for part in find(
@@ -2897,7 +2921,7 @@ class Memory:
         """Keeps what an oracle extracted from atoms, in place of what it did before."""
         pairs = [(a, node) for atom, node in found if (a := extracted_atom(atom, node))]
         said = {atom.id: node for atom, node in pairs}
-        with self.store.turn():
+        with self._turn():
             made = {a.id: a for a in edges.dated(self.store, [atom for atom, _ in pairs])}
             known = self.store.known([*made])
             fresh = {n: a for n, a in made.items() if n not in known or known[n][1] != a.digest}
@@ -3128,7 +3152,7 @@ class Memory:
             found, sources = self._asked(found_in)
             built = built_of_depth(self.store, depth, and_more=depth == config.depth)
             wanted, fresh = aggregate_atoms(found, sources, built, depth, config)
-            with self.store.turn():  # with those that are made of them
+            with self._turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
                 own = [n for name, (n, _) in old.items() if n < scope.stop or name in scope.made]
                 nodes = edges.with_derived(self.store, own)
@@ -3214,7 +3238,11 @@ class Memory:
         return write_report(data, path, limit=limit, most_edges=most_edges, iterations=iterations)
 
     def export(
-        self, path: str | os.PathLike[str], *, vectors: bool = False, namespaces: bool = True
+        self,
+        path: str | os.PathLike[str] | TextIO,
+        *,
+        vectors: bool = False,
+        namespaces: bool = True,
     ) -> int:
         """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
 
@@ -3224,7 +3252,7 @@ class Memory:
         not at all; what is added meanwhile waits and is not in it.
 
         Args:
-            path: The file, which is replaced.
+            path: The file, which is replaced; or an open stream of text, in UTF-8.
             vectors: Also embeddings and token vectors, which are larger than the rest; a store of
                 the same encoder need not encode the texts again.
             namespaces: Also what is in its namespaces, and in the archives of all these; of a
@@ -3234,21 +3262,14 @@ class Memory:
             InputError: No file, one in the folder of the store, or in a folder that is not there.
             StoreError: The file cannot be written; one of before is as it was.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            return self._export_to(path, vectors, namespaces)
         target = self._export_target(Path(path))
         partial = target.with_name(target.name + ".partial")
-        names = self._names_within() if namespaces else []
-        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
         try:
             partial.unlink(missing_ok=True)  # which may be a link to anything
             with partial.open("x", encoding="utf-8", newline="\n") as file:
-                lines = export_lines(self.store, vectors=vectors, **header)
-                file.writelines(line + "\n" for line in lines)
-                for name in names:
-                    store = self._within(name).store
-                    ties = kept_ties(store)
-                    tied = ties.edges, ties.validity
-                    lines = export_lines(store, vectors=vectors, tied=tied, namespace=name)
-                    file.writelines(line + "\n" for line in lines)
+                count = self._export_to(file, vectors, namespaces)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(target)
@@ -3256,7 +3277,25 @@ class Memory:
             raise store_error(error, target) from error
         finally:
             partial.unlink(missing_ok=True)
-        return sum(int(part.header["atoms"]) for part in check_export(target))
+        return count
+
+    def _export_to(self, file: TextIO, vectors: bool, namespaces: bool) -> int:
+        """Writes an export into an open file; how many memories."""
+        names = self._names_within() if namespaces else []
+        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
+
+        def write(lines: Iterator[str]) -> int:
+            first = next(lines)
+            file.writelines(line + "\n" for line in chain([first], lines))
+            return int(json.loads(first)["atoms"])
+
+        count = write(export_lines(self.store, vectors=vectors, **header))
+        for name in names:
+            store = self._within(name).store
+            ties = kept_ties(store)
+            tied = ties.edges, ties.validity
+            count += write(export_lines(store, vectors=vectors, tied=tied, namespace=name))
+        return count
 
     def _export_target(self, path: Path) -> Path:
         """A file to write an export into.
@@ -3651,6 +3690,13 @@ class Memory:
         fresh, switches = (writer or self._written_by()).add(atoms, places, self._clock())
         self.store.uses.settle()
         return Added(len(fresh), len(atoms) - len(fresh)), switches
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """The turn of the store, for which others wait, once all that takes long is loaded."""
+        self.store.expect_writable()
+        if bound_concepts(self.store) is not None:
+            self._written_by().load()
+        return self.store.turn()
 
     def _written_by(self) -> Writer:
         """What writes the changes of this object."""

@@ -38,7 +38,7 @@ from graphmem_torch.readers.read import (
     read_source,
     source_name,
 )
-from graphmem_torch.readers.source import leaving_out, raw_parts
+from graphmem_torch.readers.source import leaving_out, raw_parts, says_nothing
 from graphmem_torch.results import Added, Indexed
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.sources import NOBODY, Held, SourceRow
@@ -51,7 +51,6 @@ _log = logging.getLogger(__name__)
 _BASE = "sources.base"  # key of the folder that sources are named from
 _SINCE = "sources.since"  # key of the node number from which on all that files say is followed
 _FRESH = 2_000_000_000  # ns: a file that has just changed may change again within its time stamp
-_TILE = 1 << 20  # bytes read at once
 _MANY = 1024  # memories that are replaced at once
 
 
@@ -174,6 +173,8 @@ class Follower:
             if not skip_bad:
                 check_paths(given, self._reading.format)
             found = list(find_sources(given, self._reading.format, self._skipped, emptied))
+        if self._skipped is None and not any(source.named for source in found):
+            self._skipped = []  # one odd file of a folder stops no other; the error comes last
         if base is None:
             base = self._new_base(given, found)
         self._begin(kept)
@@ -200,6 +201,10 @@ class Follower:
             if row.name not in moved.values() and _is_within(base / row.name, scope):
                 self._part_from(row, prune)
         self._delete_released()
+        if self._skipped and not skip_bad:
+            first, *others = self._skipped
+            more = f" (and {len(others):,} more that cannot be used)" if others else ""
+            raise InputError(f"{first}{more}")
         return replace(self._done, skipped=tuple(self._skipped or ()))
 
     # What there is to do.
@@ -693,7 +698,7 @@ def _digest(file: _File) -> str:
         digest.update(b"\0")
         for part in raw_parts(path):
             digest.update(part)
-            blank = blank and not part.strip()
+            blank = blank and says_nothing([part])
     return "" if blank else digest.hexdigest()
 
 
@@ -701,10 +706,10 @@ def _is_gone(path: Path) -> bool:
     """Whether there is no such file any more, or nothing stands in it."""
     try:
         size = path.stat().st_size
-        return path.is_file() and (size == 0 or (size < _TILE and not path.read_bytes().strip()))
+        return path.is_file() and (size == 0 or says_nothing(raw_parts(path)))
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # it may be there
+    except (OSError, InputError):  # it may be there
         return False
 
 

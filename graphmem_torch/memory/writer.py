@@ -36,7 +36,7 @@ from graphmem_torch.errors import (
     unknown,
 )
 from graphmem_torch.exact import DigitsError
-from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
+from graphmem_torch.memory.bindings import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.link import (
     Linked,
     Linker,
@@ -173,9 +173,7 @@ class Writer:
 
     def prepare(self, atoms: Sequence[Atom]) -> None:
         """Finds the concepts of atoms that come next, so that adding them takes less time."""
-        if self._finder is None:
-            with self._store.turn():
-                self._bind()
+        self._begin()
         self._ahead = {}, {}
         if self._config.every == 1:
             self._ahead = self._mentions(atoms)
@@ -268,6 +266,7 @@ class Writer:
                 then.
         """
         self._store.expect_writable()
+        self.load()
         with self._store.turn():
             count = len(waiting_nodes(self._store))
             if count:
@@ -566,9 +565,7 @@ class Writer:
         for atom in atoms:
             with located(origins.get(atom.id)):
                 rows.append(atom_to_row(0, atom))
-        if self._finder is None:
-            with self._store.turn():
-                self._bind()
+        self._begin()
         finder = self._finder
         encoded = self._encoded(atoms)
         told = atoms if self._config.every == 1 else []  # else when their turn comes
@@ -623,6 +620,18 @@ class Writer:
             return Encoded(pooled)
         parts = [rows, *([] if old.tokens is None else [old.tokens])]
         return Encoded(pooled, *pick_tokens(join_tokens(parts, rows.tokens.shape[1]), pick))
+
+    def load(self) -> None:
+        """Loads what finds concepts; before a turn, for others wait as long as that takes."""
+        if self._finder is None:
+            load_extractor(self._store, self._concepts)
+
+    def _begin(self) -> None:
+        """Binds the store the first time."""
+        if self._finder is None:
+            self.load()
+            with self._store.turn():
+                self._bind()
 
     def _bind(self) -> None:
         """Binds the store to what finds its concepts, or this writer to what the store has.
@@ -713,6 +722,7 @@ class Writer:
 
     def _keep_split(self, names: Collection[str], *, alone: bool) -> bool:
         self._store.expect_writable()
+        self.load()
         with self._store.turn():
             split = SplitNames.of(self._store)
             change = [name for name in names if (name in split) != alone]

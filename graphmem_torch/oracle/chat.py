@@ -31,6 +31,7 @@ _CLOSED = frozenset({401, 403, 404})  # no other question will fare better
 _MALFORMED = frozenset({400, 422, 501})
 
 _LOST = 5  # questions lost in a row after which a server is taken for gone
+_DOUBLED = 3  # times that the seconds for an attempt are doubled
 _REWORDED = 3  # requests in other words, after which a refused question stays refused
 
 
@@ -39,7 +40,8 @@ class RetryPolicy:
     """How a failing server is treated.
 
     Attributes:
-        timeout: Seconds for one attempt, from the request to the last byte of its answer.
+        timeout: Seconds for one attempt, from the request to the last byte of its answer. After
+            an attempt that took longer the next one has twice as many, up to 8 times as many.
         retries: Attempts after the first.
         backoff: Seconds before the first retry; each further one waits twice as long.
         max_delay: Most seconds between two attempts. A server that asks for more is not waited for.
@@ -61,6 +63,10 @@ class RetryPolicy:
                     f"leave it out for {RetryPolicy.__dataclass_fields__[name].default}"
                 )
 
+    def allowed(self, late: int) -> float:
+        """Seconds for an attempt after so many that were not answered in time."""
+        return self.timeout * 2.0 ** min(late, _DOUBLED)
+
     def delay(self, attempt: int, told: float | None) -> float:
         """Seconds to wait before attempt 1, 2, ...; what the server told (Retry-After) counts most.
 
@@ -81,6 +87,7 @@ class Failure:
         closed: Whether no other question will fare better either.
         told: Seconds that the server asks to wait.
         refused: Whether the server took the question for malformed: status 400, 422 or 501.
+        late: Whether no answer came in time, though the server took the question.
     """
 
     why: str
@@ -88,16 +95,17 @@ class Failure:
     closed: bool = False
     told: float | None = None
     refused: bool = False
+    late: bool = False
 
 
-def failure_of(error: Exception, policy: RetryPolicy) -> Failure:
+def failure_of(error: Exception, policy: RetryPolicy, late: int = 0) -> Failure:
     """What an attempt's exception means; statuses as HTTP and OpenAI define them.
 
     Anything without a status (no connection, cut off, too slow, an answer that is no JSON) may be
-    over in a moment.
+    over in a moment. `late` is how many attempts before it were not answered in time.
     """
     if isinstance(error, TimeoutError):
-        return Failure(f"no answer within {policy.timeout:g} s")
+        return Failure(f"no answer within {policy.allowed(late):g} s", late=True)
     status = getattr(error, "status_code", None)
     said = " ".join(str(error).split())[:200]
     if not isinstance(status, int):
@@ -253,6 +261,7 @@ class ChatSession:
         self._policy, self._cache = policy, cache
         self._free = asyncio.Semaphore(concurrency)
         self._lost = 0
+        self._late = 0  # attempts that were too short for a question that was answered then
         self._until = 0.0  # the loop's time before which the server wants no request
         self._schemas = True  # until the server is seen to answer only without one
         # A model that takes one temperature only refuses the field; whoever set it is told so.
@@ -291,6 +300,7 @@ class ChatSession:
         """The first usable answer, and what was read from it."""
         messages, schema = question.messages, question.schema if self._schemas else None
         failure, attempt, reworded = Failure("it was not asked"), 0, 0
+        late = self._late
         while attempt <= (self._policy.retries if self._lost < _LOST else 0):
             await self._wait(attempt, failure)
             if batch.closed is not None:
@@ -298,9 +308,10 @@ class ChatSession:
             self._count(calls=1, retries=int(attempt > 0))
             try:
                 sent = self._send(messages, question.max_tokens, schema)
-                answer = await asyncio.wait_for(sent, self._policy.timeout)
+                answer = await asyncio.wait_for(sent, self._policy.allowed(late))
             except Exception as error:
-                failure = failure_of(error, self._policy)
+                failure = failure_of(error, self._policy, late)
+                late += failure.late
                 if failure.refused and reworded < _REWORDED:
                     reworded += 1
                     if self._adapt(error):
@@ -311,7 +322,7 @@ class ChatSession:
                 if not failure.again:
                     break
             else:
-                self._lost = 0
+                self._lost, self._late = 0, max(self._late, min(late, _DOUBLED))
                 if schema is None and question.schema is not None:
                     self._schemas = False
                 value = question.read(answer)

@@ -47,11 +47,12 @@ os.register_at_fork(
 class OpenAIClient:
     """Asks a language model, no question more often than it takes.
 
-    Attempts time out as a whole, are repeated after 408, 409, 425, 429, 5xx (not 501: the server
-    cannot do it), lost connections and useless answers, wait as long as Retry-After says, and never
-    run more than `concurrency` at once. A server that has lost five questions in a row is asked no
-    more in that batch, and gets one attempt a question until it answers again. Usable in a `with`;
-    safe to call from threads, from notebooks, and after a fork.
+    Attempts time out as a whole, and the next one then has twice the time. They are repeated after
+    408, 409, 425, 429, 5xx (not 501: the server cannot do it), lost connections and useless
+    answers, wait as long as Retry-After says, and never run more than `concurrency` at once. A
+    server that has lost five questions in a row is asked no more in that batch, and gets one
+    attempt a question until it answers again. Usable in a `with`; safe to call from threads, from
+    notebooks, and after a fork.
 
     Args:
         model: Name of the model, as the server knows it.
@@ -238,7 +239,8 @@ class OpenAIClient:
         api = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=self.base_url,
-            timeout=self.retry_policy.timeout,
+            # An attempt as a whole is timed; here, whether there is a server at all.
+            timeout=openai.Timeout(None, connect=self.retry_policy.timeout / 2),
             max_retries=0,
         )
         self._chat = ChatSession(

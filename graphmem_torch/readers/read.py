@@ -15,7 +15,15 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
-from graphmem_torch.readers.source import decode, leaving_out, parse_json, raw_lines, read_bytes
+from graphmem_torch.readers.source import (
+    decode,
+    leaving_out,
+    parse_json,
+    raw_lines,
+    raw_parts,
+    read_bytes,
+    says_nothing,
+)
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
@@ -53,8 +61,8 @@ def read_atoms(
     content are told: statements or modules of a proof library in `.jsonl`, with their edges beside
     them, and Lean blueprints in `.json`; of several such sets the ids begin with the set's name.
     Folders are read whole, in sorted order. What they hold besides is left out: hidden files, and
-    with a warning other suffixes, empty files, JSON of another kind, and folders that cannot be
-    read.
+    with a warning other suffixes, files that say nothing (empty, or blanks and a byte order mark
+    alone), links that lead nowhere, JSON of another kind, and folders that cannot be read.
 
     Ids are the same in every run. Those of chunks begin with the path of their document, relative
     to `base` if it is inside that, else absolute, however the path was given.
@@ -87,6 +95,9 @@ def read_atoms(
     for source in sources:
         path = source.path
         with leaving_out(skipped):
+            if path is not None and not source.named and says_nothing(raw_parts(path)):
+                _log.warning("%s: left out, the file is empty", path)
+                continue
             if path is not None and path in sets:
                 prefix = f"{sets[path]}:" if len(sets) > 1 else ""
                 yield from read_proofs(path, prefix=prefix, origins=origins)
@@ -251,12 +262,9 @@ def _folder(
             kind = _FORMATS.get(path.suffix.lower())
             if is_edge_table(path):
                 continue  # read with the statements it belongs to
-            if kind is None or not path.is_file():
-                _log.warning("%s: left out, its suffix is none of %s", path, ", ".join(_FORMATS))
-            elif path.stat().st_size == 0:
-                _log.warning("%s: left out, the file is empty", path)
-            elif not _is_text(path):
-                _log.warning("%s: left out, its path is no UTF-8; %s", path, _RENAME)
+            why = _unusable(path, kind)
+            if why:
+                _log.warning("%s: left out, %s", path, why)
             else:
                 found = True
                 yield Source(path, format or kind, named=format is not None)
@@ -279,6 +287,20 @@ def _is_text(path: Path) -> bool:
 
 def _warn_unreadable(error: OSError) -> None:
     _log.warning("%s: left out, the folder cannot be read: %s", error.filename, error.strerror)
+
+
+def _unusable(path: Path, kind: str | None) -> str:
+    """Why a file of a folder is passed over; empty where it is not."""
+    if kind is None:
+        return f"its suffix is none of {', '.join(_FORMATS)}"
+    try:
+        if not path.is_file():
+            return "it is no file (a broken link, a pipe or a device)"
+        if path.stat().st_size == 0:
+            return "the file is empty"
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror}"
+    return "" if _is_text(path) else f"its path is no UTF-8; {_RENAME}"
 
 
 def common_base(paths: Sequence[str | os.PathLike[str]]) -> Path:

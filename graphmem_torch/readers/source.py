@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ __all__ = [
     "raw_lines",
     "raw_parts",
     "read_bytes",
+    "says_nothing",
 ]
 
 _BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})  # categories of characters that show nothing
 
 
 def read_bytes(path: Path | None) -> bytes:
@@ -35,9 +39,21 @@ def read_bytes(path: Path | None) -> bytes:
         data = sys.stdin.buffer.read() if path is None else path.read_bytes()
     except OSError as error:
         raise _unreadable(where, error) from error
-    if not data.strip():
+    if says_nothing([data]):
         raise InputError("expected text, got an empty file; leave it out", where=where)
     return data
+
+
+def says_nothing(parts: Iterable[bytes]) -> bool:
+    """Whether bytes, in parts, are blanks, byte order marks and invisible characters alone."""
+    return all(
+        part in _UTF_16
+        or all(
+            character != "\0" and unicodedata.category(character) in _UNSEEN
+            for character in part.decode("utf-8", "replace")
+        )
+        for part in parts
+    )
 
 
 def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
@@ -52,7 +68,7 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
     Raises:
         InputError: NUL bytes (a binary file), or bytes that are not UTF-8.
     """
-    if start == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if start == 0 and data.startswith(_UTF_16):
         raise InputError("expected UTF-8, got UTF-16; convert the file to UTF-8", where=where)
     nul = data.find(b"\0")
     if nul >= 0:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -419,6 +421,7 @@ DATABASE_NAME = "memory.sqlite"
 _NO_INDEX_FILE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _SMALLEST = 512  # bytes: SQLite's smallest page
 _BUSY_SECONDS = 30.0
+_ENTRIES = 10_000  # of a folder that are looked at for a store of a similar name
 _CACHE_KIB = 64 * 1024
 _WAL_PAGES = 4096  # 16 MiB: the default of 1000 pages would checkpoint at every fourth batch
 
@@ -490,10 +493,9 @@ class Database:
         if create and not self.readonly and not path.exists():
             _create(folder)
         if not path.is_file():
-            raise StoreError(
-                f"{folder}: expected a store, found no {DATABASE_NAME}. Index something first, or "
-                "check the path"
-            )
+            near = _nearest_store(folder)
+            do = f"did you mean {near}?" if near else "index something first, or check the path"
+            raise StoreError(f"{folder}: expected a store, got no {DATABASE_NAME} there; {do}")
         # SQLite takes such a stump for a new database; this one is moved into place whole.
         size = path.stat().st_size
         if size < _SMALLEST:
@@ -878,6 +880,24 @@ def store_folder(path: str | os.PathLike[str]) -> Path:
             f"{os.fspath(path)}: expected a folder, got a relative path, and the current folder is "
             "gone; give an absolute path"
         ) from error
+
+
+def _nearest_store(folder: Path) -> Path | None:
+    """The store that may have been meant by a folder that is none: inside it, or beside it."""
+    with contextlib.suppress(OSError):
+        inside = _stores_in(folder) if folder.is_dir() else []
+        if len(inside) == 1:
+            return inside[0]
+        beside = {each.name: each for each in _stores_in(folder.parent)}
+        close = get_close_matches(folder.name, beside, n=1, cutoff=0.5)
+        return beside[close[0]] if close else None
+    return None
+
+
+def _stores_in(folder: Path) -> list[Path]:
+    """The stores among the first thousands of the entries of a folder."""
+    entries = itertools.islice(folder.iterdir(), _ENTRIES)
+    return [each for each in entries if (each / DATABASE_NAME).is_file()]
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import functools
 import json
+import logging
 import os
 import random
 import shlex
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,10 @@ __all__ = ["WriterLock"]
 
 _PAUSE, _LONGEST_PAUSE = 0.0005, 0.008  # seconds between looks at a lock that is taken
 _NAMED = 1024  # bytes of the lock file that name its holder
+_NOTICE, _AGAIN = 2.0, 60.0  # seconds of waiting after which it is said for whom, and between
+_LOOK = 0.25  # seconds between looks at who has a lock
+_LATEST = 2.0**37  # seconds since the epoch; a later time is no time
+_log = logging.getLogger(__name__)
 
 
 class WriterLock:
@@ -38,10 +44,15 @@ class WriterLock:
     """
 
     wait = 30.0
-    """Seconds until a turn that does not come is an error; a commit takes milliseconds."""
+    """Seconds that one holder may keep the turn until that is an error; a commit takes ms."""
 
     def __init__(
-        self, folder: Path | None, name: str = "writer.lock", *, create: bool = True
+        self,
+        folder: Path | None,
+        name: str = "writer.lock",
+        *,
+        create: bool = True,
+        wait: float | None = None,
     ) -> None:
         """Of the threads of this process alone where there is no folder.
 
@@ -49,11 +60,14 @@ class WriterLock:
             folder: Of the store.
             name: Of the file.
             create: Makes the folder where it is missing.
+            wait: Own value of `wait`.
 
         Raises:
             StoreError: The folder cannot be made.
         """
         self._folder, self._name = folder, name
+        if wait is not None:
+            self.wait = wait
         self._mutex = threading.RLock()
         self._depth, self._file = 0, -1  # how often it is held, and the file that is locked
         if folder is None or not create:
@@ -68,14 +82,14 @@ class WriterLock:
             raise self._refused(error) from error
 
     def __enter__(self) -> None:
-        """Waits for the turn.
+        """Waits for the turn, and says for whom where that takes seconds.
 
         Raises:
             StoreLockedError: Another writer keeps it; the message names its pid, host and command.
             StoreError: The lock file cannot be written, or is a link to another file.
         """
         until = time.monotonic() + self.wait
-        if not self._mutex.acquire(timeout=self.wait):
+        if not self._mutex.acquire(timeout=min(self.wait, threading.TIMEOUT_MAX)):
             raise self._locked(_this_process())
         try:
             if self._depth == 0 and self._folder is not None:
@@ -119,15 +133,28 @@ class WriterLock:
             raise self._refused(error) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise self._refused(OSError(errno.ELOOP, "no regular file"))
-        pause = _PAUSE
+        start = look = time.monotonic()
+        pause, notice = _PAUSE, start + _NOTICE
+        holder: dict[str, Any] | None = None
         while not _try_lock(self._file):
-            if time.monotonic() > until:
+            now = time.monotonic()
+            if now >= look:
+                # Where it changes hands, or is taken again, work goes on: the wait begins anew.
+                look, before = now + _LOOK, holder
+                holder = _read(self._file)
+                until = max(until, now + self.wait) if before not in (None, holder) else until
+            if now > until:
                 raise self._locked(_read(self._file))
+            if now >= notice:
+                notice = now + _AGAIN
+                told = _describe(_read(self._file))
+                _log.warning("%s: waiting for %s, which is at work", self._folder, told)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
         # A holder that cannot be named (full disk) still holds the lock.
         with contextlib.suppress(OSError):
-            os.pwrite(self._file, json.dumps(_this_process()).ljust(_NAMED).encode(), 0)
+            named = json.dumps({**_this_process(), "since": time.time()})
+            os.pwrite(self._file, named.ljust(_NAMED).encode(), 0)
 
     def _locked(self, holder: Mapping[str, Any]) -> StoreLockedError:
         return StoreLockedError(
@@ -179,4 +206,8 @@ def _read(file: int) -> dict[str, Any]:
 def _describe(holder: Mapping[str, Any]) -> str:
     if not {"pid", "host", "command"} <= holder.keys():
         return "another process"
-    return f"process {holder['pid']} on {holder['host']} ({holder['command']})"
+    named = f"process {holder['pid']} on {holder['host']} ({holder['command']})"
+    since = holder.get("since")
+    if not isinstance(since, (int, float)) or not 0 <= since < _LATEST:
+        return named
+    return f"{named}, since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"

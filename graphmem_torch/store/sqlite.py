@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -79,7 +80,7 @@ class MemoryStore(StoreReader):
         self._lock, self._bound = lock, bound
         self._adjacency: Adjacency | None = None
         self._following = WriterLock(
-            None if database.readonly else path, "sources.lock", create=False
+            None if database.readonly else path, "sources.lock", create=False, wait=math.inf
         )
         self.closed = False
 
@@ -205,8 +206,9 @@ class MemoryStore(StoreReader):
     def following(self) -> AbstractContextManager[None]:
         """Nobody else brings the store to what files say inside the `with` block; atoms come in.
 
+        Waits for as long as somebody else does so, and says for whom.
+
         Raises:
-            StoreLockedError: Somebody else does so for `WriterLock.wait` seconds.
             StoreError: The store cannot be written.
         """
         self.expect_writable()

@@ -32,6 +32,9 @@ _LIMIT = 12  # names of a text
 _WORDS = 4
 # spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
 _PART = 20_000
+# A second of spaCy is some 20,000 characters. The names that are frequent in a longer text are in
+# pieces of it, too.
+_READ, _PIECE = 40_000, 5_000
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
@@ -69,7 +72,8 @@ class ConceptExtractor(Protocol):
 class SpacyConcepts:
     """Names, dates and noun phrases by spaCy.
 
-    Lemmas, without determiners, pronouns and words that fit everything.
+    Lemmas, without determiners, pronouns and words that fit everything. Of a text of more than
+    40,000 characters, as many are read, in pieces from all over it.
     """
 
     def __init__(self, model: str | None = None, *, part: int = _PART) -> None:
@@ -93,7 +97,7 @@ class SpacyConcepts:
         counts: list[Counter[str]] = [Counter() for _ in texts]
         seen = enumerate(map(_seen, texts))
         english = ((i, text) for i, text in seen if not foreign(text, STOP_WORDS))
-        parts = ((part, i) for i, text in english for part in _parts(text, self._part))
+        parts = ((part, i) for i, text in english for part in _excerpts(text, self._part))
         for doc, i in self._parse(parts):
             counts[i].update(_titles(doc.text))
             counts[i].update(_names(doc))
@@ -248,6 +252,20 @@ def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None
         for lemma in lemmas:
             irregular[lemma].append(form)
     return tables.get_table("lemma_rules", {}).get("noun", []), irregular
+
+
+def _excerpts(text: str, most: int) -> Iterator[str]:
+    """A text in parts of so many characters at most; of a very long one, pieces all over it."""
+    if len(text) <= _READ:
+        yield from _parts(text, most)
+        return
+    pieces = _READ // _PIECE
+    for i in range(pieces):
+        start = i * (len(text) - _PIECE) // (pieces - 1)
+        end = start + _PIECE
+        # Not from the middle of a word, where the text has words.
+        blank = text.find(" ", start, end) if start else -1
+        yield from _parts(text[start if blank < 0 else blank + 1 : end], most)
 
 
 def _parts(text: str, most: int) -> Iterator[str]:

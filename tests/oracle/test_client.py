@@ -105,9 +105,23 @@ def test_client_says_what_goes_wrong_for_good(serve: Serve) -> None:
 @pytest.mark.parametrize("act", [Exchange.hang, Exchange.drip])
 def test_client_does_not_wait_for_a_server_that_hangs(serve: Serve, act: Act) -> None:
     server, client = serve(act, timeout=0.1, retries=1)
-    with pytest.raises(OracleError, match=r"no answer within 0\.1 s"):
+    with pytest.raises(OracleError, match=r"no answer within 0\.2 s"):
         client("?")
     assert server.asked(2)
+
+
+def test_a_server_that_is_slow_gets_more_time(serve: Serve) -> None:
+    """An answer that takes three times the timeout comes at the third attempt, and then at once."""
+
+    def slow(exchange: Exchange) -> None:
+        time.sleep(0.6)
+        exchange.say("slow, but there")
+
+    server, client = serve(slow, timeout=0.2, retries=4, cache=False)
+    assert client("one") == "slow, but there"
+    assert client.usage.retries == 2 and client.usage.failures == 0
+    assert client("two") == "slow, but there"
+    assert client.usage.calls == 4 and client.usage.retries == 2
 
 
 def test_client_asks_again_a_server_that_hung(serve: Serve) -> None:
