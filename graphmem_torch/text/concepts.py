@@ -32,9 +32,10 @@ _LIMIT = 12  # names of a text
 _WORDS = 4
 # spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
 _PART = 20_000
-# A second of spaCy is some 20,000 characters. The names that are frequent in a longer text are in
-# pieces of it, too.
-_READ, _PIECE = 40_000, 5_000
+# spaCy takes a second or more for 20,000 characters. The names that are frequent in a very long
+# text are frequent in pieces of it, too; what has no blanks for so long is no word.
+_LONG, _PIECE, _PIECES = 40_000, 5_000, 4
+_NO_WORD = re.compile(r"\S{64,}")
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
@@ -73,7 +74,7 @@ class SpacyConcepts:
     """Names, dates and noun phrases by spaCy.
 
     Lemmas, without determiners, pronouns and words that fit everything. Of a text of more than
-    40,000 characters, as many are read, in pieces from all over it.
+    40,000 characters, 20,000 are read, in pieces from all over it.
     """
 
     def __init__(self, model: str | None = None, *, part: int = _PART) -> None:
@@ -256,16 +257,15 @@ def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None
 
 def _excerpts(text: str, most: int) -> Iterator[str]:
     """A text in parts of so many characters at most; of a very long one, pieces all over it."""
-    if len(text) <= _READ:
+    if len(text) <= _LONG:
         yield from _parts(text, most)
         return
-    pieces = _READ // _PIECE
-    for i in range(pieces):
-        start = i * (len(text) - _PIECE) // (pieces - 1)
-        end = start + _PIECE
-        # Not from the middle of a word, where the text has words.
-        blank = text.find(" ", start, end) if start else -1
-        yield from _parts(text[start if blank < 0 else blank + 1 : end], most)
+    for i in range(_PIECES):
+        start = i * (len(text) - _PIECE) // (_PIECES - 1)
+        piece = text[start : start + _PIECE]
+        if i:  # not from the middle of a word
+            piece = piece.lstrip(" ").partition(" ")[2] or piece
+        yield from _parts(_NO_WORD.sub(" ", piece), most)
 
 
 def _parts(text: str, most: int) -> Iterator[str]:

@@ -128,3 +128,20 @@ def test_classify_and_what_is_extracted(
     assert sum(reply(*asked)["types"].values()) == 3  # not the one that the model has typed
     assert "--extract" in fails(*asked, "--extract")
     assert "nowhere" in fails(*asked, "nowhere")
+
+
+def test_a_lost_answer_is_told_once(
+    store: Path, local: None, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(exchange: Exchange) -> None:
+        exchange.fail(404)
+
+    server = ScriptedServer(refuse)
+    try:
+        options = ["--store", str(store), "--model", "m", "--base-url", server.url]
+        assert main(["answer", QUESTION, *options, *fast]) == 2
+    finally:
+        server.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("graphmem: error: no answer: ")
+    assert lines[0].count("404") == 1

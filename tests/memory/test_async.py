@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from typing import Any
 
@@ -98,3 +99,87 @@ def test_answers_of_functions_that_are_async_and_not() -> None:
     with opened() as memory:
         memory.add(turns())
         asyncio.run(run())
+
+
+class _Kinds:
+    """Everything that may stand for an async function from a prompt to a text."""
+
+    @staticmethod
+    async def function(prompt: str) -> str:
+        await asyncio.sleep(0)
+        return f"by {prompt.splitlines()[0][:6]}"
+
+    async def __call__(self, prompt: str) -> str:
+        return await self.function(prompt)
+
+
+class _Client:
+    async def complete(self, messages: list[dict[str, str]]) -> str:
+        await asyncio.sleep(0)
+        return f"of {len(messages)}"
+
+
+class _Many(_Client):
+    async def complete_all(self, prompts: list[list[dict[str, str]]]) -> list[str]:
+        await asyncio.sleep(0)
+        return [f"one of {len(prompts)}" for _ in prompts]
+
+
+ASYNC = {
+    "function": _Kinds.function,
+    "object": _Kinds(),
+    "partial": functools.partial(_Kinds.function),
+    "lambda": lambda prompt: _Kinds.function(prompt),
+    "client": _Client(),
+    "client of many": _Many(),
+}
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_async_models_answer_whoever_asks(kind: str) -> None:
+    llm: Any = ASYNC[kind]
+    with opened() as memory:
+        memory.add(turns())
+        alone = [answer.text for answer in memory.answer(QUESTIONS, llm=llm)]
+        assert all(alone) and memory.answer(QUESTIONS[0], llm=llm).error is None
+
+        async def run() -> list[str | None]:
+            inside = memory.answer(QUESTIONS[0], llm=llm)  # in a thread that has a loop, too
+            assert inside.text
+            return [answer.text for answer in await memory.aanswer(QUESTIONS, llm=llm)]
+
+        assert asyncio.run(run()) == alone
+
+
+def test_async_answers_of_one_call_share_a_loop_and_that_of_the_caller() -> None:
+    loops: list[Any] = []
+
+    async def llm(prompt: str) -> str:
+        loops.append(asyncio.get_running_loop())
+        return "yes"
+
+    async def verify(questions: list[str], texts: list[str]) -> list[bool]:
+        loops.append(asyncio.get_running_loop())
+        return [True] * len(questions)
+
+    with opened() as memory:
+        memory.add(turns())
+        memory.answer(QUESTIONS, llm=llm, oracle=verify)
+        assert len({id(loop) for loop in loops}) == 1 and loops[0].is_closed()
+        loops.clear()
+
+        async def run() -> None:
+            await memory.aanswer(QUESTIONS, llm=llm, oracle=verify)
+            assert loops and all(loop is asyncio.get_running_loop() for loop in loops)
+
+        asyncio.run(run())
+
+
+def test_an_async_model_that_fails_costs_its_answer() -> None:
+    async def llm(prompt: str) -> str:
+        raise OSError("no route")
+
+    with opened() as memory:
+        memory.add(turns())
+        answer = memory.answer(QUESTIONS[0], llm=llm)
+        assert answer.text is None and answer.error == "OSError: no route"

@@ -117,7 +117,7 @@ def test_a_server_that_is_slow_gets_more_time(serve: Serve) -> None:
         time.sleep(0.6)
         exchange.say("slow, but there")
 
-    server, client = serve(slow, timeout=0.2, retries=4, cache=False)
+    _, client = serve(slow, timeout=0.2, retries=4, cache=False)
     assert client("one") == "slow, but there"
     assert client.usage.retries == 2 and client.usage.failures == 0
     assert client("two") == "slow, but there"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import multiprocessing
 import os
 import shlex
@@ -11,8 +13,10 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -120,6 +124,50 @@ def test_a_thread_waits_for_its_turn(
                     waiting.result()
             pool.submit(store.append, make_batch(1, 0)).result()
             assert store.next_node == 1
+
+
+def test_who_waits_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lock, other = WriterLock(tmp_path), WriterLock(tmp_path, wait=math.inf)
+    start = datetime.now(UTC).replace(microsecond=0)
+
+    def wait() -> None:
+        with other:
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        with lock:
+            waiting = pool.submit(wait)
+            until = time.monotonic() + 60
+            while "waiting for" not in caplog.text and time.monotonic() < until:
+                time.sleep(0.05)
+            assert not waiting.done()
+        waiting.result(60)
+    (told,) = [record.getMessage() for record in caplog.records]
+    command = shlex.join(sys.orig_argv)[:500]
+    for part in (f"{tmp_path}: ", f"process {os.getpid()} on ", socket.gethostname(), command):
+        assert part in told
+    since = datetime.strptime(told.split(", since ")[1][:23], "%Y-%m-%d %H:%M:%S UTC")
+    assert timedelta() <= since.replace(tzinfo=UTC) - start <= timedelta(seconds=60)
+
+
+def test_a_wait_begins_anew_whenever_the_turn_changes_hands(tmp_path: Path) -> None:
+    """Who takes turn after turn, each of them short, makes nobody else give up."""
+    lock, other = WriterLock(tmp_path), WriterLock(tmp_path, wait=1.0)
+    (tmp_path / "writer.lock").touch()
+
+    def wait() -> float:
+        start = time.monotonic()
+        with other:
+            return time.monotonic() - start
+
+    with ThreadPoolExecutor(1) as pool:
+        with lock:
+            waiting = pool.submit(wait)
+            for number in range(6):  # as another process would note it at each of its turns
+                time.sleep(0.4)
+                note = {"pid": number, "host": "h", "command": "c", "since": 1e9 + number}
+                (tmp_path / "writer.lock").write_text(json.dumps(note))
+        assert waiting.result(60) > 1.0
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

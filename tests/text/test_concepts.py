@@ -102,3 +102,19 @@ def test_spacy_names_nothing_in_other_languages(spacy_concepts: ConceptExtractor
     said = [memories[0] for memories, _ in LANGUAGES.values()]
     assert spacy_concepts.extract([*said, TEXTS[0]])[:-1] == [[]] * len(said)
     assert spacy_concepts.extract([*said, TEXTS[0]])[-1] == spacy_concepts.extract(TEXTS)[0]
+
+
+def test_a_very_long_text_is_read_in_pieces_from_all_over_it(
+    spacy_concepts: ConceptExtractor,
+) -> None:
+    """Its frequent names are found wherever they stand, and what is no word costs nothing."""
+    start = "Nora met Bertrand. They restored ovens. " * 2_000
+    middle = "Theo sailed to Lisbon. He repaired the canoe. " * 2_000
+    noise = "QUJD" * 20_000 + '"' * 80_000
+    (found,) = spacy_concepts.extract([start + noise + middle])
+    assert {"nora", "bertrand", "oven", "theo", "lisbon", "canoe"} <= set(found)
+    assert all(len(name) < 64 for name in found)
+    assert spacy_concepts.extract([noise * 4, "." * 500_000]) == [[], []]
+    # A long text that is no longer than what is read whole is read as ever.
+    short = start[:39_000]
+    assert spacy_concepts.extract([short]) == spacy_concepts.extract([short + " "])
