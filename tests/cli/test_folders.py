@@ -31,7 +31,7 @@ NOTHING: dict[str, Make] = {
     "utf16_mark.md": _of(b"\xff\xfe"),
     "lines.jsonl": _of(b"\xef\xbb\xbf\n\n"),
     "folder.md": lambda path: path.mkdir(),
-    "broken_link.md": lambda path: path.symlink_to("/nowhere/at/all.md"),
+    "broken_link.md": lambda path: path.symlink_to("nothing-is-here"),
     "loop.md": lambda path: path.symlink_to(path.name),
     "pipe.txt": os.mkfifo,
     "number.json": _of(b"7"),
