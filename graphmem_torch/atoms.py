@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -26,7 +26,9 @@ __all__ = [
     "Atom",
     "EdgeType",
     "Link",
+    "one_line",
     "text_hash",
+    "titled",
 ]
 
 CONCEPT = "concept"
@@ -146,6 +148,8 @@ class Atom:
             and of scalars of numpy (`plain`): these come back, and are what filters compare.
         edges: Edges the input states.
         event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
+        title: What it is called, in one line: of a document, or the headings above a section. It is
+            searched and shown as a line of its own above the text.
 
     An aggregate that a consolidation makes has the time of its latest member, from which on it may
     be known; `event_time` and `event_end` are the first and the last of the days that its members
@@ -163,11 +167,17 @@ class Atom:
     meta: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Link, ...] = ()
     event_end: float | None = None
+    title: str | None = None
+
+    @property
+    def whole(self) -> str:
+        """The text below its title: what concepts and names are found in."""
+        return titled(self.title, self.text)
 
     @property
     def rendered(self) -> str:
-        """The text as it is embedded and shown: with its speaker in front."""
-        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+        """The text as it is embedded and shown: its speaker in front, its title above."""
+        return titled(self.title, f"{self.speaker}: {self.text}" if self.speaker else self.text)
 
     @property
     def is_built(self) -> bool:
@@ -189,8 +199,30 @@ class Atom:
             [[e.target, int(e.type), e.weight] for e in self.edges],
             # Left out where there is none, as atoms of older stores are known by.
             *([] if self.event_end is None else [self.event_end]),
+            *([] if self.title is None else [{"title": self.title}]),
         ]
         return text_hash(dump_json(content, sort_keys=True, ensure_ascii=False))
+
+    @property
+    def former_digest(self) -> str:
+        """The digest in releases that kept a title in `meta`; ids made of content are of it."""
+        if self.title is None:
+            return self.digest
+        return replace(self, title=None, meta={"title": self.title, **self.meta}).digest
+
+    def is_of(self, digest: str) -> bool:
+        """Whether a stored digest is its own, or that of a release before titles had a field."""
+        return digest in (self.digest, self.former_digest)
+
+
+def titled(title: str | None, text: str) -> str:
+    """A text with its title as a line of its own above it."""
+    return f"{title}\n{text}" if title else text
+
+
+def one_line(title: str | None) -> str | None:
+    """A title without line breaks and doubled spaces; None where nothing is left."""
+    return " ".join(title.split()) or None if title else None
 
 
 def text_hash(text: str) -> str:

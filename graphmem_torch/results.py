@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
@@ -30,6 +30,7 @@ __all__ = [
     "ModeAlignment",
     "ModePair",
     "ModeSummary",
+    "Page",
     "Particle",
     "PathStep",
     "PlanStep",
@@ -59,14 +60,44 @@ class Added:
     Attributes:
         new: Atoms, or edges, stored.
         known: Those there already: atoms of the same content, edges as strong or more.
+        ids: Ids of the atoms in the order of the input, those that were there already among them;
+            empty for edges. Not part of equality, nor of the representation.
     """
 
     new: int
     known: int
+    ids: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __add__(self, other: Added) -> Added:
         """Both together."""
-        return Added(self.new + other.new, self.known + other.known)
+        return Added(self.new + other.new, self.known + other.known, self.ids + other.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Sequence[Atom]):
+    """Atoms in an order, by `Memory.list`; a sequence of them.
+
+    Attributes:
+        atoms: The atoms.
+        next: What `after` takes for the page behind this one; None: this is the last.
+    """
+
+    atoms: tuple[Atom, ...]
+    next: str | None = None
+
+    @overload
+    def __getitem__(self, place: int) -> Atom: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Atom, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Atom | tuple[Atom, ...]:
+        """An atom by its place, or several."""
+        return self.atoms[place]
+
+    def __len__(self) -> int:
+        """How many atoms it has."""
+        return len(self.atoms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +531,7 @@ class Hit:
         score: Hybrid score: the sum of `signals`.
         signals: Each signal's share of the score (weight times value).
         path: Strongest chain of edges from an anchor to this atom; empty for an anchor.
-        kind, speaker, session, time, meta: As in `Atom`.
+        kind, speaker, session, time, meta, title: As in `Atom`.
         mode: Number of its mode, where the index has modes.
         duplicates: Ids of the memories that say the same (`Memory.duplicates`) and may be hits for
             the question as well, where it stands for them (`rank.unique`).
@@ -518,6 +549,7 @@ class Hit:
     mode: int | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     duplicates: tuple[str, ...] = ()
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ __all__ = [
     "Forget",
     "Get",
     "GiveFeedback",
+    "ListMemories",
     "Restore",
     "ShowChanges",
     "ShowHistory",
@@ -46,7 +47,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _TIMES = ("time", "event_time", "event_end")
-_FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
+_FIELDS = ("text", "title", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,46 @@ class Get(MemoryCommand):
             print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
         else:
             print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListMemories(MemoryCommand):
+    """List memories in an order, page by page.
+
+    Attributes:
+        where: Only memories that fit, as of `graphmem query`.
+        order: `added`, `time`, `id` or `importance`, ascending; `--order=-time` and so on
+            descending.
+        limit: Memories of a page; 0 for all.
+        after: Where the page before ended, as it was printed; or the id of a memory.
+        archived: List what was archived instead.
+    """
+
+    where: Annotated[str | None, arg(metavar="JSON")] = None
+    order: Annotated[str, arg(metavar="NAME")] = "added"
+    limit: Annotated[int, arg(metavar="N")] = 20
+    after: Annotated[str | None, arg(metavar="WHERE")] = None
+    archived: bool = False
+
+    def run(self) -> int:
+        """Prints a page, and how to go on."""
+        from graphmem_torch.readers.jsonl import atom_to_record
+        from graphmem_torch.readers.source import parse_json
+
+        where = None if self.where is None else parse_json(self.where, "--where")
+        with self.open_memory(self.store, "r") as memory:
+            listed = memory.archived() if self.archived else memory
+            if listed is None:
+                raise InputError("--archived: expected an archive, got none; leave it out")
+            limit = None if self.limit == 0 else self.limit
+            page = listed.list(where=where, order=self.order, limit=limit, after=self.after)
+        if self.json:
+            print_json({"atoms": [atom_to_record(atom) for atom in page], "next": page.next})
+            return 0
+        print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in page) or "no memories")
+        if page.next is not None:
+            print_text(f"graphmem: more with --after {page.next}", to_reader=True)
         return 0
 
 
@@ -181,8 +222,9 @@ class Update(MemoryCommand):
     Attributes:
         id: Its id.
         text: What it says from now on.
+        title: What it is called; an empty one takes it away, here and below.
         kind: Turn, note, ...
-        speaker: Who said it; an empty one takes it away, here and below.
+        speaker: Who said it.
         session: Where it belongs.
         time: When it was said: a date, a date with a time, or seconds since the epoch.
         event_time: When what it tells happened, likewise.
@@ -193,6 +235,7 @@ class Update(MemoryCommand):
 
     id: Annotated[Positional[str], arg(metavar="ID")]
     text: Annotated[str | None, arg(metavar="TEXT")] = None
+    title: Annotated[str | None, arg(metavar="TEXT")] = None
     kind: Annotated[str | None, arg(metavar="KIND")] = None
     speaker: Annotated[str | None, arg(metavar="NAME")] = None
     session: Annotated[str | None, arg(metavar="NAME")] = None

@@ -8,7 +8,7 @@ import textwrap
 from datetime import UTC, datetime
 from itertools import zip_longest
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, titled
 from graphmem_torch.exact import dump_json
 from graphmem_torch.results import Context, Hit, Particle, Result, Trace, Validity
 
@@ -59,9 +59,17 @@ def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, width(), initial_indent=pad, subsequent_indent=pad) or [pad]
 
 
+def _titled(title: str | None, rendered: str) -> list[str]:
+    """A rendered text with its title on a line of its own."""
+    above = titled(title, "")
+    if above and rendered.startswith(above):
+        return [*_wrap(above), *_wrap(rendered[len(above) :])]
+    return _wrap(rendered)
+
+
 def hit_lines(rank: int, hit: Hit) -> list[str]:
     """One hit: rank, score, text, origin, the strongest signals' shares, the path."""
-    text = _wrap(hit.text)
+    text = _titled(hit.title, hit.text)
     head = f"{rank:3d}  {hit.score:6.2f}  "
     lines = [head + text[0][len(head) :], *text[1:], *_origin(hit)]
     # What spoke for the hit comes before what spoke against it.
@@ -78,7 +86,7 @@ def hit_lines(rank: int, hit: Hit) -> list[str]:
 
 def atom_lines(atom: Atom) -> list[str]:
     """One memory: its text, its origin, and what else is known of it."""
-    lines = [*_wrap(atom.rendered), *_origin(atom)]
+    lines = [*_titled(atom.title, atom.rendered), *_origin(atom)]
     told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
     told |= {"meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}

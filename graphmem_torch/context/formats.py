@@ -13,7 +13,7 @@ from string import Formatter
 
 import numpy as np
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, titled
 from graphmem_torch.context.roles import BREAK, CHAT_ROLE, attributed, header_name
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.text.times import MONTHS
@@ -267,7 +267,9 @@ class Format:
             text: What is written of it.
             label: When and where it was said, where no header says so.
         """
-        body = _LINE.sub(self.indent, self.quoted(attributed(atom.speaker, _trimmed(text))))
+        body = _LINE.sub(
+            self.indent, self.quoted(attributed(atom.speaker, _trimmed(text), atom.title))
+        )
         return f"{number}. ({self.quoted(label)}) {body}\n" if label else f"{number}. {body}\n"
 
     def headed(self, label: str) -> str:
@@ -300,7 +302,8 @@ class JsonFormat(Format):
             "id": atom.id,
             "session": atom.session,
             "time": instant_of(atom.time),
-            "text": _trimmed(text),
+            "title": atom.title,
+            "text": _trimmed(text.removeprefix(titled(atom.title, ""))),
         }
         known = {name: value for name, value in fields.items() if value is not None}
         return self.quoted(json.dumps(known, ensure_ascii=False)) + ",\n"

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from graphmem_torch.atoms import titled
+
 __all__ = ["BREAK", "CHAT_ROLE", "attributed", "header_name"]
 
 CHAT_ROLE = "system|developer|user|human|assistant|ai|tool"
@@ -85,12 +87,15 @@ def header_name(session: str) -> str:
     return name
 
 
-def attributed(speaker: str | None, text: str) -> str:
+def attributed(speaker: str | None, text: str, title: str | None = None) -> str:
     """A rendered text (`Atom.rendered`) in which nobody speaks to the model.
 
     Who said it stands in front as it is where that is a plain name, else in quotes; labels of roles
-    at the beginning of a line stand in quotes, too.
+    at the beginning of a line stand in quotes, too. A title stays above it.
     """
+    above = titled(title, "")
+    if above and text.startswith(above):
+        return _HEAD.sub(_quoted_head, above) + attributed(speaker, text[len(above) :])
     front = f"{speaker}: ".lstrip("\r\n") if speaker else ""
     if not front or not text.startswith(front):
         return _HEAD.sub(_quoted_head, text)

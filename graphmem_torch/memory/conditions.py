@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 META: FieldName = "meta"
-FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id")
+FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id", "title")
 """Fields of every memory, beside what is in `meta`."""
 
 ORDER = ("$gt", "$gte", "$lt", "$lte")

@@ -44,7 +44,7 @@ class Saying:
     @classmethod
     def of(cls, atom: Atom) -> Saying:
         """Read the content of a memory."""
-        return cls(atom, wording(atom.text), days_told(atom.text, atom.time))
+        return cls(atom, wording(atom.whole), days_told(atom.whole, atom.time))
 
     @property
     def content(self) -> Hashable:

@@ -46,8 +46,8 @@ Names = str | Sequence[str] | Sequence[Sequence[str]]
 """Texts for all questions, or a list of them for each."""
 
 
-PlanLike = QueryPlan | bool | None
-"""A plan, whether to choose one, or None for what the settings say."""
+PlanLike = QueryPlan | Literal["present"] | bool | None
+"""A plan, `present` for how things are now, whether to choose one, or None for the settings."""
 
 
 Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too

@@ -203,7 +203,7 @@ def to_particles(
         found.append(
             Particle(
                 id=atom.id,
-                content=atom.text,
+                content=atom.whole,
                 keys=insight.keys,
                 signifiers=insight.signifiers,
                 imprint=_imprint(atom),
@@ -244,6 +244,7 @@ def _insight(atom: Atom, names: Sequence[str], said: Mapping[str, Any] | None) -
 
 def _imprint(atom: Atom) -> dict[str, Any]:
     source = {"kind": atom.kind, "speaker": atom.speaker, "session": atom.session}
+    source["title"] = atom.title
     names = (*_IMPRINT, *_WORTH) if atom.is_built else _IMPRINT
     told = {name: atom.meta[name] for name in names if name in atom.meta}
     return {"source": {name: value for name, value in source.items() if value is not None}, **told}

@@ -373,7 +373,7 @@ class Linker:
             self._state_edges(atom, node, edges)
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
-        told = [atom.text for atom in (*(atom for _, atom in waiting), *atoms)][:ready]
+        told = [atom.whole for atom in (*(atom for _, atom in waiting), *atoms)][:ready]
         names = self._extract(told) if self._extract else []
         behind = first + len(atoms) + between
         concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
@@ -420,7 +420,7 @@ class Linker:
         self._state_edges(atom, node, [])
         self._rows.append(embedding)
         blocks = [self._similar(start)]
-        names = self._extract([atom.text]) if self._extract else []
+        names = self._extract([atom.whole]) if self._extract else []
         concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
         self._tie_concepts(names, [[node, *window]], edges)
         if edges:
@@ -688,7 +688,7 @@ class Linker:
             if self._store is not None:
                 rows = self._store.spoken()
                 yield from (text for node, _, _, text in rows if node not in gone)
-            yield from (atom.text for _, atom in came)
+            yield from (atom.whole for _, atom in came)
 
         return [name for name in sorted(self._people.settle(texts)) if name in self._names]
 

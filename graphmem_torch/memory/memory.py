@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import (
     Awaitable,
     Callable,
@@ -141,7 +140,16 @@ from graphmem_torch.memory.filters import (
 from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
 from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.insight import to_particles, understand_nodes
+from graphmem_torch.memory.intake import (
+    Changes,
+    atoms_given,
+    changed_atom,
+    changes_given,
+    checked,
+    digest_of,
+)
 from graphmem_torch.memory.link import concept_id
+from graphmem_torch.memory.listing import Ordering, ids_in_order, listed_page, moment_of
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
     RegimeMonitor,
@@ -188,14 +196,7 @@ from graphmem_torch.memory.validity import (
     supersede,
     validity_of,
 )
-from graphmem_torch.memory.writer import (
-    Changes,
-    Writer,
-    as_atom,
-    batched,
-    changed_atom,
-    waiting_nodes,
-)
+from graphmem_torch.memory.writer import Writer, batched, waiting_nodes
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.progress import Progress
@@ -219,6 +220,7 @@ from graphmem_torch.results import (
     Mode,
     ModeAlignment,
     ModeSummary,
+    Page,
     Particle,
     QueryPlan,
     Receipt,
@@ -253,6 +255,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_PAGE = 256  # memories that are read at once when all are asked for
 _EDGES = 1 << 17  # that are imported in one transaction
 _ASIDE = 256  # memories that are archived in one turn
 _TOGETHER = 32  # aggregates that are encoded and stored in one
@@ -524,6 +527,20 @@ class Memory:
             return False
         return bool(self.store.known(self.store.forms.ids([id])))
 
+    def __iter__(self) -> Iterator[Atom]:
+        """The atoms in the order in which they were added, each as it is when its turn comes.
+
+        Others may write meanwhile: what they delete is left out, what they add is not seen.
+        """
+        with self.store.reading():
+            ids = ids_in_order(self.store)
+        for start in range(0, len(ids), _PAGE):
+            part = ids[start : start + _PAGE]
+            with self.store.reading():
+                node = {name: number for name, (number, _) in self.store.known(part).items()}
+                found = self.store.atoms([node[name] for name in part if name in node])
+            yield from found
+
     def __repr__(self) -> str:
         """Where it is, what it holds, by which settings and encoder, and whether it is open."""
         path = (self._parent or self).store.path
@@ -546,25 +563,29 @@ class Memory:
         atoms: Atom | str | Mapping[str, Any] | Iterable[Atom | str | Mapping[str, Any]],
         *,
         session: str | None = None,
+        key: str | None = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
     ) -> Added:
         """Stores and links atoms, a batch a transaction; after an error the ones before stay.
 
         Args:
-            atoms: Atoms, texts, mappings with the fields of a line of JSON lines, or messages of a
-                chat, `{"role": "user", "content": "..."}` (`readers.atom_from_record`); times as in
-                `retrieve`. What is stored already is passed over, so that an interrupted run can be
-                repeated; what has no id is known by its content, and the second of the same content
-                in one call is another memory. A message that is added alone and may be said again
-                needs an id or a time.
+            atoms: Atoms, texts, mappings with the fields of a line of JSON lines, messages of a
+                chat, `{"role": "user", "content": "..."}` (`readers.atom_from_record`), or sessions
+                with `turns` (`readers.sessions.turn_records`); times as in `retrieve`. What is
+                stored already is passed over: by its id; without one, if it has a time, by its
+                content. What has neither is another memory each time.
             session: The session of what names none.
+            key: Name of this call, such as the id of a request, that makes it safe to repeat: a
+                call with a key that was used adds nothing, in any process, also when what it added
+                was deleted since.
             progress: Shows a bar on stderr.
             origins: For ids of atoms, where they came from, for messages; may be filled while the
                 atoms are read.
 
         Raises:
-            InputError: Empty text, an id that is stored with other content, an unusable field.
+            InputError: Empty text, an id that is stored with other content, an unusable field, a
+                key that was used for another content.
             ConfigError, EmbedderError, StoreError: As they say.
         """
         if isinstance(atoms, (Atom, str, Mapping)):
@@ -574,18 +595,28 @@ class Memory:
         places = {} if origins is None else origins  # it may be filled as the atoms are read
         if session is not None and not (isinstance(session, str) and session.strip()):
             raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
-        seen: Counter[str] = Counter()
-        done = Added(0, 0)
+        if key is not None and not (isinstance(key, str) and key):
+            raise InputError(f"key: expected a name of this call, got {key!r:.80}; leave it out")
+        made = atoms_given(atoms, session=session, key=key)
+        digests: list[str] = []
+        if key is not None:
+            whole = list(made)
+            digests, made = [digest_of(atom) for atom in whole], iter(whole)
+            if self.store.keyed.used(key, digests):
+                return Added(0, len(whole), tuple(atom.id for atom in whole))
+        new, ids = 0, list[str]()
         with Progress(what="index", unit="atoms", shown=progress) as bar:
-            made = (as_atom(each, seen, session) for each in atoms)
             for batch in batched(made, self.config.link.batch):
                 added, switches = self._add(self.store.forms.adopt(batch), places)
-                done += added
+                new += added.new
+                ids += added.ids
                 self._tell(switches)
                 bar.update(len(batch))
+        if key is not None:
+            self.store.keyed.put(key, digests, ids)
         if self._writer is not None:
             self._writer.warn_of_unresolved()
-        return done
+        return Added(new, len(ids) - new, tuple(ids))
 
     def add_document(self, text: str, *, name: str, time: TimeLike | None = None) -> Added:
         """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ...
@@ -721,7 +752,13 @@ class Memory:
         atoms = [found[name] for name in listed]
         return atoms[0] if isinstance(ids, str) else atoms
 
-    def update(self, id: str, /, **changes: Unpack[Changes]) -> Atom:
+    def update(
+        self,
+        id: str | Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+        /,
+        **changes: Unpack[Changes],
+    ) -> Atom:
         """Gives an atom another content under the same id; the new atom, on disk when it returns.
 
         What is not named stays: place in the session, edges that were stated or connected, pin,
@@ -730,9 +767,12 @@ class Memory:
         document that gets another text `start` and `end` go from its `meta`: it lies there no more.
 
         Args:
-            id: Of a stored atom.
-            changes: New values of `text`, `kind`, `speaker`, `session`, `time`, `event_time`,
-                `type` and `meta`, as in `Atom`; None takes one away. `meta` is replaced whole.
+            id: Of a stored atom; or a mapping as `given` is, with the `id` in it.
+            given: New values by field, as a mapping that `add` takes: `{"text": "..."}`, or
+                `{"role": ..., "content": ...}`.
+            changes: New values of `text`, `title`, `kind`, `speaker`, `session`, `time`,
+                `event_time`, `event_end`, `type` and `meta`, as in `Atom`; None takes one away.
+                `meta` is replaced whole.
 
         Raises:
             InputError: An id that is not stored, an unknown field, an unusable value; nothing has
@@ -740,9 +780,10 @@ class Memory:
             StoreError: Read-only store or full disk; likewise.
         """
         self.store.expect_writable()
-        name = self._named(id)[0][0]
+        wanted, values = changes_given(id, given, changes)
+        name = self._named(wanted)[0][0]
         writer = self._written_by()
-        return writer.update(name, lambda atom: changed_atom(atom, changes), self._clock())
+        return writer.update(name, lambda atom: changed_atom(atom, values), self._clock())
 
     def versions(self, id: str) -> list[Version]:
         """What an atom said over time, the first version first and that of today last.
@@ -1641,13 +1682,15 @@ class Memory:
         atoms: Atom | str | Mapping[str, Any] | Iterable[Atom | str | Mapping[str, Any]],
         *,
         session: str | None = None,
+        key: str | None = None,
     ) -> Added:
         """`add` in a thread, while the event loop goes on.
 
         Cancelling the task leaves the store whole: what has begun is stored batch by batch to the
-        end, and a repeated call passes over it. Wait for it before the memory is closed.
+        end, and a repeated call with the same `key` passes over it. Wait for it before the memory
+        is closed.
         """
-        return await asyncio.to_thread(self.add, atoms, session=session)
+        return await asyncio.to_thread(self.add, atoms, session=session, key=key)
 
     @overload
     async def aretrieve(self, questions: str, **options: Unpack[Filters]) -> Result: ...
@@ -3689,7 +3732,8 @@ class Memory:
         """Stores one batch; what it did, and the regime switches in it."""
         fresh, switches = (writer or self._written_by()).add(atoms, places, self._clock())
         self.store.uses.settle()
-        return Added(len(fresh), len(atoms) - len(fresh)), switches
+        done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
+        return done, switches
 
     def _turn(self) -> AbstractContextManager[None]:
         """The turn of the store, for which others wait, once all that takes long is loaded."""
@@ -3795,8 +3839,52 @@ class Memory:
             )
         return named, [found[name] for name in named]
 
+    # The last method: below it `list` would mean this one in annotations.
+
+    def list(
+        self,
+        *,
+        where: Mapping[str, Any] | None = None,
+        order: str = "added",
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Page:
+        """Atoms in an order, page by page; archived ones are in `archived().list()`.
+
+        A page is of one moment. The next one goes on behind the last place of this one, whatever
+        was added or deleted meanwhile; an atom that was updated keeps its place by `added`.
+
+        Args:
+            where: Only atoms for which these conditions hold, as in `retrieve`.
+            order: `added`, `time` (those without one last), `id` or `importance`, ascending;
+                `-time` and so on descending.
+            limit: Atoms of a page, at most; all by default.
+            after: `next` of the page before (its last place, also if the atom there was deleted
+                since), or the id of a memory that is listed.
+
+        Raises:
+            InputError: An unknown order or condition, no number, an `after` of another order.
+        """
+        ordering = Ordering.named(order)
+        among = {*self._chosen(None, None, None, None, where)} if where else None
+        now, worth = moment_of(after), dict[int, float]()
+        now = self._decay.now() if now is None else now
+        if ordering.name == "importance":
+            snapshot = self._current()
+            values = self._importance.at(snapshot, now, self._ended(snapshot, now))
+            worth = dict(zip(snapshot.node.tolist(), values.tolist(), strict=False))
+        return listed_page(
+            self.store,
+            ordering,
+            among=among,
+            limit=limit,
+            after=after,
+            moment=now,
+            importance=worth,
+        )
+
 
 def _read(entry: Exported) -> Atom:
     """The atom of an export, checked."""
     with located(entry.where or None):
-        return as_atom(entry.atom, Counter())
+        return checked(entry.atom)

@@ -149,7 +149,7 @@ class People:
             if atom.kind == CONCEPT:
                 continue
             speaker = plain_name(atom.speaker or "")
-            found = namings(atom.text, spoken=bool(speaker))
+            found = namings(atom.whole, spoken=bool(speaker))
             named = speaker if speaker and not role_of(speaker) else ""
             for each in found:
                 self._count_naming(each, named, step)
@@ -158,15 +158,15 @@ class People:
                 for each in found:
                     if each.way == "address":
                         calls[each.name] = calls.get(each.name, False) or each.direct
-                turn = _Turn(speaker, named, tuple(calls.items()), thanks(atom.text))
+                turn = _Turn(speaker, named, tuple(calls.items()), thanks(atom.whole))
                 self._count_turn(atom.session, place, turn, step)
-            for bare in articled(atom.text):
+            for bare in articled(atom.whole):
                 there = bare in self._articled
                 _step(self._articled, bare, step)
                 if there != (bare in self._articled):
                     self._turned ^= {bare, _ARTICLE + bare}
             if self._uses is not None:
-                self._count_words(atom.text, step)
+                self._count_words(atom.whole, step)
 
     def _count_naming(self, said: Naming, speaker: str, step: int) -> None:
         if said.way == "stated":

@@ -24,7 +24,7 @@ from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
-from graphmem_torch.results import PlanStep, QueryPlan
+from graphmem_torch.results import PRESENT, PlanStep, QueryPlan
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import (
@@ -65,8 +65,9 @@ def plans_of(
     """The plan of each question; None where it has none.
 
     Args:
-        given: What the caller says, of all questions or of each: a plan, True for one that is
-            chosen from the question, False for none, None for what the settings say.
+        given: What the caller says, of all questions or of each: a plan, "present" for `PRESENT`,
+            True for one that is chosen from the question, False for none, None for what the
+            settings say.
         questions: B questions.
         asked: When each is asked, seconds since the epoch UTC.
         settings: Of what is chosen.
@@ -87,12 +88,14 @@ def plans_of(
             f"plan: expected one for each of {len(questions)} questions, got {len(each)}; give "
             "None for what the settings say"
         )
+    each = [PRESENT if plan == "present" else plan for plan in each]
     for plan in each if several else each[:1]:
         if isinstance(plan, QueryPlan):
             _check(plan, store)
         elif not (plan is None or isinstance(plan, bool)):
             raise InputError(
-                f"plan: expected a QueryPlan, True or False, got {plan!r:.80}; give one of these"
+                f"plan: expected a QueryPlan, True, False or 'present', got {plan!r:.80}; give one "
+                "of these"
             )
     own = replace(
         settings,

@@ -190,6 +190,7 @@ def to_results(
             time=atom.time,
             mode=labels.get(row),
             meta=atom.meta,
+            title=atom.title,
         )
 
     columns = (rows, found.scores.tolist(), found.shares.tolist(), paths, found.confidence.tolist())

@@ -153,7 +153,7 @@ def unlink(
     renamed = _Renamed(store, first)
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
-        texts = {node: atom.text for node, atom in gone.items() if node not in waiting}
+        texts = {node: atom.whole for node, atom in gone.items() if node not in waiting}
         known = Names(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
         limit = config.concept_dedup
@@ -162,7 +162,7 @@ def unlink(
         said = renamed.said
         _add_windows(store, said.keys() - windows.keys(), config, then, windows)
         read = [node for node in touched if node not in said and node not in waiting]
-        texts = {n: a.text for n, a in zip(read, store.atoms(read), strict=True)}
+        texts = {n: a.whole for n, a in zip(read, store.atoms(read), strict=True)}
         for node, concepts in (own | known.mentioned(texts)).items():
             cut.update(_mentions(concepts, [node, *then.get(node, ())]))
             if node not in gone:

@@ -416,7 +416,7 @@ class Follower:
         turned = {
             name
             for name, old in stored.items()
-            if said[name].text != old.text and said[name].edges == old.edges
+            if said[name].whole != old.whole and said[name].edges == old.edges
         }
         staying = _staying(held, list(said.values()), turned)
         away = [name for name in held if name not in said]
@@ -467,7 +467,7 @@ class Follower:
             elif atom.id in held or holders.get(atom.id) == {NOBODY}:
                 taken.append(atom)
                 again[atom.id] = Held(*kept)
-            elif kept[1] == atom.digest:
+            elif atom.is_of(kept[1]):
                 # What no source holds a caller has added.
                 mine += [atom.id] if atom.id in holders else []
                 self._note(known=1)

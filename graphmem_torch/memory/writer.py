@@ -6,12 +6,10 @@ import itertools
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,10 +18,8 @@ from graphmem_torch.atoms import (
     CONCEPT,
     DEFAULT_EDGE_WEIGHT,
     KINDS,
-    MEMORY_TYPES,
     Atom,
     EdgeType,
-    Link,
     text_hash,
 )
 from graphmem_torch.config import LinkConfig
@@ -33,10 +29,9 @@ from graphmem_torch.errors import (
     StoreError,
     StoreLockedError,
     located,
-    unknown,
 )
-from graphmem_torch.exact import DigitsError
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts, load_extractor
+from graphmem_torch.memory.intake import digest_of
 from graphmem_torch.memory.link import (
     Linked,
     Linker,
@@ -44,8 +39,6 @@ from graphmem_torch.memory.link import (
     concept_id,
 )
 from graphmem_torch.memory.removal import Heir, Removal, unlink
-from graphmem_torch.plain import plain_meta
-from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
@@ -53,14 +46,10 @@ from graphmem_torch.store.reader import ORDERED_BY, StoreReader
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
-from graphmem_torch.text.times import TimeLike, parse_time
 
 __all__ = [
-    "Changes",
     "Writer",
-    "as_atom",
     "batched",
-    "changed_atom",
     "waiting_nodes",
 ]
 
@@ -346,7 +335,7 @@ class Writer:
                     f"atom {name!r}: kind: expected another than {CONCEPT!r}, which is that of the "
                     "concepts that linking makes; choose one"
                 )
-            if _digest(atom) == digest:
+            if digest_of(atom) == digest:
                 return old
             own = self._addition([atom], {}, when)
             with store.turn():
@@ -364,10 +353,10 @@ class Writer:
         first, new = store.first_versions().get(node, node), store.next_node
         waiting = waiting_nodes(self._store)
         if node in waiting:  # the new version waits in its place
-            self._names, self._vectors = {atom.text: []}, {}
-        elif atom.text not in own.names:
+            self._names, self._vectors = {atom.whole: []}, {}
+        elif atom.whole not in own.names:
             self._names, self._vectors = self._mentions([atom])
-        names = self._names.get(atom.text, ())
+        names = self._names.get(atom.whole, ())
         heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
         self._sound = False
         changed = linker.hear([(new, atom)], [(node, old)], {node: first, new: first})
@@ -504,7 +493,8 @@ class Writer:
         """
         digests = [row[-1].hex() for row in own.rows]
         for atom, digest in zip(own.atoms, digests, strict=True):
-            if known.get(atom.id, digest) != digest:
+            kept = known.get(atom.id, digest)
+            if kept != digest and not atom.is_of(kept):
                 raise _other_content(atom, "is stored already", own.origins)
         places = [i for i, atom in enumerate(own.atoms) if atom.id not in known]
         known |= {own.atoms[i].id: digests[i] for i in places}
@@ -550,8 +540,9 @@ class Writer:
                     f"atom {atom.id!r}: expected text, got none; leave it out", where=where
                 )
             with located(where):
-                digest = _digest(atom)
-            if digests.setdefault(atom.id, digest) != digest:
+                digest = digest_of(atom)
+            kept = digests.setdefault(atom.id, digest)
+            if kept != digest and not atom.is_of(kept):
                 met = "is stored already" if known[atom.id][0] >= 0 else "is given twice,"
                 raise _other_content(atom, met, origins)
             if atom.id not in known:
@@ -577,7 +568,7 @@ class Writer:
         if extractor is None:
             return {}, {}
         ahead, vectors = self._ahead
-        texts = list(dict.fromkeys(atom.text for atom in atoms))
+        texts = list(dict.fromkeys(atom.whole for atom in atoms))
         asked = [text for text in texts if text not in ahead]
         said = extractor.extract(asked)
         if len(said) != len(asked):
@@ -775,103 +766,6 @@ def _token_rows(encoded: Encoded) -> TokenRows | None:
     return TokenRows(tokens, pieces, offsets)
 
 
-def as_atom(
-    value: Atom | str | Mapping[str, Any], seen: Counter[str], session: str | None = None
-) -> Atom:
-    """An atom from an atom, a text, or a mapping as in a line of JSON lines.
-
-    Args:
-        value: What was given.
-        seen: Counts the contents without an id, for `content_id`.
-        session: That of what names none.
-
-    Raises:
-        InputError: What it holds does not fit; see `readers.atom_from_record`.
-    """
-    if isinstance(value, Atom):
-        atom = _checked(value)
-    else:
-        atom = _checked(atom_from_record({"text": value} if isinstance(value, str) else value))
-    if session is not None and atom.session is None:
-        atom = replace(atom, session=session)
-    if atom.id or isinstance(value, Atom):
-        return atom
-    return replace(atom, id=content_id(atom.kind, _digest(atom), seen))
-
-
-class Changes(TypedDict, total=False):
-    """What `Memory.update` changes of an atom."""
-
-    text: str
-    kind: str
-    speaker: str | None
-    session: str | None
-    time: TimeLike | None
-    event_time: TimeLike | None
-    event_end: TimeLike | None
-    type: str | None
-    meta: Mapping[str, Any]
-
-
-def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
-    """An atom with other values of some fields.
-
-    Raises:
-        InputError: No change, a field that there is none of or that never changes, an unusable
-            value.
-    """
-    fixed = {"id", "edges"} & changes.keys()
-    if fixed:
-        raise InputError(
-            f"{min(fixed)}: expected another field to change, got {changes[min(fixed)]!r:.60}; "
-            "`connect` and `disconnect` change edges, and an id never changes"
-        )
-    names = [name for name in Atom.__slots__ if name not in ("id", "edges")]
-    foreign = [name for name in changes if name not in names]
-    if foreign:
-        raise InputError(unknown("update", foreign[0], names, what="a field such as"))
-    if not changes:
-        raise InputError(f"update: expected fields to change, got none; name {', '.join(names)}")
-    if not isinstance(changes.get("meta", {}), Mapping):
-        raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
-    if "meta" not in changes and changes.get("text", atom.text) != atom.text:
-        changes = {**changes, "meta": _meta_without_place(atom)}
-    return _checked(replace(atom, **changes))
-
-
-def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
-    """The meta of an atom for another text, which is not where a chunk lay in its document."""
-    first, last = (atom.meta.get(name) for name in ("start", "end"))
-    placed = isinstance(first, int) and isinstance(last, int) and last - first == len(atom.text)
-    if atom.kind != "chunk" or not placed:
-        return atom.meta
-    return {name: value for name, value in atom.meta.items() if name not in ("start", "end")}
-
-
-def _checked(atom: Atom) -> Atom:
-    """What is looked at before the store, which checks the rest, sees the atom."""
-    for name in ("id", "text"):
-        if not isinstance(getattr(atom, name), str):
-            raise InputError(
-                f"atom {atom.id!r}: {name}: expected a string, got {getattr(atom, name)!r}"
-            )
-    if atom.type is not None and atom.type not in MEMORY_TYPES:
-        raise InputError(f"atom {atom.id!r}: {unknown('type', atom.type, MEMORY_TYPES)}")
-    if not all(isinstance(link, Link) for link in atom.edges):
-        raise InputError(
-            f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
-        )
-    # Numbers stay as they are, and so the digests by which stored atoms are known.
-    changed: dict[str, Any] = {
-        name: parse_time(value, f"atom {atom.id!r}: {name}")
-        for name in ("time", "event_time", "event_end")
-        if isinstance(value := getattr(atom, name), (str, date))
-    }
-    if atom.meta:
-        changed["meta"] = plain_meta(atom.meta, f"atom {atom.id!r}: meta" if atom.id else "meta")
-    return replace(atom, **changed) if changed else atom
-
-
 def _check_kind(atom: Atom, where: str | None) -> None:
     kind = atom.kind
     named = isinstance(kind, str) and kind.isprintable() and bool(kind.strip())
@@ -881,17 +775,6 @@ def _check_kind(atom: Atom, where: str | None) -> None:
             f"of your own, of at most {_LONGEST_KIND} characters in one line, got {kind!r:.80}",
             where=where,
         )
-
-
-def _digest(atom: Atom) -> str:
-    try:
-        return atom.digest
-    except DigitsError as error:
-        raise InputError(f"atom {atom.id!r}: {error}; give a shorter one, or a string") from error
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"
-        ) from error
 
 
 def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -8,8 +8,18 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link, text_hash
+from graphmem_torch.atoms import (
+    MAX_EDGE_WEIGHT,
+    MEMORY_TYPES,
+    Atom,
+    EdgeType,
+    Link,
+    one_line,
+    text_hash,
+)
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.readers.keys import check_keys, meant_field
+from graphmem_torch.readers.sessions import SESSION_KEYS, turn_records
 from graphmem_torch.readers.source import decoded_lines, leaving_out, parse_json
 from graphmem_torch.text.times import parse_time
 
@@ -19,7 +29,7 @@ _WRITE = 'write {"text": "..."}'
 _TEXT_PARTS = ("text", "input_text", "output_text")  # of Anthropic and OpenAI, and of its responses
 _EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
 _TIMES = ("time", "event_time", "event_end")
-_FIELDS = frozenset({"text", "id", "kind", "speaker", "session", *_TIMES, "type", "meta", "edges"})
+_FIELDS = ("text", "title", "id", "kind", "speaker", "session", *_TIMES, "type", "meta", "edges")
 
 
 def read_records(
@@ -31,7 +41,7 @@ def read_records(
     known: Container[str] = (),
     skipped: list[str] | None = None,
 ) -> Iterator[Atom]:
-    """The atoms of JSON lines.
+    """The atoms of JSON lines; a line with `turns` or `messages` is a session (`turn_records`).
 
     An atom without an id gets one made from its content, and from how often that content came
     before in these lines, so that a second reading gives the same ids.
@@ -49,61 +59,79 @@ def read_records(
     """
     seen: Counter[str] = Counter()
     own: Counter[str] = Counter()
+    told: set[str] = set()
     empty = True
     for number, line in decoded_lines(lines, where, skipped):
         empty = False
-        place = f"{where}:{number}"
-        atom = None
         with leaving_out(skipped):
-            atom = atom_from_record(parse_json(line, where, line=number, do=_WRITE), where=place)
-        if atom is None:
-            continue
-        if not atom.id:
-            made = content_id(atom.kind, atom.digest, seen)
-            if source and made not in known:
-                made = content_id(atom.kind, text_hash(f"{source}\0{atom.digest}"), own)
-            atom = replace(atom, id=made)
-        if origins is not None:
-            origins[atom.id] = place
-        yield atom
+            said = parse_json(line, where, line=number, do=_WRITE)
+            for record, place in turn_records(said, f"{where}:{number}", skipped):
+                with leaving_out(skipped):
+                    atom = atom_from_record(record, where=place, told=told)
+                    if not atom.id:
+                        digest = atom.former_digest
+                        made = content_id(atom.kind, digest, seen)
+                        if source and made not in known:
+                            made = content_id(atom.kind, text_hash(f"{source}\0{digest}"), own)
+                        atom = replace(atom, id=made)
+                    if origins is not None and place is not None:
+                        origins[atom.id] = place
+                    yield atom
     if empty and not skipped:
         raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)
 
 
 def content_id(kind: str, digest: str, seen: Counter[str]) -> str:
-    """The id of an atom that has none: by its `Atom.digest`, and how often that was `seen`."""
+    """The id of an atom that has none: by its `former_digest`, and how often that was `seen`."""
     seen[digest] += 1
     return f"{kind}:{digest[:16]}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
 
 
-def atom_from_record(record: object, *, where: str | None = None) -> Atom:
+def atom_from_record(
+    record: object, *, where: str | None = None, told: set[str] | None = None
+) -> Atom:
     """One atom from a JSON object.
 
-    Fields: `text` and optionally `id`, `kind` ("turn" with a speaker, else "chunk"), `speaker`,
-    `session`, `time`, `event_time`, `event_end` (see `parse_time`), `type` (one of `MEMORY_TYPES`),
-    `meta` (an object), `edges` (a list of `{"target": id, "type": name, "weight": number}` or
-    `[target, type, weight]`; type and weight may be left out). Other fields are kept in `meta`.
-    Null is the same as left out. Without an id the atom's is empty.
+    Fields: `text` and optionally `title`, `id`, `kind` ("turn" with a speaker, else "chunk"),
+    `speaker`, `session`, `time`, `event_time`, `event_end` (see `parse_time`), `type` (one of
+    `MEMORY_TYPES`), `meta` (an object), `edges` (a list of `{"target": id, "type": name, "weight":
+    number}` or `[target, type, weight]`; type and weight may be left out). Other fields are kept in
+    `meta`; for those that look like one of these there is a warning, and for a vector an error
+    (`check_keys`). Null is the same as left out. Without an id the atom's is empty.
 
     A message of a chat has `role` and `content` instead of `text`, the content a string or a list
     of parts as OpenAI and Anthropic write it. Its `name`, else its role, is the speaker, its parts
     of text are the text; `meta` keeps the role, and as `content` the parts of another kind.
 
+    Args:
+        record: The object.
+        where: File and line, for messages.
+        told: Keys that were warned of already, which this adds to; None: each time.
+
     Raises:
-        InputError: A field is missing or of the wrong type; `where` is in the message.
+        InputError: A session, which is several atoms (`turn_records`); a field is missing or of the
+            wrong type; `where` is in the message.
     """
     if not isinstance(record, Mapping):
         raise InputError(f"expected a JSON object, got {_json_type(record)}; {_WRITE}", where=where)
     given = {key: value for key, value in record.items() if value is not None}
+    session = next((key for key in SESSION_KEYS if isinstance(given.get(key), (list, tuple))), None)
+    if session is not None:
+        raise InputError(
+            f"{session}: expected one memory, got the turns of a session; give them to `add`, or "
+            "as a line of their own",
+            where=where,
+        )
     if "role" in given and "text" not in given:
         given = _record_of_message(given, where)
     text = _string(given, "text", where)
     if text is None or not text.strip():
+        meant = next((key for key in given if meant_field(str(key), ("text",))), None)
+        do = f"write 'text' for {meant!r}" if meant and not text else "leave out what says nothing"
         raise InputError(
-            f"text: expected a string with something in it, got {text!r}; "
-            "leave out what says nothing",
-            where=where,
+            f"text: expected a string with something in it, got {text!r}; {do}", where=where
         )
+    check_keys(given, _FIELDS, SESSION_KEYS, where, told)
     memory_type = _string(given, "type", where)
     if memory_type is not None and memory_type not in MEMORY_TYPES:
         raise InputError(unknown("type", memory_type, MEMORY_TYPES), where=where)
@@ -133,12 +161,13 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
         type=memory_type,
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
+        title=one_line(_string(given, "title", where)),
     )
 
 
 def atom_to_record(atom: Atom) -> dict[str, Any]:
     """An atom as a JSON object that `atom_from_record` reads; what it does not have is left out."""
-    names = ("id", "text", "kind", "speaker", "session", *_TIMES, "type")
+    names = ("id", "title", "text", "kind", "speaker", "session", *_TIMES, "type")
     record = {name: value for name in names if (value := getattr(atom, name)) is not None}
     if atom.meta:
         record["meta"] = dict(atom.meta)

@@ -7,11 +7,12 @@ import json
 import logging
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphmem_torch.atoms import Atom, text_hash
+from graphmem_torch.atoms import Atom, one_line, text_hash
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.readers.headings import chunk_titles
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
@@ -178,19 +179,24 @@ def document_atoms(
     tokenizer: Tokenizer,
     max_tokens: int = 254,
     time: float | None = None,
+    title: str | None = None,
 ) -> Iterator[Atom]:
     """The chunks of one document: kind "chunk", session `name`, ids "<name>#0", "<name>#1", ...
 
-    The texts of the chunks joined are `text`; `meta` has the character offsets.
+    The texts of the chunks joined are `text`; `meta` has the character offsets. Their title is
+    `title`, else `headings.chunk_titles`.
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"name: expected a name, got {name!r:.80}; give the document one")
     if not isinstance(text, str) or not text.strip():
         got = "an empty document" if isinstance(text, str) else f"{text!r:.80}"
         raise InputError(f"expected text, got {got}; leave it out", where=name)
-    for i, (start, end) in enumerate(chunk_text(text, tokenizer, max_tokens)):
+    slices = chunk_text(text, tokenizer, max_tokens)
+    titles = chunk_titles(text, slices, name) if title is None else [one_line(title)] * len(slices)
+    for i, ((start, end), above) in enumerate(zip(slices, titles, strict=True)):
         meta = {"start": start, "end": end}
-        yield Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time, meta=meta)
+        atom = Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time)
+        yield replace(atom, meta=meta, title=above)
 
 
 @dataclass(frozen=True)
@@ -367,7 +373,10 @@ def read_source(
         # What comes through a pipe has no name of its own; its content gives it one, the same in
         # every run.
         named = name or f"stdin-{text_hash(text)[:12]}"
-        atoms = document_atoms(text, name=named, tokenizer=tokenizer, max_tokens=max_tokens)
+        title = None if name else ""
+        atoms = document_atoms(
+            text, name=named, tokenizer=tokenizer, max_tokens=max_tokens, title=title
+        )
     for atom in atoms:
         if origins is not None:
             origins[atom.id] = where

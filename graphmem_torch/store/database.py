@@ -122,7 +122,8 @@ CREATE TABLE atom (
     links      TEXT NOT NULL,
     text_hash  BLOB NOT NULL,
     digest     BLOB NOT NULL,
-    event_end
+    event_end,
+    title      TEXT
 );
 CREATE INDEX atom_text_hash ON atom (text_hash);
 
@@ -252,7 +253,8 @@ CREATE TABLE version (
     meta       TEXT NOT NULL,
     links      TEXT NOT NULL,
     digest     BLOB NOT NULL,
-    event_end
+    event_end,
+    title      TEXT
 )""",
     "version_current": "CREATE INDEX version_current ON version (current)",
     "importance": """
@@ -313,13 +315,30 @@ CREATE TABLE removal (
     time  REAL NOT NULL,
     atoms INTEGER NOT NULL
 )""",
+    "keyed": """
+CREATE TABLE keyed (
+    key    BLOB PRIMARY KEY,
+    digest BLOB
+) WITHOUT ROWID""",
+    "keyed_atom": """
+CREATE TABLE keyed_atom (
+    key BLOB NOT NULL,
+    id  TEXT NOT NULL,
+    PRIMARY KEY (id, key)
+) WITHOUT ROWID""",
+    # A trigger, for whatever takes an atom away.
+    "keyed_gone": """
+CREATE TRIGGER keyed_gone AFTER DELETE ON atom BEGIN
+    UPDATE keyed SET digest = NULL WHERE key IN (SELECT key FROM keyed_atom WHERE id = old.id);
+    DELETE FROM keyed_atom WHERE id = old.id;
+END""",
     "validity_node": "CREATE INDEX validity_node ON validity (node)",
     "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
 }
 """What the first stores of this version do without; older code passes it over."""
 
 
-_ADDED = {"atom": "event_end", "version": "event_end"}
+_ADDED = {"atom": ("event_end", "title"), "version": ("event_end", "title")}
 """The columns that tables of older releases do without."""
 
 _COPYING = threading.Lock()  # not every SQLite lets threads share a connection
@@ -354,11 +373,12 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 def _add_missing_tables(connection: sqlite3.Connection) -> None:
     """Make the tables and indexes that a store of an older release does not have yet."""
-    if without := _tables_without(connection):
+    if _tables_without(connection):
         connection.execute("BEGIN IMMEDIATE")  # another writer may be as quick
         try:
-            for table in _tables_without(connection):
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {without[table]}")
+            for table, columns in _tables_without(connection).items():
+                for column in columns:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -369,23 +389,23 @@ def _add_missing_tables(connection: sqlite3.Connection) -> None:
         connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
 
 
-def _tables_without(connection: sqlite3.Connection) -> dict[str, str]:
-    """The tables of an older release that lack a column, and which."""
+def _tables_without(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The tables of an older release that lack columns, and which."""
     lacking = {}
-    for table, column in _ADDED.items():
+    for table, added in _ADDED.items():
         columns = {row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")}
-        if columns and column not in columns:
-            lacking[table] = column
+        missing = [column for column in added if column not in columns]
+        if columns and missing:
+            lacking[table] = missing
     return lacking
 
 
 def _show_missing_columns(connection: sqlite3.Connection) -> None:
     """Has a store of an older release, which is only read, show them as empty."""
-    for table, column in _tables_without(connection).items():
-        # Once a writer has added the column, the first of the two of that name is read.
-        connection.execute(
-            f"CREATE TEMP VIEW {table} AS SELECT *, NULL AS {column} FROM main.{table}"
-        )
+    for table, columns in _tables_without(connection).items():
+        # Once a writer has added a column, the first of the two of that name is read.
+        empty = ", ".join(f"NULL AS {column}" for column in columns)
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {empty} FROM main.{table}")
 
 
 def _check_version(connection: sqlite3.Connection, place: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import AGGREGATE, BUILT, CONCEPT, Atom, EdgeType, text_hash
+from graphmem_torch.atoms import AGGREGATE, BUILT, CONCEPT, Atom, EdgeType, text_hash, titled
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
@@ -35,6 +35,7 @@ from graphmem_torch.store.changes import Changes, Remembered, commits_since, rea
 from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.forms import StoredForms
 from graphmem_torch.store.insights import InsightRows
+from graphmem_torch.store.keyed import KeyedRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
@@ -58,7 +59,7 @@ ORDERED_BY = "turns"
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
 
-FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "meta"]
+FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "title", "meta"]
 """Fields of atoms that are read one by one."""
 
 _BLOCKS = {
@@ -97,6 +98,7 @@ class StoreReader:
         self.validity = ValidityRows(database)
         self.insights = InsightRows(database)
         self.forms = StoredForms(self)
+        self.keyed = KeyedRows(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
@@ -234,9 +236,9 @@ class StoreReader:
             raise self._unknown_node(error.args[0]) from None
 
     def texts_of(self, nodes: Sequence[int]) -> list[str]:
-        """The texts of atoms, in the order of their numbers."""
-        rows = self._select_in("SELECT text FROM atom WHERE node", sorted(nodes))
-        return [row[0] for row in rows]
+        """The texts of atoms below their titles, in the order of their numbers."""
+        rows = self._select_in("SELECT title, text FROM atom WHERE node", sorted(nodes))
+        return [titled(*row) for row in rows]
 
     def columns(self, start: int = 0) -> Columns:
         """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
@@ -260,6 +262,13 @@ class StoreReader:
                 except (TypeError, ValueError) as error:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows
+
+    def listed(self) -> list[tuple[int, int, str, float | None]]:
+        """Node number, number of the first version, id and time of every atom but concepts."""
+        first = self.first_versions()
+        sql = f"SELECT node, id, time FROM {self._table} WHERE kind != ? ORDER BY node"
+        rows = self._database.query(sql, (CONCEPT,))
+        return [(node, first.get(node, node), id_, time) for node, id_, time in rows]
 
     def events(self, start: int = 0) -> Tensor:  # [n, 3] float64
         """Node number, `event_time` and `event_end` of the atoms from `start` on that have one.
@@ -315,12 +324,13 @@ class StoreReader:
         With `kind` only those of one kind.
         """
         own, asked = ("", ()) if kind is None else (" AND kind = ?", (kind,))
-        rows = f"SELECT node, speaker, text FROM {self._table} WHERE node >= ?{own}"
+        rows = f"SELECT node, speaker, text, title FROM {self._table} WHERE node >= ?{own}"
         sql = f"{rows} ORDER BY node LIMIT {_TEXTS}"
         while True:
             found = self._database.query(sql, (start, *asked))
             yield from (
-                Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in found
+                Atom(id="", text=text, speaker=speaker, title=title).rendered
+                for _, speaker, text, title in found
             )
             if len(found) < _TEXTS:
                 return
@@ -337,14 +347,14 @@ class StoreReader:
 
     def rendered(self) -> list[tuple[int, str, bool]]:
         """Number and rendered text of every node, earlier versions too; whether it is a concept."""
-        sql = "SELECT node, speaker, text, kind FROM atom"
+        sql = "SELECT node, speaker, text, title, kind FROM atom"
         if self._database.has("version") and self._database.query(
             "SELECT 1 FROM sqlite_master WHERE name = 'version'"
         ):
-            sql += " UNION ALL SELECT node, speaker, text, kind FROM version"
+            sql += " UNION ALL SELECT node, speaker, text, title, kind FROM version"
         return [
-            (node, Atom(id="", text=text, speaker=speaker).rendered, kind == CONCEPT)
-            for node, speaker, text, kind in self._database.query(f"{sql} ORDER BY node")
+            (node, Atom("", text, speaker=speaker, title=title).rendered, kind == CONCEPT)
+            for node, speaker, text, title, kind in self._database.query(f"{sql} ORDER BY node")
         ]
 
     def stated(self, kind: EdgeType) -> Tensor:  # [2, S] int64
@@ -482,14 +492,14 @@ class StoreReader:
         return {session: sorted(turns) for session, turns in found.items()}
 
     def spoken(self) -> Iterator[tuple[int, str | None, str | None, str]]:
-        """Node number, speaker, session and text of every atom, in the order of node numbers."""
+        """Node number, speaker, session and whole text of every atom, by node number."""
         sql = (
-            "SELECT node, speaker, session, text FROM atom WHERE node > ? AND kind != ? "
+            "SELECT node, speaker, session, title, text FROM atom WHERE node > ? AND kind != ? "
             f"ORDER BY node LIMIT {_TEXTS}"
         )
         last = -1
         while found := self._database.query(sql, (last, CONCEPT)):
-            yield from found
+            yield from ((*row[:3], titled(*row[3:])) for row in found)
             last = found[-1][0]
 
     def concepts(self, names: Sequence[str]) -> dict[str, int]:

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ATOM_COLUMNS = (
-    "node, id, text, kind, speaker, session, time, event_time, type, meta, links, event_end"
+    "node, id, text, kind, speaker, session, time, event_time, type, meta, links, event_end, title"
 )
 """What `atom_from_row` reads; `atom_to_row` appends text_hash and digest."""
 
@@ -90,8 +90,8 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
     Raises:
         InputError: The atom holds something that the store could not give back unchanged.
     """
-    for name in ("id", "text", "kind", "speaker", "session", "type"):
-        _check_text(atom, name, optional=name in ("speaker", "session", "type"))
+    for name in ("id", "text", "kind", "speaker", "session", "type", "title"):
+        _check_text(atom, name, optional=name in ("speaker", "session", "type", "title"))
     for name, value in (("id", atom.id), ("session", atom.session)):
         _check_name(atom, name, value)
     for link in atom.edges:
@@ -120,6 +120,7 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
         _json(atom, "meta", dict(atom.meta)) if atom.meta else "{}",
         _json(atom, "edges", links) if links else "[]",
         atom.event_end,
+        atom.title,
         bytes.fromhex(text_hash(atom.rendered)),
         bytes.fromhex(atom.digest),
     )
@@ -132,8 +133,9 @@ def atom_from_row(row: tuple[Any, ...]) -> Atom:
     stated = () if row[10] == "[]" else load_json(row[10])
     links = tuple(Link(target, EdgeType(kind), weight) for target, kind, weight in stated)
     id_, text, kind, speaker, session, time, event_time, type_ = row[1:9]
-    end = row[11]
-    return Atom(id_, text, kind, speaker, session, time, event_time, type_, meta, links, end)
+    end, title = row[11:13]
+    own = (id_, text, kind, speaker, session, time, event_time, type_)
+    return Atom(*own, meta, links, end, title)
 
 
 def columns_from_rows(rows: list[tuple[Any, ...]]) -> Columns:

@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 NAMESPACES_NAME = "namespaces"
 """Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
-_INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({', '.join('?' * 14)})"
+_INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({', '.join('?' * 15)})"
 _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 

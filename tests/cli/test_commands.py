@@ -551,3 +551,28 @@ def test_where_of_the_command_line(
     assert messages == [] or said
     erased = reply("forget", "--where", where, "--store", store, "--dry-run")
     assert sorted(each["id"] for each in erased["atoms"]) == found
+
+
+def test_list_shows_memories_page_by_page(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = reply("list", "--store", store, "--limit", "0")
+    ids = [atom["id"] for atom in whole["atoms"]]
+    assert whole["next"] is None and len(ids) == len(set(ids)) >= 4
+    assert reply("update", ids[0], "--title", "Ovens", "--store", store)["atom"]["title"] == "Ovens"
+    found, after = [], []
+    while True:
+        page = reply("list", "--store", store, "--limit", "3", *after)
+        found += [atom["id"] for atom in page["atoms"]]
+        if page["next"] is None:
+            break
+        after = ["--after", page["next"]]
+    assert found == ids
+    newest = reply("list", "--store", store, "--order=-id", "--where", '{"speaker": "Theo"}')
+    named = [atom["id"] for atom in newest["atoms"]]
+    assert named == sorted(named, reverse=True) and named
+    assert main(["list", "--store", str(store), "--limit", "1", *fast]) == 0
+    out, err = capsys.readouterr()
+    assert "Ovens" in out and f"from {ids[0]}" in out and "more with --after" in err
+    for wrong in (["--order", "tme"], ["--after", "nothing"], ["--limit", "-1"], ["--archived"]):
+        assert main(["list", "--store", str(store), *wrong, *fast]) == 2

@@ -80,7 +80,7 @@ def test_add_of_an_id_twice() -> None:
             memory.add([Atom("x", "one"), Atom("x", "two")])
         assert memory.stats()["kinds"]["turn"] == 2
         assert memory.add("a plain text") == Added(1, 0)
-        assert memory.add("a plain text") == Added(0, 1)
+        assert memory.add("a plain text") == Added(1, 0)  # said again
         assert memory.add({"text": "with a speaker", "speaker": "Cy"}) == Added(1, 0)
 
 
@@ -221,9 +221,9 @@ def test_add_of_a_chat() -> None:
         {"role": "assistant", "content": "Yes."},
     ]
     with opened() as memory:
-        assert memory.add(chat, session="c") == Added(5, 0)
-        assert memory.add(chat, session="c") == Added(0, 5)
-        assert memory.add(chat[0]) == Added(1, 0), "in no session it is another"
+        assert memory.add(chat, session="c", key="chat") == Added(5, 0)
+        assert memory.add(chat, session="c", key="chat") == Added(0, 5)
+        assert memory.add(chat[0]) == Added(1, 0), "said again"
         (hit,) = memory.retrieve("canoe", where={"speaker": "Nora"}).hits
         assert (hit.text, hit.session, hit.meta) == (
             "Nora: The canoe, too?",

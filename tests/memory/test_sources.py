@@ -220,8 +220,15 @@ def test_a_file_that_moves_keeps_its_ids_and_is_not_encoded(notes: Path) -> None
         (notes / "a.txt").rename(notes / "first.txt")
         done = memory.add_files(notes)
         assert done.moved == (("notes/a.txt", "notes/first.txt"),)
-        assert done.new == done.replaced == done.deleted == 0 and not encoder.seen
+        assert (done.new, done.replaced, done.deleted) == (0, 4, 0)
+        assert all(text.startswith("first\n") for text in encoder.seen), "its name is its title"
         assert memory.get("notes/a.txt#0").session == "notes/first.txt"
+        encoder.seen.clear()
+        (notes / "sub").mkdir(exist_ok=True)
+        (notes / "first.txt").rename(notes / "sub" / "first.txt")
+        assert memory.add_files(notes).replaced == 0 and not encoder.seen
+        (notes / "sub" / "first.txt").rename(notes / "first.txt")
+        assert memory.add_files(notes).replaced == 0 and not encoder.seen
         written(notes / "a.txt", "Another document.")
         assert memory.add_files(notes).new == 1
         assert memory.get("notes/a.txt#4").text == "Another document."

@@ -1,0 +1,196 @@
+"""Intake: what callers give, as atoms with ids, and as changes of atoms."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any, TypedDict
+
+from graphmem_torch.atoms import MEMORY_TYPES, Atom, Link, one_line, text_hash
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.exact import DigitsError
+from graphmem_torch.plain import plain_meta
+from graphmem_torch.readers.jsonl import atom_from_record, content_id
+from graphmem_torch.readers.keys import meant_field
+from graphmem_torch.readers.sessions import turn_records
+from graphmem_torch.text.times import TimeLike, parse_time
+
+__all__ = ["Changes", "atoms_given", "changed_atom", "changes_given", "checked", "digest_of"]
+
+
+def atoms_given(
+    values: Iterable[Atom | str | Mapping[str, Any]],
+    *,
+    session: str | None = None,
+    key: str | None = None,
+) -> Iterator[Atom]:
+    """The atoms of what is added in one call, each with an id.
+
+    What has no id gets one. If the call has a `key`, it is made from that and the place in the
+    call. Otherwise what has a time is known by its content, and by how often that came before in
+    the call; what has none is another memory each time.
+
+    Args:
+        values: Atoms, texts, or mappings as in a line of JSON lines, those of sessions among them.
+        session: Session of what names none.
+        key: Key of the call.
+
+    Raises:
+        InputError: What they hold does not fit; see `readers.atom_from_record`.
+    """
+    seen: Counter[str] = Counter()
+    told: set[str] = set()
+    for place, atom in enumerate(_atoms(values, told)):
+        own = atom
+        if session is not None and own.session is None:
+            own = replace(own, session=session)
+        if not own.id:
+            if key is not None:
+                number = text_hash(f"{key}\0{place}")[:16]
+                own = replace(own, id=f"{own.kind}:{number}")
+            elif own.time is not None:
+                digest_of(own)  # an error that names what JSON cannot hold
+                own = replace(own, id=content_id(own.kind, own.former_digest, seen))
+            else:
+                own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
+        yield own
+
+
+def _atoms(values: Iterable[Atom | str | Mapping[str, Any]], told: set[str]) -> Iterator[Atom]:
+    for value in values:
+        if isinstance(value, Atom):
+            yield checked(value)
+            continue
+        given: object = {"text": value} if isinstance(value, str) else value
+        for record, where in turn_records(given):
+            yield checked(atom_from_record(record, where=where, told=told))
+
+
+class Changes(TypedDict, total=False):
+    """What `Memory.update` changes of an atom."""
+
+    text: str
+    title: str | None
+    kind: str
+    speaker: str | None
+    session: str | None
+    time: TimeLike | None
+    event_time: TimeLike | None
+    event_end: TimeLike | None
+    type: str | None
+    meta: Mapping[str, Any]
+
+
+def changes_given(
+    id: str | Mapping[str, Any], given: Mapping[str, Any] | None, named: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The id and the new values of what `Memory.update` was called with.
+
+    Raises:
+        InputError: No id, another one, no mapping, a field given twice, or a message without text.
+    """
+    if isinstance(id, Mapping):
+        if given is not None:
+            raise InputError("update: expected one mapping, got two; put the id into the first")
+        given = id
+        id = given.get("id", "")
+        if not isinstance(id, str) or not id:
+            raise InputError(
+                f"update: expected an id in the mapping, got {id!r:.60}; write "
+                'update(id, {"text": ...})'
+            )
+    if not isinstance(given, (Mapping, type(None))):
+        raise InputError(f"update: expected a mapping, got {given!r:.80}; write {{'text': ...}}")
+    values = dict(given or {})
+    if values.get("id") in (id, None):
+        values.pop("id", None)
+    if values.get("content") is not None and "text" not in values:
+        said = {part: values.pop(part) for part in ("role", "content", "name") if part in values}
+        atom = atom_from_record({"role": "user", **said})
+        values["text"] = atom.text
+        if "role" in said:
+            values.setdefault("speaker", atom.speaker)
+    if twice := values.keys() & named.keys():
+        raise InputError(f"{min(twice)}: expected one value, got two; give it once")
+    return id, values | dict(named)
+
+
+def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
+    """An atom with other values of some fields.
+
+    Raises:
+        InputError: No change, a field that there is none of or that never changes, an unusable
+            value.
+    """
+    fixed = {"id", "edges"} & changes.keys()
+    if fixed:
+        raise InputError(
+            f"{min(fixed)}: expected another field to change, got {changes[min(fixed)]!r:.60}; "
+            "`connect` and `disconnect` change edges, and an id never changes"
+        )
+    names = [name for name in Atom.__slots__ if name not in ("id", "edges")]
+    foreign = [name for name in changes if name not in names]
+    if foreign:
+        meant = meant_field(str(foreign[0]), names)
+        said = unknown("update", foreign[0], names, what="a field such as")
+        raise InputError(f"{said.rpartition('; ')[0]}; did you mean {meant!r}?" if meant else said)
+    if not changes:
+        raise InputError(f"update: expected fields to change, got none; name {', '.join(names)}")
+    if not isinstance(changes.get("meta", {}), Mapping):
+        raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
+    if "meta" not in changes and changes.get("text", atom.text) != atom.text:
+        changes = {**changes, "meta": _meta_without_place(atom)}
+    return checked(replace(atom, **changes))
+
+
+def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
+    """The meta of an atom for another text, which is not where a chunk lay in its document."""
+    first, last = (atom.meta.get(name) for name in ("start", "end"))
+    placed = isinstance(first, int) and isinstance(last, int) and last - first == len(atom.text)
+    if atom.kind != "chunk" or not placed:
+        return atom.meta
+    return {name: value for name, value in atom.meta.items() if name not in ("start", "end")}
+
+
+def checked(atom: Atom) -> Atom:
+    """What is looked at before the store, which checks the rest, sees the atom."""
+    for name in ("id", "text", "title"):
+        value = getattr(atom, name)
+        if not isinstance(value, str) and (name != "title" or value is not None):
+            raise InputError(f"atom {atom.id!r}: {name}: expected a string, got {value!r}")
+    if atom.type is not None and atom.type not in MEMORY_TYPES:
+        raise InputError(f"atom {atom.id!r}: {unknown('type', atom.type, MEMORY_TYPES)}")
+    if not all(isinstance(link, Link) for link in atom.edges):
+        raise InputError(
+            f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
+        )
+    # Numbers stay as they are, and so the digests by which stored atoms are known.
+    changed: dict[str, Any] = {
+        name: parse_time(value, f"atom {atom.id!r}: {name}")
+        for name in ("time", "event_time", "event_end")
+        if isinstance(value := getattr(atom, name), (str, date))
+    }
+    if (title := one_line(atom.title)) != atom.title:
+        changed["title"] = title
+    if atom.meta:
+        changed["meta"] = plain_meta(atom.meta, f"atom {atom.id!r}: meta" if atom.id else "meta")
+    return replace(atom, **changed) if changed else atom
+
+
+def digest_of(atom: Atom) -> str:
+    """The digest of an atom.
+
+    Raises:
+        InputError: It holds what JSON cannot.
+    """
+    try:
+        return atom.digest
+    except DigitsError as error:
+        raise InputError(f"atom {atom.id!r}: {error}; give a shorter one, or a string") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"
+        ) from error

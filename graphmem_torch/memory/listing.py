@@ -1,0 +1,159 @@
+"""Listing: the atoms of a store in an order, page by page."""
+
+from __future__ import annotations
+
+import base64
+import json
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from graphmem_torch.checks import check_count
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.results import Page
+from graphmem_torch.store import MemoryStore
+
+__all__ = ["ORDERS", "Ordering", "ids_in_order", "listed_page", "moment_of"]
+
+ORDERS = ("added", "time", "id", "importance")
+"""By what atoms are listed, ascending; with `-` before it descending."""
+
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An order of atoms that no two of them share a place in.
+
+    Attributes:
+        name: One of `ORDERS`.
+        falling: Whether it descends. Atoms without a time are last either way.
+    """
+
+    name: str
+    falling: bool
+
+    @classmethod
+    def named(cls, order: str) -> Ordering:
+        """The order of a name such as `time` or `-time`.
+
+        Raises:
+            InputError: There is none of this name.
+        """
+        name = order.removeprefix("-") if isinstance(order, str) else order
+        if name not in ORDERS:
+            raise InputError(unknown("order", order, (*ORDERS, *(f"-{each}" for each in ORDERS))))
+        return cls(name, order != name)
+
+    def key(self, place: int, id: str, time: float | None, importance: float) -> _Key:
+        """The key of an atom; `place` tells in which order it was added."""
+        sign = -1 if self.falling else 1
+        if self.name == "time":
+            return (time is None, sign * (time or 0.0), sign * place)
+        if self.name == "importance":
+            return (sign * importance, sign * place)
+        return (id,) if self.name == "id" else (sign * place,)
+
+
+def ids_in_order(store: MemoryStore) -> list[str]:
+    """Ids of all atoms in the order in which they were added; inside `store.reading()`."""
+    return [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
+
+
+def listed_page(
+    store: MemoryStore,
+    ordering: Ordering,
+    *,
+    among: Collection[int] | None,
+    limit: int | None,
+    after: str | None,
+    moment: float,
+    importance: Mapping[int, float],
+) -> Page:
+    """A page of atoms, of one moment.
+
+    Args:
+        store: Of the atoms.
+        ordering: Their order.
+        among: Node numbers of those that may be listed; None: all.
+        limit: Atoms, at most; None: all that follow.
+        after: `Page.next` of the page before, or the id of an atom that is stored; None: the first.
+        moment: Seconds since the epoch UTC that importance is of.
+        importance: Importance by node number; what has none comes as 0.
+
+    Raises:
+        InputError: No such order, no number, or nothing to go on from.
+    """
+    if limit is not None:
+        check_count("limit", limit)
+    with store.reading():
+        found = [row for row in store.listed() if among is None or row[0] in among]
+        keyed = [
+            (ordering.key(place, id, time, importance.get(node, 0.0)), node)
+            for node, place, id, time in found
+        ]
+        # Strings descend by turning the list: nothing else turns them.
+        turned = ordering.falling and ordering.name == "id"
+        keyed.sort()
+        keys = [key for key, _ in keyed]
+        nodes = [node for _, node in keyed]
+        start, stop = 0, len(keys)
+        if after is not None:
+            mark = _key_of(after, ordering, dict(zip(nodes, keys, strict=True)), store)
+            at = bisect_right(keys, mark)
+            if turned:
+                stop = at - 1 if at and keys[at - 1] == mark else at
+            else:
+                start = at
+        if turned:
+            keys, nodes = keys[:stop][::-1], nodes[:stop][::-1]
+            stop = len(keys)
+        end = stop if limit is None else min(stop, start + limit)
+        atoms = store.atoms(nodes[start:end])
+    last = _cursor(ordering, moment, keys[end - 1]) if start < end < stop else None
+    return Page(tuple(atoms), last)
+
+
+def moment_of(after: object) -> float | None:
+    """The moment of the first page, which importance is of on all that follow; None: it is now."""
+    moment = _read_cursor(after)[2]
+    return moment if isinstance(moment, float) else None
+
+
+def _cursor(ordering: Ordering, moment: float, key: _Key) -> str:
+    """What `after` takes to go on behind a key: the key itself, so that its atom may be gone."""
+    said = json.dumps([ordering.name, ordering.falling, moment, *key]).encode()
+    return base64.urlsafe_b64encode(said).decode()
+
+
+def _read_cursor(after: object) -> tuple[Any, ...]:
+    """Name and direction of an order, a moment and a key; three times None if it is no cursor."""
+    try:
+        said = json.loads(base64.b64decode(cast(str, after), b"-_", validate=True))
+    except (ValueError, TypeError):
+        said = None
+    whole = isinstance(said, list) and len(said) > 3
+    return tuple(said) if whole else (None, None, None)
+
+
+def _key_of(after: object, ordering: Ordering, keys: dict[int, _Key], store: MemoryStore) -> _Key:
+    """The key that a cursor holds, or that of a stored atom."""
+    if isinstance(after, str):
+        known = store.known([after])
+        if after in known and known[after][0] in keys:
+            return keys[known[after][0]]
+        name, falling, _, *key = _read_cursor(after)
+        like = next(iter(keys.values()), tuple(key))
+        fits = [type(each) for each in key] == [type(each) for each in like]
+        if (name, falling) == (ordering.name, ordering.falling) and fits:
+            return tuple(key)
+        if name in ORDERS and (name, falling) != (ordering.name, ordering.falling):
+            raise InputError(
+                f"after: expected the end of a page in the same order, got that of one by "
+                f"{'-' * bool(falling)}{name}; begin anew"
+            )
+    raise InputError(
+        f"after: expected `next` of the page before, or the id of a listed memory, got "
+        f"{after!r:.80}; begin anew"
+    )

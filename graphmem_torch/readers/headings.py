@@ -1,0 +1,125 @@
+"""Titles of the chunks of a document: the headings above them, else the name of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from graphmem_torch.atoms import one_line
+
+__all__ = ["chunk_titles", "heading_paths"]
+
+MARKDOWN = (".md", ".markdown")
+"""Suffixes of names of documents whose headings are read."""
+_BETWEEN = " > "
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
+_NO_TEXT = re.compile(r"\s*(?:[>|+*-]|\d+[.)])(?:\s|$)|\s*$| {4}")  # what is no heading over a line
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_SIGNS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_NAMED = re.compile(r"title:[ \t]*(.+)", re.IGNORECASE)
+
+
+def chunk_titles(text: str, slices: Sequence[tuple[int, int]], name: str) -> list[str | None]:
+    """The title of each chunk of a document.
+
+    Of Markdown the headings above all of the chunk, from the outermost on; one that begins a chunk
+    is among them. Without any, and of other text, the name of the file without its suffix.
+
+    Args:
+        text: The document.
+        slices: Start and end of each chunk, ascending.
+        name: Path of the document; empty: it has none.
+    """
+    path = PurePosixPath(name)
+    own = one_line(path.stem.replace("_", " "))
+    if path.suffix.lower() not in MARKDOWN:
+        return [own] * len(slices)
+    sections = list(heading_paths(text))
+    starts = [start for start, _ in sections]
+    ends = [*starts[1:], len(text)]
+    titles: list[str | None] = []
+    first = 0
+    for start, end in slices:
+        while first + 1 < len(starts) and ends[first] <= start:
+            first += 1
+        within: list[tuple[str, ...]] = []
+        for section in range(first, len(starts)):
+            if starts[section] >= end:
+                break
+            if text[max(start, starts[section]) : min(end, ends[section])].strip():
+                within.append(sections[section][1])
+        titles.append(_BETWEEN.join(_common(within)) or own)
+    return titles
+
+
+def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Where the sections of a Markdown text start, with the headings that they stand under.
+
+    Headings are lines of `#` and underlined ones (CommonMark 4.2 and 4.3); those in fenced code are
+    none. A `title` in the front matter is above all others.
+
+    Yields:
+        Position of the first character, and the headings from the outermost on; the first section
+        starts at 0.
+    """
+    at, above = _front_matter(text)
+    yield 0, above
+    path: dict[int, str] = {}
+    fence = ""
+    before, begun = "", at  # the line before, and where it starts
+    for line in text[at:].splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        fenced = _FENCE.match(bare)
+        if fence:
+            if fenced and fenced[1].startswith(fence) and not bare[fenced.end() :].strip():
+                fence = ""
+            before = ""
+        elif fenced:
+            fence, before = fenced[1], ""
+        else:
+            level, said, start = 0, "", at
+            if heading := _HEADING.match(bare):
+                level, said = len(heading[1]), heading[2] or ""
+            elif before and (under := _UNDERLINE.match(bare)):
+                level, said, start = (1 if under[1][0] == "=" else 2), before, begun
+            if level:
+                path = {depth: each for depth, each in path.items() if depth < level}
+                if title := _plain(said):
+                    path[level] = title
+                yield start, (*above, *(each for each in path.values() if (each,) != above))
+            before = "" if level or _NO_TEXT.match(bare) else bare
+            begun = at
+        at += len(line)
+
+
+def _front_matter(text: str) -> tuple[int, tuple[str, ...]]:
+    """Where the text below a front matter starts, and the title that it states."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].rstrip() != "---":
+        return 0, ()
+    at, title = len(lines[0]), ""
+    for line in lines[1:]:
+        at += len(line)
+        if line.rstrip() in ("---", "..."):
+            return at, (title,) if title else ()
+        if named := _NAMED.match(line):
+            title = _plain(named[1].strip().strip("\"'"))
+    return 0, ()
+
+
+def _plain(heading: str) -> str:
+    """A heading without links and marks of emphasis."""
+    return one_line(_SIGNS.sub("", _LINK.sub(r"\1", heading))) or ""
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The headings that all paths begin with."""
+    if not paths:
+        return ()
+    shared = 0
+    while all(len(path) > shared and path[shared] == paths[0][shared] for path in paths):
+        shared += 1
+    return paths[0][:shared]

@@ -1,0 +1,95 @@
+"""Keys of records that are no fields but look like one: they are never passed over in silence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from graphmem_torch.errors import InputError
+
+__all__ = ["check_keys", "meant_field"]
+
+_log = logging.getLogger(__name__)
+
+_MEANT = {
+    **dict.fromkeys(("created_at", "date", "datetime", "timestamp"), "time"),
+    "metadata": "meta",
+    "session_id": "session",
+}
+"""What other systems call these fields."""
+_VECTORS = frozenset({"embedding", "embeddings", "vector", "vectors"})
+_SHORT = 4  # letters from which on one that is left out, doubled or moved is a slip
+_LONG = 5  # likewise, another letter in the place of one
+
+
+def check_keys(
+    record: Mapping[str, Any],
+    fields: Collection[str],
+    lists: Collection[str],
+    where: str | None,
+    told: set[str] | None,
+) -> None:
+    """Speaks up about keys that would become `meta`, though a field seems to be meant.
+
+    Args:
+        record: Keys and values; null is the same as left out.
+        fields: Names of the fields.
+        lists: Names of those that hold the turns of a session, which this record has none of.
+        where: File and line, for messages.
+        told: Keys that were spoken of already, which this adds to; None: each time.
+
+    Raises:
+        InputError: A vector, which nothing here would use.
+    """
+    absent = [name for name in fields if record.get(name) is None]
+    for key, value in record.items():
+        if not isinstance(key, str) or key in fields or (told is not None and key in told):
+            continue
+        if key in _VECTORS and not isinstance(value, (str, bool, Mapping)):
+            raise InputError(
+                f"{key}: expected no vector beside a text, got one; leave it out, as the memory's "
+                f'encoder makes its own, or keep it as {{"meta": {{"{key}": ...}}}}',
+                where=where,
+            )
+        several = isinstance(value, (list, tuple)) or key in lists
+        field = meant_field(key, (*absent, *lists) if several else absent)
+        if field == key:
+            field = f"{key}: [...]"
+        if field is not None:
+            _log.warning(
+                "%s%s: kept as meta.%s; write %r if the field is meant, or put the key into "
+                "'meta' to keep it there",
+                *(f"{where}: " if where else "", key, key, field),
+            )
+            if told is not None:
+                told.add(key)
+
+
+def meant_field(key: str, fields: Iterable[str]) -> str | None:
+    """The field that a key looks like: in other letters, a slip away, or by another name."""
+    plain = _plain(key)
+    for field in fields:
+        if plain == _plain(field) or _MEANT.get(key.lower()) == field or _is_slip(plain, field):
+            return field
+    return None
+
+
+def _plain(key: str) -> str:
+    return "".join(letter for letter in key.lower() if letter.isalnum())
+
+
+def _is_slip(key: str, field: str) -> bool:
+    """Whether one letter is missing, too many, another, or has changed places with the next."""
+    field = _plain(field)
+    if len(field) < _SHORT or abs(len(key) - len(field)) > 1:
+        return False
+    same = 0
+    while same < min(len(key), len(field)) and key[same] == field[same]:
+        same += 1
+    rest, own = key[same:], field[same:]
+    if len(rest) != len(own):
+        return rest[1:] == own or rest == own[1:]
+    if rest[:2] == own[1::-1] and len(own) > 1 and rest[2:] == own[2:]:
+        return True
+    return len(field) >= _LONG and rest[1:] == own[1:]

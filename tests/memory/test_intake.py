@@ -1,0 +1,221 @@
+"""Intake: what is said twice, keys of calls, ids in the order of the input, mappings of changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Added, Memory
+from graphmem_torch.results import PRESENT
+from tests.memories import opened
+
+TALK = [
+    ("assistant", "Book the boat?"),
+    ("user", "yes"),
+    ("assistant", "And a hotel?"),
+    ("user", "yes"),
+]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda role, text: [{"role": role, "content": text}],
+        lambda role, text: [{"role": role, "content": text, "session": "s1"}],
+        lambda role, text: {"speaker": role, "text": text},
+        lambda role, text: text,
+        lambda role, text: (each for each in [text]),
+    ],
+)
+def test_who_says_the_same_twice_says_it_twice(made: Callable[[str, str], Any]) -> None:
+    with opened() as memory:
+        added = [memory.add(made(role, text)) for role, text in TALK]
+        assert [each.new for each in added] == [1, 1, 1, 1] and len(memory) == 4
+        assert [memory.get(each.ids[0]).text for each in added] == [text for _, text in TALK]
+
+
+def test_what_has_an_id_or_a_time_is_known() -> None:
+    dated = {"speaker": "Theo", "time": "2024-02-04", "text": "Bertrand restores old ovens."}
+    with opened() as memory:
+        first = memory.add([dated, {"id": "x", "text": "one"}, "two"])
+        again = memory.add(["two", {"id": "x", "text": "one"}, dated])
+        assert (first, again) == (Added(3, 0), Added(1, 2))
+        assert again.ids[1:] == ("x", first.ids[0])
+        assert memory.get(list(again.ids))[0].text == "two" and again.ids[0] != first.ids[2]
+        assert memory.add([dated, dated]).ids[0] == first.ids[0], "the second is another one"
+        assert len(memory) == 5
+
+
+def test_what_was_archived_may_be_said_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        (first,) = memory.add("yes").ids
+        memory.archive(first)
+        (second,) = memory.add("yes").ids
+        memory.restore(first)
+        assert {atom.id for atom in memory} == {first, second}
+
+
+def test_ids_are_in_the_order_of_the_input() -> None:
+    with opened() as memory:
+        texts = [f"text {i % 40}" for i in range(100)]
+        with ThreadPoolExecutor(4) as pool:
+            added = [*pool.map(memory.add, [texts[i : i + 25] for i in range(0, 100, 25)])]
+        assert [a.text for each in added for a in memory.get(each.ids)] == texts
+        assert memory.add(Atom("x", "one")).ids == memory.add(Atom("x", "one")).ids == ("x",)
+        assert memory.add_document("A text. Another.", name="d").ids == ("d#0",)
+        assert sum(added, Added(0, 0)).ids == tuple(name for each in added for name in each.ids)
+        assert memory.connect(added[0].ids[0], "x", "causes").ids == ()
+
+
+def _add_with_key(path: str, texts: list[str], key: str) -> tuple[int, int, tuple[str, ...]]:
+    with opened(Path(path)) as memory:
+        added = memory.add(texts, key=key)
+        return added.new, added.known, added.ids
+
+
+def test_a_call_with_a_key_may_be_repeated(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        first = memory.add(["yes", "no", "yes"], key="call 1")
+        assert (first.new, len(memory)) == (3, 3)
+    with get_context("spawn").Pool(1) as pool:  # another process
+        again = pool.apply(_add_with_key, (str(tmp_path), ["yes", "no", "yes"], "call 1"))
+    assert again == (0, 3, first.ids)
+    with opened(tmp_path) as memory:
+        assert memory.add(["yes", "no", "yes"], key="call 2").new == 3
+        for other in (["yes", "no"], ["yes", "no", "yes", "yes"], ["no", "yes", "yes"], "yes"):
+            with pytest.raises(InputError, match=r"key: expected the content .*'call 1'.*new key"):
+                memory.add(other, key="call 1")
+        assert len(memory) == 6
+        dated = {"text": "yes", "time": "2024-01-01"}
+        assert [memory.add(dated, key=key).new for key in "abab"] == [1, 1, 0, 0]
+        for space in ("u", "v"):
+            assert memory.namespace(space, create=True).add("yes", key="call 1").new == 1
+        for wrong in ("", 5, b"x"):
+            with pytest.raises(InputError, match="key: expected a name"):
+                memory.add("text", key=wrong)  # type: ignore[arg-type]
+
+
+def test_a_call_that_broke_off_goes_on(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield from (f"text {i}" for i in range(30))
+        raise KeyboardInterrupt
+
+    texts = [f"text {i}" for i in range(40)]
+    with opened(tmp_path) as memory:
+        with pytest.raises(InputError):
+            memory.add([*texts[:30], " "], key="k")
+        # As if it had broken off between batches: some of it is there, under the same ids.
+        memory.add(texts[:12], key="other")
+        assert memory.add(texts, key="k").new == 40
+        assert memory.add(texts, key="k").new == 0
+        with pytest.raises(KeyboardInterrupt):
+            memory.add(broken())
+        assert len(memory) == 12 + 40 + 24, "without a key whole batches are there"
+
+
+def test_what_was_taken_away_does_not_come_back_with_its_key(tmp_path: Path) -> None:
+    secret = "Zanzibar quokka"
+    with opened(tmp_path) as memory:
+        memory.add("something else", key="other")
+        (gone,) = memory.add(secret, key="a").ids
+        memory.delete(gone)
+        (erased,) = memory.add(secret, key="b").ids
+        memory.forget(erased)
+        for key, name in (("a", gone), ("b", erased)):
+            assert memory.add(secret, key=key) == Added(0, 1)
+            assert memory.add(secret, key=key).ids == (name,) and name not in memory
+        assert memory.add("something else", key="other").new == 0
+        assert len(memory) == 1 and memory.check() == []
+        rows = memory.store.keyed.used
+        assert rows("a", ["any content"]), "its digest went with it"
+    data = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"quokka" not in data
+
+
+def test_update_takes_a_mapping() -> None:
+    with opened() as memory:
+        memory.add([{"id": f"i{n}", "speaker": "Nora", "text": f"text {n}"} for n in range(3)])
+        assert memory.update("i0", {"text": "new", "speaker": None}).rendered == "new"
+        assert memory.update({"id": "i1", "text": "new", "time": "2024-05-01"}).time == 1714521600.0
+        changed = memory.update("i2", {"id": "i2", "text": "new"}, title="T", type="semantic")
+        assert (changed.text, changed.title, changed.type) == ("new", "T", "semantic")
+        said = memory.update("i0", {"role": "user", "content": [{"type": "text", "text": "yo"}]})
+        assert said.rendered == "user: yo"
+        assert memory.update("i1", {"content": "only the text"}).rendered == "Nora: only the text"
+        for wrong, match in (
+            (("i0", {"txet": "x"}), r"update: .*got 'txet'; did you mean 'text'"),
+            (("i0", {"timestamp": 5}), r"update: .*got 'timestamp'; did you mean 'time'"),
+            (("i0", {"id": "i1", "text": "x"}), "id: expected another field"),
+            (("i0", "text"), "update: expected a mapping"),
+            (({"text": "x"},), "update: expected an id"),
+            (({"id": "i0", "text": "x"}, {"text": "y"}), "update: expected one mapping"),
+            (("i0", {}), "update: expected fields"),
+        ):
+            with pytest.raises(InputError, match=match):
+                memory.update(*wrong)
+        with pytest.raises(InputError, match="text: expected one value, got two"):
+            memory.update("i0", {"text": "x"}, text="y")
+
+
+def test_a_plan_may_be_named() -> None:
+    with opened() as memory:
+        memory.add([{"text": f"Nora lives in {city}.", "time": n} for n, city in enumerate("ABC")])
+        named = memory.retrieve("Where does Nora live?", plan="present")
+        stated = memory.retrieve("Where does Nora live?", plan=PRESENT)
+        assert [hit.id for hit in named.hits] == [hit.id for hit in stated.hits]
+        assert named.plan == stated.plan and named.plan is not None
+        assert memory.compile("Where does Nora live?", budget=60, plan="present").text
+        several = memory.retrieve(["a", "b"], plan=["present", False])
+        assert [each.plan is None for each in several] == [False, True]
+        with pytest.raises(InputError, match="'present', got 'presnt'"):
+            memory.retrieve("a", plan="presnt")  # type: ignore[arg-type]
+
+
+def test_a_key_that_looks_like_a_field_is_not_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told(record: dict[str, Any], memory: Memory) -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            memory.add([record, record])
+        return [each.getMessage() for each in caplog.records]
+
+    with opened() as memory:
+        for key, field in (
+            ("titel", "title"),
+            ("Title", "title"),
+            ("speakr", "speaker"),
+            ("speeker", "speaker"),
+            ("sesion", "session"),
+            ("event-time", "event_time"),
+            ("timestamp", "time"),
+            ("metadata", "meta"),
+            ("edge", "edges"),
+            ("_id", "id"),
+        ):
+            (message,) = told({"text": "x", key: "2024"}, memory)
+            assert message.startswith(f"{key}: kept as meta.{key}") and repr(field) in message
+        (message,) = told({"text": "x", "turns": 12}, memory)
+        assert "kept as meta.turns" in message
+        for record in (
+            {"text": "x", "page": 3, "url": "u", "author": "z", "lang": "en"},
+            {"text": "x", "test": 1, "next": 2, "score": 0.5, "turn": 7, "message": "m"},
+            {"text": "x", "title": "t", "titel": "a word of another language"},
+            {"text": "x", "meta": {"titel": "t", "embedding": [0.5]}},
+            {"text": "x", "embedding": "ada-002"},
+        ):
+            assert told(record, memory) == [], record
+        for key in ("embedding", "vector"):
+            with pytest.raises(InputError, match=rf"{key}: expected no vector .*leave it out"):
+                memory.add({"text": "x", key: [0.1, 0.2]})
+        for key in ("txt", "txet", "Text"):
+            with pytest.raises(InputError, match=f"text: expected .*write 'text' for '{key}'"):
+                memory.add({key: "hello"})
