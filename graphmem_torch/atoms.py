@@ -175,9 +175,14 @@ class Atom:
         return titled(self.title, self.text)
 
     @property
+    def said(self) -> str:
+        """The text with its speaker in front: what is compared with what others say."""
+        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+    @property
     def rendered(self) -> str:
         """The text as it is embedded and shown: its speaker in front, its title above."""
-        return titled(self.title, f"{self.speaker}: {self.text}" if self.speaker else self.text)
+        return titled(self.title, self.said)
 
     @property
     def is_built(self) -> bool:

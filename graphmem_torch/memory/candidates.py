@@ -98,7 +98,7 @@ class SharedKeys:
             with store.reading():
                 there = store.present(part.tolist())
                 atoms = zip(there, store.atoms(there), strict=True)
-                texts = {node: atom.rendered for node, atom in atoms if atom.kind != AGGREGATE}
+                texts = {node: atom.said for node, atom in atoms if atom.kind != AGGREGATE}
             # Parsing takes seconds: outside of the transaction.
             stated = read_statements([*texts.values()])
             own = [

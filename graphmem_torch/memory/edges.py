@@ -256,7 +256,7 @@ def judge_pairs(
         store.expect_writable()
         part = pairs[start : start + _JUDGED]
         ends = [node[end] for pair in part for end in pair]
-        texts = [atom.rendered for atom in store.atoms(ends)]
+        texts = [atom.said for atom in store.atoms(ends)]
         verdicts = ask_judge(judge, texts[::2], texts[1::2])
         edges = [
             edge

@@ -169,7 +169,7 @@ def _flag_block(
     both = _paired(store, pairs)
     if not both:
         return Reconciled()
-    ends = [[pair[side].rendered for pair in both] for side in (0, 1)]
+    ends = [[pair[side].said for pair in both] for side in (0, 1)]
     found = [
         (earlier, later, said)
         for (earlier, later), said in zip(both, local.compare(*ends), strict=True)
@@ -221,7 +221,7 @@ def _judge_block(
     done = Reconciled()
     for start in range(0, len(both), _ASKED):
         part = both[start : start + _ASKED]
-        ends = [[pair[side].rendered for pair in part] for side in (0, 1)]
+        ends = [[pair[side].said for pair in part] for side in (0, 1)]
         said = ask_judge(judge, ends[0] + ends[1], ends[1] + ends[0])
         found, denied, failed = [], [], 0
         for place, (earlier, later) in enumerate(part):
@@ -267,7 +267,7 @@ def _take_back(
         flagged = edges.take(edges.type == int(EdgeType.CONTRADICTS))
         ends = {frozenset(pair) for pair in zip(*_ids(store, flagged), strict=True)}
     open_ = [pair for pair in denied if frozenset(atom.id for atom in pair) in ends]
-    texts = [[pair[side].rendered for pair in open_] for side in (0, 1)]
+    texts = [[pair[side].said for pair in open_] for side in (0, 1)]
     for (earlier, later), said in zip(open_, local.compare(*texts), strict=True):
         if said is not None:
             with store.turn():
@@ -380,7 +380,7 @@ def conflicts_of(store: StoreReader, *, open_from: float | None = None) -> list[
             Conflict(
                 one.id,
                 other.id,
-                (one.rendered, other.rendered),
+                (one.said, other.said),
                 confidence,
                 "open" if how is None else "resolved",
                 how,
@@ -578,7 +578,7 @@ def _aggregates(store: StoreReader, left: Sequence[Conflict]) -> list[Atom]:
 
 
 def _both(ends: Sequence[Atom]) -> str:
-    return " / ".join(atom.rendered for atom in ends)
+    return " / ".join(atom.said for atom in ends)
 
 
 def _stating_id(ends: Sequence[Atom]) -> str:

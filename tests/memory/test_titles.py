@@ -168,3 +168,19 @@ def test_a_store_from_before_titles_opens(tmp_path: Path) -> None:
             assert memory.add("x", key="k").ids == memory.add("x", key="k").ids
             assert memory.check() == []
         assert reader.get("a").title == "Lisbon", "what a writer added since is seen"
+
+
+def test_titles_are_no_part_of_what_is_compared() -> None:
+    said, pairs = [], []
+    for title in (None, "Notes on Lisbon"):
+        with opened() as memory:
+            memory.add(
+                [
+                    Atom("a", "I lived in Oslo.", speaker="Nora", time=1.0, title=title),
+                    Atom("b", "I moved from Oslo to Rome.", speaker="Nora", time=2.0, title=title),
+                ]
+            )
+            said.append((memory.reconcile(), memory.validity(["a", "b"])))
+            pairs.append([atom.said for atom in memory])
+    assert said[0] == said[1]
+    assert pairs == [["Nora: I lived in Oslo.", "Nora: I moved from Oslo to Rome."]] * 2
