@@ -618,13 +618,17 @@ class Memory:
             self._writer.warn_of_unresolved()
         return Added(new, len(ids) - new, tuple(ids))
 
-    def add_document(self, text: str, *, name: str, time: TimeLike | None = None) -> Added:
+    def add_document(
+        self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None
+    ) -> Added:
         """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ...
 
         Args:
             text: The document; the chunks joined are this text.
             name: What it is called.
             time: When it was written, a time as in `retrieve`.
+            title: What its chunks are found and shown with; if `name` ends with `.md`, the headings
+                above them come first.
 
         Raises:
             InputError: No text, no name, a time that is none, or a name that is stored with another
@@ -633,8 +637,15 @@ class Memory:
         """
         size = self.config.embedder.max_tokens
         when = None if time is None else parse_time(time)
+        cut = document_atoms(
+            text, name=name, tokenizer=self.chunker, max_tokens=size, time=when, title=title
+        )
+        chunks = list(cut)
+        known = self.store.known([chunk.id for chunk in chunks])
+        bare = [replace(chunk, title=None) for chunk in chunks]  # as releases before stored them
         return self.add(
-            document_atoms(text, name=name, tokenizer=self.chunker, max_tokens=size, time=when)
+            old if known.get(old.id, (0, ""))[1] == old.digest else new
+            for old, new in zip(bare, chunks, strict=True)
         )
 
     def add_files(

@@ -1,4 +1,4 @@
-"""Titles of the chunks of a document: the headings above them, else the name of the file."""
+"""Titles of the chunks of a document: the headings above them, else a title of the whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from graphmem_torch.atoms import one_line
 
-__all__ = ["chunk_titles", "heading_paths"]
+__all__ = ["chunk_titles", "file_title", "heading_paths"]
 
 MARKDOWN = (".md", ".markdown")
 """Suffixes of names of documents whose headings are read."""
@@ -22,20 +22,22 @@ _SIGNS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 _NAMED = re.compile(r"title:[ \t]*(.+)", re.IGNORECASE)
 
 
-def chunk_titles(text: str, slices: Sequence[tuple[int, int]], name: str) -> list[str | None]:
+def chunk_titles(
+    text: str, slices: Sequence[tuple[int, int]], name: str, title: str | None = None
+) -> list[str | None]:
     """The title of each chunk of a document.
 
     Of Markdown the headings above all of the chunk, from the outermost on; one that begins a chunk
-    is among them. Without any, and of other text, the name of the file without its suffix.
+    is among them. Without any, and of other text, the title of the document.
 
     Args:
         text: The document.
         slices: Start and end of each chunk, ascending.
-        name: Path of the document; empty: it has none.
+        name: Path of the document, whose suffix tells whether it is Markdown.
+        title: Title of the document; None: it has none.
     """
-    path = PurePosixPath(name)
-    own = one_line(path.stem.replace("_", " "))
-    if path.suffix.lower() not in MARKDOWN:
+    own = one_line(title)
+    if PurePosixPath(name).suffix.lower() not in MARKDOWN:
         return [own] * len(slices)
     sections = list(heading_paths(text))
     starts = [start for start, _ in sections]
@@ -53,6 +55,11 @@ def chunk_titles(text: str, slices: Sequence[tuple[int, int]], name: str) -> lis
                 within.append(sections[section][1])
         titles.append(_BETWEEN.join(_common(within)) or own)
     return titles
+
+
+def file_title(name: str) -> str | None:
+    """The title that the name of a file is: without folders and suffix."""
+    return one_line(PurePosixPath(name).stem.replace("_", " "))
 
 
 def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:

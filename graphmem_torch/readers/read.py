@@ -10,9 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphmem_torch.atoms import Atom, one_line, text_hash
+from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.readers.headings import chunk_titles
+from graphmem_torch.readers.headings import chunk_titles, file_title
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
@@ -183,8 +183,8 @@ def document_atoms(
 ) -> Iterator[Atom]:
     """The chunks of one document: kind "chunk", session `name`, ids "<name>#0", "<name>#1", ...
 
-    The texts of the chunks joined are `text`; `meta` has the character offsets. Their title is
-    `title`, else `headings.chunk_titles`.
+    The texts of the chunks joined are `text`; `meta` has the character offsets. Titles are the
+    headings of a document whose name is that of Markdown, else `title` (`headings.chunk_titles`).
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"name: expected a name, got {name!r:.80}; give the document one")
@@ -192,7 +192,7 @@ def document_atoms(
         got = "an empty document" if isinstance(text, str) else f"{text!r:.80}"
         raise InputError(f"expected text, got {got}; leave it out", where=name)
     slices = chunk_text(text, tokenizer, max_tokens)
-    titles = chunk_titles(text, slices, name) if title is None else [one_line(title)] * len(slices)
+    titles = chunk_titles(text, slices, name, title)
     for i, ((start, end), above) in enumerate(zip(slices, titles, strict=True)):
         meta = {"start": start, "end": end}
         atom = Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time)
@@ -373,7 +373,7 @@ def read_source(
         # What comes through a pipe has no name of its own; its content gives it one, the same in
         # every run.
         named = name or f"stdin-{text_hash(text)[:12]}"
-        title = None if name else ""
+        title = file_title(name) if name else None
         atoms = document_atoms(
             text, name=named, tokenizer=tokenizer, max_tokens=max_tokens, title=title
         )

@@ -12,7 +12,7 @@ import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers import document_atoms, read_atoms
-from graphmem_torch.readers.headings import chunk_titles, heading_paths
+from graphmem_torch.readers.headings import chunk_titles, file_title, heading_paths
 from graphmem_torch.readers.keys import meant_field
 from graphmem_torch.readers.sessions import turn_records
 from graphmem_torch.text.tokens import WordTokenizer
@@ -175,8 +175,9 @@ def test_titles_of_chunks() -> None:
     assert chunk_titles(text, [(0, len(text))], "x.md") == ["Guide"]
     both = [(cuts[1], cuts[3])]
     assert chunk_titles(text, both, "x.md") == ["Guide"], "what both stand under"
-    assert chunk_titles("# A\nx\n# B\ny\n", [(0, 12)], "My_file" + MD) == ["My file"]
-    assert chunk_titles(text, slices, "a/My_file.txt") == ["My file"] * 3
+    assert chunk_titles("# A\nx\n# B\ny\n", [(0, 12)], "x.md", "My\nfile") == ["My file"]
+    assert chunk_titles(text, slices, "a/My_file.txt") == [None] * 3
+    assert file_title("a/My_file.txt") == "My file" and file_title("") is None
     assert chunk_titles(text, [], "x.md") == []
 
 
