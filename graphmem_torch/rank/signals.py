@@ -377,7 +377,11 @@ def _mode(c: Candidates) -> Tensor:
 
 
 def _from_derived(c: Candidates, *, own: str) -> Tensor:
-    """The best value of a signal among the atoms derived from each candidate; at least 0."""
+    """The best value of a signal among the atoms derived from each candidate; at least 0.
+
+    A candidate of which nothing is derived stands for itself: as 0 it would be held back behind all
+    that some aggregate is of, whatever it says.
+    """
     if not c.memory.derived_source.shape[0]:
         return c.zeros()
     values, rows = c.signal(own), c.rows
@@ -392,6 +396,8 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
         )
     best = values.new_zeros(everyone.shape)
     best = best.scatter_reduce(1, target.expand(len(best), -1), everyone[:, source], "amax")
+    has = torch.zeros(c.memory.num_atoms, dtype=torch.bool, device=target.device)
+    best = torch.where(has.index_fill(0, target, value=True), best, everyone.clamp(min=0))
     return c.pick_each(best)
 
 
