@@ -485,13 +485,13 @@ class PlanConfig:
     """How a question is narrowed down by what it says itself (`docs/mathematics.md` 5.7).
 
     Attributes:
-        use: Whether questions that name a date or a concept are planned where the caller does not
+        use: Whether questions that name a date or an order are planned where the caller does not
             say.
         succession: Whether questions for what was before, behind or at the beginning of a value are
             led there by what was superseded, also without `use`, where the ranking weighs it
             (signal `succession`).
         dates: Whether a date in a question becomes a window of time.
-        concepts: Whether concepts that a question names are set out from.
+        concepts: Whether concepts that a question names are set out from in such a window.
         late: Days behind such a window in which what happened in it is still told: what was said
             then stands before the others outside.
         least: Memories that such a window must leave, else others are listed behind them.

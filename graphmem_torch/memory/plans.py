@@ -104,19 +104,23 @@ def plans_of(
         succession=settings.succession and superseded,
     )
     narrowed = [said is True or (said is None and own.use) for said in each]
+    windows = [
+        asked_window(question, when) if narrow and settings.dates else None
+        for question, when, narrow in zip(questions, asked, narrowed, strict=True)
+    ]
     named: dict[str, tuple[str, ...]] = {}
-    if settings.concepts and settings.hops and any(narrowed):
-        wanted = [q for q, narrow in zip(questions, narrowed, strict=True) if narrow]
+    if settings.concepts and settings.hops and any(windows):
+        wanted = [q for q, window in zip(questions, windows, strict=True) if window]
         named = _named_concepts(wanted, store)
     plans: list[QueryPlan | None] = []
-    for question, when, said, narrow in zip(questions, asked, each, narrowed, strict=True):
+    for question, window, said, narrow in zip(questions, windows, each, narrowed, strict=True):
         if isinstance(said, QueryPlan):
             plans.append(replace(said, steps=()))
         elif said is False:
             plans.append(None)
         else:
-            parts = named.get(question, ()), own
-            plan = _narrowing(question, when, *parts, always=said is True) if narrow else None
+            parts = window, named.get(question, ()), own
+            plan = _chosen(question, *parts, always=said is True) if narrow else None
             plans.append(_led(question, plan, own))
     return plans
 
@@ -162,21 +166,23 @@ def _led(question: str, plan: QueryPlan | None, settings: PlanConfig) -> QueryPl
     return replace(plan, succession=asks.way, of=asks.of)
 
 
-def _narrowing(
+def _chosen(
     question: str,
-    asked: float,
+    window: tuple[float, float] | None,
     concepts: tuple[str, ...],
     settings: PlanConfig,
     *,
     always: bool,
 ) -> QueryPlan | None:
     """The plan that a question asks for; None where it asks for none and need not have one."""
-    window = asked_window(question, asked) if settings.dates else None
     order = asks_order(question) if settings.among else "relevance"
-    if not (always or window or concepts or order != "relevance"):
-        return None
+    among = max(1, settings.among)
+    if window is None:
+        # Nothing bounds the answer, and pruning by meaning would lose what the ranking finds.
+        free = QueryPlan(best=None, hops=0, order=order, among=among)
+        return free if always or order != "relevance" else None
     return QueryPlan(
-        between=None if window is None else _open(window),
+        between=_open(window),
         best=settings.best,
         hops=settings.hops if concepts else 0,
         edges=settings.edges,
@@ -184,7 +190,7 @@ def _narrowing(
         kept=settings.kept,
         discount=settings.discount,
         order=order,
-        among=max(1, settings.among),
+        among=among,
         least=settings.least,
         match=settings.match,
         late=settings.late,

@@ -92,6 +92,13 @@ _LATEST = re.compile(
 _LASTS = re.compile(
     r"\b(?:did|does|do|will|would|can|could|to|must)\b[^?]*\blasts?\W*$", re.IGNORECASE
 )
+# "Which was first, the trip or the concert?": both are needed to compare them.
+_COMPARES = re.compile(
+    r"\b(?:which|who|what)\b[^?]*\b(?:first|earliest|last|latest|most recent(?:ly)?)[,:]"
+    r"[^?]*\bor\b"
+    r"|\b(?:did|was|were|is|are)\b[^?]*\bor\b[^?]*\b(?:first|last)\W*$",
+    re.IGNORECASE,
+)
 _RECALLS = re.compile(
     r"\b(?:remind me|(?:did|have) you|you (?:\w+ )?(?:said|told|mentioned|suggested|recommended"
     r"|gave|wrote|advised|explained|listed|provided|named|described)"
@@ -164,8 +171,12 @@ def asks_when(questions: Sequence[str]) -> Tensor:
 def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
     """Whether what came `first` or `latest` is asked for, by English words; else `relevance`.
 
-    The words of a date ("the first weekend of August") order nothing.
+    The words of a date ("the first weekend of August") order nothing. A question that compares two
+    things ("which was first, A or B?") needs both, and one that reminds an assistant of what it
+    said "last time" asks for that, whenever it was.
     """
+    if _COMPARES.search(question) or _RECALLS.search(question):
+        return "relevance"
     if _EARLIEST.search(question) or _LATEST.search(question):
         question = undated(question)
     early, late = _EARLIEST.search(question), _LATEST.search(question)

@@ -217,6 +217,12 @@ def test_names_of_english_are_their_words() -> None:
         ("What did I do last week?", "relevance"),
         ("What did I do last Friday, or in the last two months?", "relevance"),
         ("First or last?", "relevance"),
+        ("Which did I buy first, the sofa or the lamp?", "relevance"),
+        ("What came last: the dog or the cat?", "relevance"),
+        ("Was the concert or the play first?", "relevance"),
+        ("What did I last buy at the market or online?", "latest"),
+        ("Who was my first boss in Rome or Oslo?", "first"),
+        ("Remind me which book you named last.", "relevance"),
         ("Who is it?", "relevance"),
     ],
 )
