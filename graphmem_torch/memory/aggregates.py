@@ -52,7 +52,7 @@ __all__ = [
 
 Summarise = Callable[[Sequence[str], str | None, int], Any]
 
-_MAKING = "2"  # how aggregates are made: those that were made in another way are made anew
+_MAKING = "3"  # how aggregates are made: those that were made in another way are made anew
 _DAY = 86_400.0
 _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
 

@@ -17,6 +17,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
 from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
 from graphmem_torch.text.forms import composed
+from graphmem_torch.text.memory_type import PAST_VERBS
 from graphmem_torch.text.question import is_question, name_words, role_of
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS, terms
 from graphmem_torch.text.times import dated_places, told_days, undated
@@ -46,6 +47,24 @@ _NOUN = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+# Somebody or something that there is, or what happened: without either a sentence is a saying.
+_PARTICULAR = re.compile(
+    r"\b(?:I|my|mine|we(?! (?:can|could|all|should|must|need)\b)|he|she|his|hers?|him|been"
+    rf"|\w{{2,}}[^\We]ed|{PAST_VERBS})\b"
+    r"|^(?:(?:and|but|so|plus|also|yes|yeah|oh|well),? )*(?:the|our) ",
+    re.IGNORECASE,
+)
+# What an assistant says out of courtesy, or of itself.
+_COURTESY = re.compile(
+    r"(?:oh|wow|ah|and|yes|well)?,? ?(?:congrat\w*|thanks|thank you|sorry|apologies|welcome"
+    r"|good luck|best of luck|enjoy|happy \w+ing|stay \w+,|(?:you're|you are) welcome"
+    r"|great (?:choice|question)|as an? (?:ai|artificial|(?:large )?language)\b"
+    r"|I(?:['\u2019]m| am|['\u2019]d be|['\u2019]ll be| would be)(?: so| very| always| more than)?"
+    r" (?:glad|happy|thrilled|excited|sorry|delighted|pleased|confident|here))\b",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"#{1,6} .*|\*\*[^*]*\*\*\W*|[^*]*\*\*")
+_MARKER = re.compile(r"^(?:[*+\u2022-]|\d{1,3}[.)]) +")
 _YOURS = re.compile(r"\b(?:you|your|yours|yourself|u|ya|let['\u2019]s)\b", re.IGNORECASE)
 
 
@@ -96,10 +115,11 @@ class Names:
 def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]:
     """Return the sentences of a memory that say something of their own.
 
-    Left out are questions, captions, headings, scraps, what has no name, number, date or noun, and
-    what one person says to another of the two of them. Of a text in another language than English
-    nobody knows which times are relative, or which words are nouns: it is quoted with the day it
-    was said, and all its words count.
+    Left out are questions, captions, headings, scraps, what has no name, number, date or noun, what
+    one person says to another of the two of them, sayings ("Flowers bring joy."), and the courtesy
+    of assistants. Marks of lists and of bold type are no part of a sentence. Of a text in another
+    language than English nobody knows which times are relative, or which words are nouns: it is
+    quoted with the day it was said, and all its words count.
 
     Args:
         atom: The memory.
@@ -108,27 +128,38 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
     """
     other = foreign(atom.text, STOP_WORDS)
     topic = {stem for name in concepts for stem in _topics(name.split(), names)}
-    person = atom.speaker is not None and role_of(atom.speaker) == 0
+    role = -2 if atom.speaker is None else role_of(atom.speaker)
     day = _day_of(atom) if other else ""
     found = []
     for sentence, dated in absolute_sentences(_BRACKETED.sub("", atom.text), atom.time):
         sentence, own = sentence.strip(), {*terms(sentence)}
         announces = sentence.rstrip("*_ ").endswith(":")  # a heading, or what a list follows
-        if len(own) < _TOLD or announces or is_question(sentence):
+        heads = _HEADING.fullmatch(_MARKER.sub("", sentence)) is not None
+        if len(own) < _TOLD or announces or heads or is_question(sentence):
             continue
+        sentence = _unmarked(sentence)
         if not other:
             facts = _facts(sentence, atom.time, names)
             # What an assistant says to its user is advice, and stays.
-            if person and not facts and _YOURS.search(sentence):
+            if role == -1 and _COURTESY.match(sentence):
+                continue
+            if role == 0 and not facts and _YOURS.search(sentence):
+                continue
+            if role >= 0 and not facts and not _PARTICULAR.search(sentence):
                 continue
             words = {*_topics(_WORD.findall(undated(sentence)), names)}
             own = (words & topic) | facts | {*_topics(_nouns(sentence), names)}
-        text = sentence if other else (dated or "").strip()
+        text = sentence if other else _unmarked((dated or "").strip())
         if own:
             units, all_words = frozenset(own), frozenset(own if other else words)
             who = composed(atom.speaker or "")
             found.append(Telling(who, atom.kind, text, day, units, all_words))
     return found
+
+
+def _unmarked(sentence: str) -> str:
+    """A sentence without the mark of a list in front, and without bold type."""
+    return _MARKER.sub("", sentence).replace("**", "")
 
 
 def together(members: Sequence[Sequence[Telling]]) -> list[list[Telling]]:

@@ -500,3 +500,38 @@ def test_headings_and_what_a_list_follows_say_nothing() -> None:
     text = "**Cellos of the town of Graz:**\nThe cello of Graz is old."
     found = tellings(Atom("a", text, speaker="assistant"), ["cello", "graz", "town"], Names(()))
     assert [each.text for each in found] == ["The cello of Graz is old."]
+
+
+@pytest.mark.parametrize(
+    ("speaker", "text", "said"),
+    [
+        ("Ana", "Music has a way of healing people.", None),
+        ("Ana", "Nothing beats a good cup of tea.", None),
+        ("Ana", "We can all do something about the weather.", None),
+        ("Ana", "My sister paints a portrait.", "My sister paints a portrait."),
+        ("Ana", "The oven broke down, a shame.", "The oven broke down, a shame."),
+        ("Ana", "A good violin is made in Cremona.", "A good violin is made in Cremona."),
+        (None, "Nothing beats the cup of tea.", "Nothing beats the cup of tea."),
+        ("assistant", "A good tripod costs a fortune.", "A good tripod costs a fortune."),
+        ("assistant", "Congratulations on the new oven in the kitchen!", None),
+        ("assistant", "I'd be happy to help you find a tripod.", None),
+        ("assistant", "As an AI language model, I have no opinion on the tripod.", None),
+        ("assistant", "**Step 2: Choosing a Tripod**", None),
+        ("assistant", "## Packing list for the trip to Lisbon", None),
+        ("assistant", "2. **Befree**: A tripod of 900 grams.", "Befree: A tripod of 900 grams."),
+        ("assistant", "* Rinse the cloth in water.", "Rinse the cloth in water."),
+        ("assistant", "1.5 GB of memory is a minimum.", "1.5 GB of memory is a minimum."),
+    ],
+)
+def test_what_is_said_of_nobody_out_of_courtesy_or_as_a_heading_is_left_out(
+    speaker: str | None, text: str, said: str | None
+) -> None:
+    atom = Atom("a", text, speaker=speaker, time=noon("2023-05-08"))
+    told = tellings(atom, [], Names(["Ana", "Ben"]))
+    assert [each.text for each in told] == ([] if said is None else [said])
+
+
+def test_the_number_of_a_list_entry_is_no_number_of_it() -> None:
+    atom = Atom("a", "3. **Befree**: A light tripod of 40 euros.", speaker="assistant")
+    (told,) = tellings(atom, [], Names([]))
+    assert "40" in told.units and "3" not in told.units
