@@ -379,8 +379,9 @@ def _mode(c: Candidates) -> Tensor:
 def _from_derived(c: Candidates, *, own: str) -> Tensor:
     """The best value of a signal among the atoms derived from each candidate; at least 0.
 
-    A candidate of which nothing is derived stands for itself: as 0 it would be held back behind all
-    that some aggregate is of, whatever it says.
+    Where every derived atom is of several, as aggregates are, a candidate without one stands for
+    itself: with 0 it would be held back behind each member of an aggregate, whatever it says. Where
+    some restate single atoms, as facts do, it has 0.
     """
     if not c.memory.derived_source.shape[0]:
         return c.zeros()
@@ -396,8 +397,12 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
         )
     best = values.new_zeros(everyone.shape)
     best = best.scatter_reduce(1, target.expand(len(best), -1), everyone[:, source], "amax")
-    has = torch.zeros(c.memory.num_atoms, dtype=torch.bool, device=target.device)
-    best = torch.where(has.index_fill(0, target, value=True), best, everyone.clamp(min=0))
+    sources = torch.bincount(source, minlength=c.memory.num_atoms)
+    alone = (
+        torch.zeros_like(sources, dtype=torch.bool).index_fill(0, target, value=True).logical_not()
+    )
+    alone &= (sources != 1).all()
+    best = torch.where(alone, everyone.clamp(min=0), best)
     return c.pick_each(best)
 
 

@@ -406,6 +406,19 @@ def test_an_aggregate_leads_to_its_members_and_explain_says_so(dated: Memory) ->
         assert "leads to cello0, cello1" in str(own)
 
 
+def test_what_is_in_no_aggregate_stands_for_itself(dated: Memory) -> None:
+    """But not beside facts, which restate single memories."""
+    (made,) = built(dated)
+    config = replace(dated.config, rank=replace(dated.config.rank, weights={"derived_semantic": 1}))
+    question = DATED["other2"][2]
+    with opened(config=config, embedder="hashing:256") as memory:
+        memory.add([*dated_turns(), made])
+        assert memory.retrieve(question).hits[0].id == "other2"
+        fact = Link("cello0", EdgeType.DERIVED_FROM)
+        memory.add([Atom("fact", "The train to Vienna leaves.", kind="fact", edges=(fact,))])
+        assert memory.retrieve(question).hits[0].id == "cello0"
+
+
 def test_spans_of_time_hold_an_aggregate_with_all_of_its_members(dated: Memory) -> None:
     (made,) = built(dated)
 

@@ -150,7 +150,9 @@ class Oracle:
         return float(self.q.embedding[b].double() @ self.d.embeddings[a].double())
 
     def from_derived(self, a: int, value: Callable[[int], float]) -> float:
-        return max([0.0, *([value(s) for s, t in self.derived if t == a] or [value(a)])])
+        sources = [s for s, _ in self.derived]
+        alone = [] if 1 in map(sources.count, sources) else [value(a)]
+        return max([0.0, *([value(s) for s, t in self.derived if t == a] or alone)])
 
     def before(self, a: int, value: Callable[[int], float]) -> float:
         return value(self.previous[a]) if a in self.previous else 0.0
