@@ -184,3 +184,16 @@ def test_titles_are_no_part_of_what_is_compared() -> None:
             pairs.append([atom.said for atom in memory])
     assert said[0] == said[1]
     assert pairs == [["Nora: I lived in Oslo.", "Nora: I moved from Oslo to Rome."]] * 2
+
+
+def test_a_document_has_the_titles_of_its_headings() -> None:
+    text = "# Guide\n\nTake the tram."
+    with opened() as memory:
+        place = {"start": 0, "end": len(text)}
+        memory.add(Atom("old.md#0", text, kind="chunk", session="old.md", meta=place))
+        assert memory.add_document(text, name="old.md") == Added(0, 1), "of before titles"
+        memory.add_document(text, name="new.md", title="Lisbon")
+        memory.add_document(text, name="plain", title="Lisbon")
+        memory.add_document(text, name="bare")
+        titles = {atom.session: atom.title for atom in memory}
+        assert titles == {"old.md": None, "new.md": "Guide", "plain": "Lisbon", "bare": None}
