@@ -114,14 +114,15 @@ class AtomFields:
         return read.take(node)
 
     def _near(self, node: Tensor, name: str) -> list[str]:  # [A] int64
-        """Fields in `meta` of the atoms `node` whose names are like another, the nearest first."""
+        """The field in `meta` of the atoms `node` whose name is most like another, if any is."""
         with self._lock, self._store.reading():
             stop = self._store.next_node
             for _, meta in self._store.fields(META, self._named):
                 self._names |= dict.fromkeys(_leaves(meta))
             self._named = stop
             names = list(islice(self._names, _COMPARED_NAMES))
-        return [each for each in _close(name, names, 3) if self._column(each, node).is_held]
+        near = _close(name, names, 3)  # what was deleted may have been the nearest
+        return [*islice((each for each in near if self._column(each, node).is_held), 1)]
 
 
 def _single(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any], bool]]:

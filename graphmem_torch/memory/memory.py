@@ -1235,8 +1235,8 @@ class Memory:
 
         Raises:
             InputError: An empty question, a namespace that does not exist, an unknown kind, k below
-                1, a time that is none, a span that ends before it begins; an unknown operator, a
-                field that no atom has, a value that none of a field's compares with; an id that is
+                1, a time that is none, a span that ends before it begins; an unknown operator or
+                built-in field, a value that the operator or the field cannot have; an id that is
                 not stored, a name that no concept has, with the nearest.
         """
         listed = checked_questions(questions)
