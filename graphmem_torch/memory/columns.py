@@ -27,17 +27,7 @@ from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.words import count_words
 
-__all__ = ["StoreColumns", "days_told"]
-
-_DATED = 10_000  # characters of a text in which dates are looked for
-
-
-def days_told(text: str, said: float | None) -> tuple[int, int]:
-    """The days that a text tells of (`text.times.told_days`), as far as its beginning does.
-
-    A text that names thousands of dates tells of none of them.
-    """
-    return told_days(text[:_DATED], said)
+__all__ = ["StoreColumns"]
 
 
 @dataclass(eq=False)
@@ -176,7 +166,7 @@ class StoreColumns:
             tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
             role=_roles(columns.speaker)[own],
             told=torch.tensor(
-                list(map(days_told, bodies, columns.time[own].tolist())), dtype=torch.int32
+                list(map(told_days, bodies, columns.time[own].tolist())), dtype=torch.int32
             ).view(-1, 2),
             edges=fresh,
             num_nodes=stop,

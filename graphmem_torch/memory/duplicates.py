@@ -16,10 +16,10 @@ from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.columns import days_told
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.forms import composed
 from graphmem_torch.text.terms import STOP_WORDS
+from graphmem_torch.text.times import told_days
 from graphmem_torch.text.wording import wording
 
 __all__ = ["DuplicateGroups", "Saying"]
@@ -44,7 +44,7 @@ class Saying:
     @classmethod
     def of(cls, atom: Atom) -> Saying:
         """Read the content of a memory."""
-        return cls(atom, wording(atom.whole), days_told(atom.whole, atom.time))
+        return cls(atom, wording(atom.whole), told_days(atom.whole, atom.time))
 
     @property
     def content(self) -> Hashable:

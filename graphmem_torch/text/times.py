@@ -213,6 +213,7 @@ _BEFORE_MONTH = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? $", re.IGNORECASE
 _BEFORE_YEAR = re.compile(rf"\b(?:{_S})(?: of)? $", re.IGNORECASE)
 _BEFORE_AGO = re.compile(rf"\b{_N} (?:day|week|weekend|month)s?$")
 _BEFORE_LAST = re.compile(r"\bthe $")
+_DATED = 10_000  # characters of a text in which the days that it tells of are looked for
 _BEFORE = 30  # characters that any of these may take
 # "the first weekend of", "late", "the week of": what of the days that are named next.
 _PART = re.compile(
@@ -334,6 +335,7 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
     Returns:
         Days since the epoch; (0, 0) where there is no such span.
     """
+    text = text[:_DATED]  # one that names thousands of dates tells of none of them
     today = None if said is None or math.isnan(said) else _date_of(said)
     best = (0, 0)
     for _, _, (first, behind) in _spans(text, today):

@@ -627,3 +627,11 @@ def test_undated(question: str, left: str) -> None:
 @given(st.text(LETTERS, max_size=40))
 def test_undated_of_anything(text: str) -> None:
     assert len(undated(text)) <= len(text) + 1
+
+
+def test_a_text_of_a_megabyte_tells_of_the_days_at_its_beginning() -> None:
+    day = told_days("It was on 8 May 2023.", None)
+    dates = "".join(f"On {1 + i % 28} June {1900 + i % 100} it rained. " for i in range(40_000))
+    assert told_days("It was on 8 May 2023." + "x" * 1_000_000, None) == day
+    assert told_days("x " * 5_000 + "It was on 8 May 2023.", None) == (0, 0)
+    assert told_days(dates, None)[1] - told_days(dates, None)[0] == 1
