@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_what_cannot_be_used_is_left_out_and_listed(
     assert main([*given[:2], *store, "--config.link.batch", "3"]) == 2
     said = capsys.readouterr().err
     assert "10 memories stored all the same" in said and "--skip-bad" in said
-    assert "(and 4 more that cannot be used)" in said and said.count("error") == 1
+    assert re.search(r"\(and \d more that cannot be used\)", said) and said.count("error:") == 1
     for _ in range(2):
         assert main([*given, *store, "--skip-bad"]) == 3
         out, err = capsys.readouterr()
