@@ -29,6 +29,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import name_words
 from graphmem_torch.text.terms import TERMS, Vocabulary
+from graphmem_torch.text.times import DAYS
 
 __all__ = ["NEVER", "SWITCHED_KEY", "Assembler", "ModeCache", "Snapshot", "last_switch", "to_rows"]
 
@@ -259,7 +260,7 @@ def _signature(config: Config) -> str:
     modes = {name: own[name] for name in _MODES} if own["build"] else None
     # So that what routing reads is kept beside them and not derived at each opening.
     routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
-    return json.dumps([_FORMAT, TERMS, spread, modes, routing], sort_keys=True)
+    return json.dumps([_FORMAT, TERMS, DAYS, spread, modes, routing], sort_keys=True)
 
 
 NEVER = -1

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
-from graphmem_torch.text.memory_type import PAST_VERBS
+from graphmem_torch.text._tense import AHEAD, PAST
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
 
@@ -120,12 +120,6 @@ _BESIDE = re.compile(
 )
 _TURNED = re.compile(r"\bthis $", re.IGNORECASE)
 _BOUND = re.compile(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
-_AHEAD = re.compile(
-    r"\b(?:will|going to|gonna|plan(?:s|ning|ned)?|hop(?:e|es|ing) to|upcoming|coming up"
-    r"|look(?:s|ing)? forward|can't wait|excited (?:for|to))\b|'ll\b",
-    re.IGNORECASE,
-)
-_PAST = re.compile(rf"\b(?:been|{PAST_VERBS}|\w{{2,}}[^e\W]ed)\b", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b(\w+) $")
 # A day behind one of these needs no word of its own: "since 5 May 2023".
 _GOVERNING = frozenset(
@@ -135,7 +129,10 @@ _GOVERNING = frozenset(
         *("to", "until", "whole", "within"),
     ]
 )
+_BARE = frozenset(("at", "in", "on"))
 _ABOUT = frozenset(("about", "around", "almost", "nearly", "roughly", "approximately"))
+# "The last two weeks", "from Friday to yesterday": a stretch from one day to another.
+_STRETCH = re.compile(rf"(?:the|these) (?:last|past|next|coming) {_NUMBER} |(?:from|between) ")
 _OVER = re.compile(r"\b(?:over|in|for|during|within|throughout) $", re.IGNORECASE)
 # A day that does something is no adverb: "yesterday was great".
 _DOES = re.compile(
@@ -246,7 +243,7 @@ def _is_alone(text: str, begin: int, end: int, spans: Sequence[tuple[int, int]])
     return not (
         _ALTERED.search(before)
         or _ALTERED_BEHIND.match(after)
-        or (said.lower().endswith("ago") and (_MORE.search(before) or _BOUND.search(before)))
+        or (" ago" in said.lower() and (_MORE.search(before) or _BOUND.search(before)))
         or _OF_SPAN.search(before + said)
         or _CITED.search(before)
         or _is_quoted(text, begin, end)
@@ -278,7 +275,9 @@ def _blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
 def _with_year(text: str, place: DatedPlace, today: date) -> tuple[int, int, str] | None:
     """A date with the year that is meant; None where another one may be."""
     named, first, behind = text[place.begin : place.end], place.first, place.behind
-    over, ahead = _PAST.search(text), _AHEAD.search(text)
+    over, ahead = PAST.search(text), AHEAD.search(text)
+    if first.year != (behind - _DAY).year:
+        return None
     if _YEARLY.search(text) or (behind <= today and (ahead or not over)):
         return None
     if first > today and (over or not ahead):
@@ -312,7 +311,7 @@ def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
     of_day = _OF_DAY.match(text[end:])
     if not part and of_day and place.behind - place.first == _DAY and not said.endswith(" ago"):
         part, end = of_day[1].lower(), end + of_day.end()
-    if said.startswith("the "):
+    if _STRETCH.match(said):
         over = _OVER.search(before)
         begin = begin if over is None else over.start()
     return _placed(text, begin, end, _phrase(said, part, place))
@@ -322,20 +321,25 @@ def _phrase(said: str, part: str, place: DatedPlace) -> _Phrase:
     """The days of a phrase, and the preposition that joins them to a sentence."""
     first, last = place.first, place.behind - _DAY
     middle = first + (last - first) // 2
-    if said.startswith("the "):
-        span = f"from {spelled_day(first)} to {spelled_day(last)}"
-        return _Phrase("", span, f"the days {span}")
+    vague, whole_months = _is_vague(said), first.day == place.behind.day == 1
     season = re.search(_SEASON, said)
-    if season:
+    if season and (place.behind - first).days > 80:
         return _Phrase("in", f"the {season[0]} of {first.year}")
-    if "weekend" in said and not _is_vague(said):
+    days = f"from {spelled_day(first)} to {spelled_day(last)}"
+    if _STRETCH.match(said):
+        return _Phrase("", days, f"the days {days}")
+    if whole_months and not vague and _month(first) != _month(last):
+        between = f"between {spelled_day(first)} and {spelled_day(last)}"
+        return _Phrase("", between, f"the days {days}")
+    if first.weekday() == 4 and last == first + 2 * _DAY and "weekend" in said:
         return _Phrase("on", f"the weekend of {spelled_day(first + _DAY)}")
-    if first.day == 1 and place.behind.day == 1 and not _is_vague(said):
+    if whole_months and not vague:
         return _Phrase("in", _month(first))
-    if said.endswith("week"):
+    if first.weekday() == 0 and last == first + 6 * _DAY:
         return _Phrase("in", f"the week of {spelled_day(first)}")
     if first < last:
-        return _Phrase("around", spelled_day(middle) if "month" not in said else _month(middle))
+        long = "month" in said and last - first > 26 * _DAY
+        return _Phrase("around", _month(middle) if long else spelled_day(middle))
     if re.fullmatch(_PART, part):
         return _Phrase("on", f"the {part} of {spelled_day(first)}")
     return _Phrase("on", spelled_day(first))
@@ -353,6 +357,8 @@ def _placed(text: str, begin: int, end: int, phrase: _Phrase) -> tuple[int, int,
     does = _DOES.match(text[end:]) is not None
     if does or word == "of":
         preposition, words = "", phrase.noun or words
+    elif word in _BARE and word != preposition != "" and text[begin : begin + 4].lower() == "the ":
+        begin -= len(word) + 1  # "in the first weekend of last month": on that weekend
     elif word == preposition or word in _ABOUT or word in _GOVERNING:
         preposition = preposition if preposition == "around" and word not in _ABOUT else ""
     new = f"{preposition} {words}".strip()

@@ -1,24 +1,21 @@
 """Bounds that an English question states by its dates: until, since, between, or none.
 
-Where the dates are and which days they name is found in `text.times`.
+Where the dates are and which days they name is found in `text._places`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
 
+from graphmem_torch.text._spans import DAY, Span
 from graphmem_torch.text.sentences import split_sentences
 
-__all__ = ["EXCEPT", "JOINED", "ONE_SIDED", "UNKNOWN", "Named", "Span", "stated_bounds"]
+__all__ = ["BETWEEN", "EXCEPT", "JOINED", "ONE_SIDED", "UNKNOWN", "Named", "stated_bounds"]
 
-Span = tuple[date, date]
-"""The first day, and the one behind the last."""
-
-_DAY = timedelta(days=1)
 _AROUND = 3  # days to both sides of a single one that "around" takes in
 
 JOINED = re.compile(
@@ -46,7 +43,10 @@ EXCEPT = re.compile(
 _EXCEPTED = re.compile(
     r",? (?:excluded|excepted|aside|(?:left )?out(?= ?\W)|not included)\b", re.IGNORECASE
 )
-_BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
+BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
+"""Pattern of the text before the first of two dates that are one span."""
+
+
 ONE_SIDED = re.compile(
     r"\b(?:(?P<until>on or before|(?:no|not) later than|not after|as of|as at|up (?:to|until|till)"
     r"|until|till|by)"
@@ -108,6 +108,7 @@ class Named(NamedTuple):
         edge: -1 where they are the beginning of something, as of a month, 1 where its end, else 0.
         way: How they bound what is asked ("after"), where that is read with them; "in": it lies
             among them; `UNKNOWN`; "": what stands beside them says it.
+        spoken: Whether they are told from the day on which the text is said.
     """
 
     begin: int
@@ -115,6 +116,7 @@ class Named(NamedTuple):
     span: Span
     edge: int = 0
     way: str = ""
+    spoken: bool = False
 
 
 def stated_bounds(text: str, places: Sequence[Named]) -> tuple[date | None, date | None] | None:
@@ -156,7 +158,7 @@ def _spans_of_two(text: str, places: Sequence[Named]) -> list[Named]:
     for one, two in pairwise(places):
         joint = JOINED.fullmatch(text[one.end : two.begin])
         last = found[-1]
-        between = _BETWEEN.search(text[: last.begin])
+        between = BETWEEN.search(text[: last.begin])
         one_sided = between is None and (last.way or ONE_SIDED.search(text[: last.begin]))
         if joint is None or (joint["list"] and one_sided):
             found.append(two)
@@ -194,7 +196,7 @@ def _conditions(text: str, places: Sequence[Named]) -> list[Named]:
 def _bound(text: str, place: Named) -> tuple[date | None, date | None]:
     """From when on, and until before when."""
     (first, behind), before = place.span, text[: place.begin]
-    clock = _OF_DAY.search(before) if behind - first == _DAY else None
+    clock = _OF_DAY.search(before) if behind - first == DAY else None
     before = before if clock is None else before[: clock.start()]
     match, later = ONE_SIDED.search(before), _BEHIND.match(text[place.end :])
     way = place.way or ("" if match is None else str(match.lastgroup))
@@ -206,12 +208,12 @@ def _bound(text: str, place: Named) -> tuple[date | None, date | None]:
         way = "until" if later["until"] else "since"
     if not way and (clause := _CLAUSE.search(before)) is not None:
         # It was on some day of these; what was before or after may lie there, too.
-        single = behind - first == _DAY
+        single = behind - first == DAY
         way = clause["way"].lower()
         way = {"till": "until"}.get(way, way)
         way = way if single else {"before": "until", "after": "since"}.get(way, way)
     if way == "around":
-        more = max(_AROUND, (behind - first).days // 2) * _DAY
+        more = max(_AROUND, (behind - first).days // 2) * DAY
         return first - more, behind + more
     if way == "before":
         return None, behind if place.edge > 0 else first

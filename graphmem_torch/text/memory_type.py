@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.text._tense import PAST_VERBS
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
 
-__all__ = ["PAST_VERBS", "RULES", "memory_types"]
+__all__ = ["RULES", "memory_types"]
 
 RULES = "rules 1"
 """Names these rules where their answers are kept; what other rules said is asked again."""
@@ -42,12 +43,6 @@ _VERBS = (
 _CLAUSE = r"(?:^|[.;:!?]\s+|,\s+(?:and |then |please )?|\bthen |\bplease )"
 _DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _MONTH = "|".join(MONTHS)
-PAST_VERBS = (
-    "was|were|had|did|didn't|wasn't|went|got|took|made|said|told|came|saw|bought|met|found|left"
-    "|gave|began|ran|felt|thought|knew|sent|brought|wrote|won|lost|heard|broke|fell|grew|kept|built"
-    "|spoke|spent|taught|caught|drove|ate|chose|wore|sold|paid|drew|flew|sang|swam|held|led"
-)
-"""Irregular past forms, as alternatives of a regular expression."""
 
 _CUES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern)
