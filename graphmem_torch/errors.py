@@ -17,6 +17,7 @@ from typing import Any
 __all__ = [
     "ConfigError",
     "EmbedderError",
+    "EmptyMessageError",
     "GraphMemError",
     "InputError",
     "MissingNodeError",
@@ -44,6 +45,10 @@ class InputError(GraphMemError, ValueError):
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
+
+
+class EmptyMessageError(InputError):
+    """A message of a chat without any text; whoever reads many passes over it."""
 
 
 class MissingNodeError(InputError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Literal, overload
@@ -62,15 +63,26 @@ class Added:
         known: Those there already: atoms of the same content, edges as strong or more.
         ids: Ids of the atoms in the order of the input, those that were there already among them;
             empty for edges. Not part of equality, nor of the representation.
+        skipped: Messages that were left out: the place of each in the input, and why.
+        losses: What could not be kept of the input, by kind: parts of messages without text
+            (images, calls without arguments), halves of surrogate pairs that were replaced.
     """
 
     new: int
     known: int
     ids: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    skipped: tuple[str, ...] = ()
+    losses: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __add__(self, other: Added) -> Added:
         """Both together."""
-        return Added(self.new + other.new, self.known + other.known, self.ids + other.ids)
+        return Added(
+            self.new + other.new,
+            self.known + other.known,
+            self.ids + other.ids,
+            self.skipped + other.skipped,
+            dict(Counter(self.losses) + Counter(other.losses)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +164,8 @@ class Indexed:
         gone: Names of files that are no more; their memories are kept.
         pruned: Names of files that are no more; their memories are deleted.
         skipped: What was wrong with files and lines that were left out.
+        losses: What could not be kept of the files that were read, by kind, as in `Added`; of
+            exports of chats also messages of the program, and those that cannot be read.
     """
 
     new: int = 0
@@ -165,6 +179,7 @@ class Indexed:
     gone: tuple[str, ...] = ()
     pruned: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    losses: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,12 @@ class Index(MemoryCommand):
     again.
 
     Attributes:
-        files: Text, Markdown, JSON lines, LoCoMo JSON, proof libraries (statements as JSON lines,
-            a table of edges beside them), blueprints, folders of these, or `-` for standard input.
-        format: How to read the files, where the name does not say it.
+        files: Text, Markdown, JSON lines, exports of ChatGPT, Claude, Slack, WhatsApp, Telegram and
+            Discord (as downloaded, or unpacked), LoCoMo JSON, proof libraries (statements as JSON
+            lines, a table of edges beside them), blueprints, folders of these, or `-` for standard
+            input.
+        format: How to read the files, where the name does not say it; whatsapp-dmy or whatsapp-mdy
+            where a chat does not show whether the day comes first.
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
         prune: Delete what is of files that are gone; otherwise they are listed, and kept.
         dry_run: Say what would be done, and change nothing.
@@ -62,7 +65,8 @@ class Index(MemoryCommand):
 
     files: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE ...")] = ()
     format: Annotated[
-        Literal["text", "jsonl", "locomo"] | None, arg(metavar="text|jsonl|locomo")
+        Literal["text", "jsonl", "locomo", "whatsapp-dmy", "whatsapp-mdy"] | None,
+        arg(metavar="text|jsonl|locomo|whatsapp-dmy|whatsapp-mdy"),
     ] = None
     input: Literal["raw", "observations"] = "raw"
     prune: bool = False
@@ -127,6 +131,7 @@ class Index(MemoryCommand):
         lines += [f"moved    {before} -> {now}" for before, now in done.moved]
         lines += [f"deleted  {name}" for name in done.pruned]
         lines += [f"gone     {name} (kept; --prune deletes it)" for name in done.gone]
+        lines += [f"not kept {count:,} x {kind}" for kind, count in done.losses.items()]
         if lines:
             print_text("\n".join(lines))
         for reason in done.skipped:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import Any, TypedDict
@@ -15,58 +17,144 @@ from graphmem_torch.exact import DigitsError
 from graphmem_torch.plain import plain_meta
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.readers.keys import meant_field
+from graphmem_torch.readers.messages import is_message, is_object, plain
 from graphmem_torch.readers.sessions import turn_records
+from graphmem_torch.results import Added
+from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import TimeLike, parse_time
 
-__all__ = ["Changes", "atoms_given", "changed_atom", "changes_given", "checked", "digest_of"]
+__all__ = ["Changes", "Intake", "changed_atom", "changes_given", "checked", "digest_of"]
+
+_log = logging.getLogger(__name__)
+_SHOWN = 3  # messages left out that the warning quotes
+_TEXTS = ("id", "title", "text", "kind", "speaker", "session", "meta")
 
 
-def atoms_given(
-    values: Iterable[Atom | str | Mapping[str, Any]],
-    *,
-    session: str | None = None,
-    key: str | None = None,
-) -> Iterator[Atom]:
-    """The atoms of what is added in one call, each with an id.
+class Intake:
+    """Makes atoms with ids of what one call adds; no message of a chat keeps others out.
 
     What has no id gets one. If the call has a `key`, it is made from that and the place in the
     call. Otherwise what has a time is known by its content, and by how often that came before in
     the call; what has none is another memory each time.
 
-    Args:
-        values: Atoms, texts, or mappings as in a line of JSON lines, those of sessions among them.
-        session: Session of what names none.
-        key: Key of the call.
-
-    Raises:
-        InputError: What they hold does not fit; see `readers.atom_from_record`.
+    Messages without text, and those that cannot be read or stored, are left out and reported.
+    Whatever else cannot be used is an error.
     """
-    seen: Counter[str] = Counter()
-    told: set[str] = set()
-    for place, atom in enumerate(_atoms(values, told)):
-        own = atom
-        if session is not None and own.session is None:
-            own = replace(own, session=session)
-        if not own.id:
-            if key is not None:
-                number = text_hash(f"{key}\0{place}")[:16]
-                own = replace(own, id=f"{own.kind}:{number}")
-            elif own.time is not None:
-                digest_of(own)  # an error that names what JSON cannot hold
-                own = replace(own, id=content_id(own.kind, own.former_digest, seen))
-            else:
-                own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
-        yield own
+
+    def __init__(self, session: str | None = None, key: str | None = None) -> None:
+        """Nothing is taken in yet.
+
+        Args:
+            session: Session of what names none.
+            key: Key of the call.
+        """
+        self._session, halves = replace_surrogates(session)
+        self._key = key
+        self._losses: Counter[str] = Counter({HALVES: halves} if halves else {})
+        self._skipped: list[str] = []
+        self._places: dict[int, int] = {}  # by identity of an atom that waits, that of its message
+
+    def atoms(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[Atom]:
+        """The atoms of what is given, one at a time.
+
+        Args:
+            values: Atoms, texts, or mappings as in a line of JSON lines, those of sessions among
+                them; objects of a client that stand for mappings.
+
+        Raises:
+            InputError: What is no message holds what does not fit; see `atom_from_record`.
+        """
+        seen: Counter[str] = Counter()
+        for number, (place, atom) in enumerate(self._read(values)):
+            own = atom
+            if self._session is not None and own.session is None:
+                own = replace(own, session=self._session)
+            if not own.id:
+                if self._key is not None:
+                    made = text_hash(f"{self._key}\0{number}")[:16]
+                    own = replace(own, id=f"{own.kind}:{made}")
+                elif own.time is not None:
+                    digest_of(own)  # an error that names what JSON cannot hold
+                    own = replace(own, id=content_id(own.kind, own.former_digest, seen))
+                else:
+                    own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
+            if place:
+                self._places[id(own)] = place
+            yield own
+
+    def _read(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[tuple[int, Atom]]:
+        """The atoms as they are given, each with the place of its message, 0 for none."""
+        # Among messages what is none is a bad one; the rest of a stream is not looked at before.
+        chat = isinstance(values, (list, tuple)) and any(map(_is_message, values))
+        told: set[str] = set()
+        for place, value in enumerate(values, start=1):
+            if isinstance(value, Atom):
+                yield 0, checked(value, self._losses)
+                continue
+            given: Any = {"text": value} if isinstance(value, str) else value
+            given = plain(given) if is_object(given) else given
+            among = chat and not isinstance(value, str)
+            with self._leaving_out(place if among else 0):
+                for record, where in turn_records(given):
+                    message = place if among or _is_message(record) else 0
+                    with self._leaving_out(message):
+                        atom = atom_from_record(record, where=where, told=told, losses=self._losses)
+                        yield message, checked(atom, self._losses)
+
+    def store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:
+        """Stores a batch, without the messages that cannot be stored.
+
+        Raises:
+            InputError: What is no message cannot be stored.
+        """
+        try:
+            return self._store(batch, add)
+        finally:
+            for atom in batch:
+                self._places.pop(id(atom), None)
+
+    def _store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:
+        try:
+            return add(batch)
+        except InputError as error:
+            places = [self._places.get(id(atom), 0) for atom in batch]
+            if not any(places):
+                raise
+            if len(batch) == 1:
+                self._leave_out(places[0], error)
+                return Added(0, 0)
+        half = len(batch) // 2
+        return self._store(batch[:half], add) + self._store(batch[half:], add)
+
+    def report(self) -> Added:
+        """What was left out, which a warning also says."""
+        if self._skipped or self._losses:
+            told = self._skipped[:_SHOWN]
+            told += [f"{len(self._skipped) - _SHOWN} more"] if len(self._skipped) > _SHOWN else []
+            told += [f"{count} x {kind}" for kind, count in self._losses.items()]
+            _log.warning("add: not stored: %s", "; ".join(told))
+        return Added(0, 0, skipped=tuple(self._skipped), losses=dict(self._losses))
+
+    @contextmanager
+    def _leaving_out(self, message: int) -> Iterator[None]:
+        """Leaves out the message of this place if it cannot be used; 0: raises."""
+        try:
+            yield
+        except InputError as error:
+            if not message:
+                raise
+            self._leave_out(message, error)
+
+    def _leave_out(self, place: int, error: InputError) -> None:
+        self._skipped.append(f"message {place}: {error}")
 
 
-def _atoms(values: Iterable[Atom | str | Mapping[str, Any]], told: set[str]) -> Iterator[Atom]:
-    for value in values:
-        if isinstance(value, Atom):
-            yield checked(value)
-            continue
-        given: object = {"text": value} if isinstance(value, str) else value
-        for record, where in turn_records(given):
-            yield checked(atom_from_record(record, where=where, told=told))
+def _is_message(value: object) -> bool:
+    if isinstance(value, Atom):
+        return False
+    if is_object(value):
+        value = plain(value)
+    return isinstance(value, Mapping) and is_message(value)
 
 
 class Changes(TypedDict, total=False):
@@ -155,8 +243,15 @@ def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
     return {name: value for name, value in atom.meta.items() if name not in ("start", "end")}
 
 
-def checked(atom: Atom) -> Atom:
+def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
     """What is looked at before the store, which checks the rest, sees the atom."""
+    mended, halves = replace_surrogates({name: getattr(atom, name) for name in _TEXTS})
+    if halves:
+        atom = replace(atom, **mended)
+        if losses is None:
+            _log.warning("atom %r: %d %s", atom.id, halves, HALVES)
+        else:
+            losses[HALVES] += halves
     for name in ("id", "text", "title"):
         value = getattr(atom, name)
         if not isinstance(value, str) and (name != "title" or value is not None):

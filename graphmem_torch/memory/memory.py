@@ -142,7 +142,7 @@ from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.insight import to_particles, understand_nodes
 from graphmem_torch.memory.intake import (
     Changes,
-    atoms_given,
+    Intake,
     changed_atom,
     changes_given,
     checked,
@@ -204,6 +204,7 @@ from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.readers.jsonl import parse_edge_type
+from graphmem_torch.readers.messages import is_object
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.readers.source import decode
 from graphmem_torch.results import (
@@ -571,8 +572,10 @@ class Memory:
 
         Args:
             atoms: Atoms, texts, mappings with the fields of a line of JSON lines, messages of a
-                chat, `{"role": "user", "content": "..."}` (`readers.atom_from_record`), or sessions
-                with `turns` (`readers.sessions.turn_records`); times as in `retrieve`. What is
+                chat, `{"role": "user", "content": "..."}` (`readers.atom_from_record`), also as
+                objects of a client, or sessions with `turns` (`readers.sessions.turn_records`);
+                times as in `retrieve`. A message that says nothing or cannot be used is left out,
+                the others are stored; `Added.skipped` and `Added.losses` say what was lost. What is
                 stored already is passed over: by its id; without one, if it has a time, by its
                 content. What has neither is another memory each time.
             session: The session of what names none.
@@ -588,8 +591,8 @@ class Memory:
                 key that was used for another content.
             ConfigError, EmbedderError, StoreError: As they say.
         """
-        if isinstance(atoms, (Atom, str, Mapping)):
-            atoms = [atoms]
+        if isinstance(atoms, (Atom, str, Mapping)) or is_object(atoms):
+            atoms = [cast("Mapping[str, Any]", atoms)]
         if not isinstance(atoms, Iterable):
             raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
         places = {} if origins is None else origins  # it may be filled as the atoms are read
@@ -597,26 +600,31 @@ class Memory:
             raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
         if key is not None and not (isinstance(key, str) and key):
             raise InputError(f"key: expected a name of this call, got {key!r:.80}; leave it out")
-        made = atoms_given(atoms, session=session, key=key)
+        intake = Intake(session, key)
+        made = intake.atoms(atoms)
         digests: list[str] = []
         if key is not None:
             whole = list(made)
             digests, made = [digest_of(atom) for atom in whole], iter(whole)
             if self.store.keyed.used(key, digests):
-                return Added(0, len(whole), tuple(atom.id for atom in whole))
-        new, ids = 0, list[str]()
+                known = Added(0, len(whole), tuple(atom.id for atom in whole))
+                return known + intake.report()
+        done = Added(0, 0)
+
+        def add(part: Sequence[Atom]) -> Added:
+            added, switches = self._add(self.store.forms.adopt(part), places)
+            self._tell(switches)
+            return added
+
         with Progress(what="index", unit="atoms", shown=progress) as bar:
             for batch in batched(made, self.config.link.batch):
-                added, switches = self._add(self.store.forms.adopt(batch), places)
-                new += added.new
-                ids += added.ids
-                self._tell(switches)
+                done += intake.store(batch, add)
                 bar.update(len(batch))
         if key is not None:
-            self.store.keyed.put(key, digests, ids)
+            self.store.keyed.put(key, digests, done.ids)
         if self._writer is not None:
             self._writer.warn_of_unresolved()
-        return Added(new, len(ids) - new, tuple(ids))
+        return done + intake.report()
 
     def add_document(
         self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None
@@ -652,7 +660,7 @@ class Memory:
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        format: Literal["text", "jsonl", "locomo"] | None = None,
+        format: Literal["text", "jsonl", "locomo", "whatsapp-dmy", "whatsapp-mdy"] | None = None,
         input: Literal["raw", "observations"] = "raw",
         prune: bool = False,
         dry_run: bool = False,
@@ -669,13 +677,16 @@ class Memory:
         encoded again, others are new versions of those that stood there, and what it says no longer
         is deleted, unless another file says it too. What callers added is never touched.
 
+        Messages of exports of chat programs have the ids that the programs gave them: a later
+        export adds what is new, and gives a new version to what was edited.
+
         Chunks have the ids `<name>#<number>` and the session `<name>`: the path of the file from a
         folder that the store keeps (the one around what came first), else the absolute path. After
         a move the session is the new name, and the ids stay.
 
         Args:
             paths: Files, folders, or "-" for standard input, which is only added.
-            format: Name of the format of every file given, whatever its suffix.
+            format: Name of the format of every file given, whatever its suffix; as in `read_atoms`.
             input: What is read of LoCoMo: the turns, or also the facts of the data set.
             prune: Delete what only files say that are in these places no longer (gone, or empty);
                 otherwise they are listed, and kept.

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,6 +28,7 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edges import connect_all
 from graphmem_torch.memory.exchange import Exported, KnownVectors, stored_rows
 from graphmem_torch.memory.writer import batched
+from graphmem_torch.readers.chats import edited_at, is_export_atom
 from graphmem_torch.readers.proofs import edges_beside, read_proofs
 from graphmem_torch.readers.read import (
     Source,
@@ -37,7 +38,9 @@ from graphmem_torch.readers.read import (
     proof_sets,
     read_source,
     source_name,
+    told_by_content,
 )
+from graphmem_torch.readers.slack import slack_tables
 from graphmem_torch.readers.source import leaving_out, raw_parts, says_nothing
 from graphmem_torch.results import Added, Indexed
 from graphmem_torch.store import MemoryStore
@@ -144,6 +147,7 @@ class Follower:
         self._given: dict[str, int] = {}  # by label, the first number that this run has not given
         self._since = 0  # nodes below it may be of files that an older release read
         self._skipped: list[str] | None = None
+        self._losses: Counter[str] = Counter()
         self._origins: dict[str, str] = {}
         self._planned: set[str] = set()  # ids of what is only counted
         self._advance: Callable[[int], object] = lambda count: None
@@ -205,7 +209,8 @@ class Follower:
             first, *others = self._skipped
             more = f" (and {len(others):,} more that cannot be used)" if others else ""
             raise InputError(f"{first}{more}")
-        return replace(self._done, skipped=tuple(self._skipped or ()))
+        losses = dict(+self._losses)
+        return replace(self._done, skipped=tuple(self._skipped or ()), losses=losses)
 
     # What there is to do.
 
@@ -245,6 +250,9 @@ class Follower:
         several = len(sets) + sum(file.proofs for file in files if file not in suspects) > 1
         changed = []
         for file in suspects:
+            if not self._reading.format and file.reading["as"] in ("text", "whatsapp"):
+                file.source = told_by_content(file.source)
+                file.reading = self._settings(file.source, {})
             if file.path in sets and not file.proofs:
                 file.reading = {
                     "as": "proofs",
@@ -273,10 +281,14 @@ class Follower:
         own = self._reading
         if source.format in ("jsonl", "locomo") and old.get("as") == "proofs" and not own.format:
             return dict(old)
+        if source.format == "text" and old.get("as") == "whatsapp" and not own.format:
+            return dict(old)
         if source.format == "jsonl":
             return {"as": "jsonl"}
         if source.format == "locomo":
             return {"as": "locomo", "input": own.input}
+        if source.format != "text":  # a chat, or a zip
+            return {"as": source.format}
         return {"as": "text", "max_tokens": own.max_tokens, "tokenizer": own.tokenizer_name}
 
     def _match(self, changed: Sequence[_File], gone: Sequence[SourceRow]) -> dict[str, str]:
@@ -398,6 +410,7 @@ class Follower:
             origins=self._origins,
             known=_Stored(self._store),
             skipped=self._skipped,
+            losses=self._losses,
         )
 
     def _compare(self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom]) -> bool:
@@ -451,14 +464,20 @@ class Follower:
     def _store_all(self, row: SourceRow, atoms: list[Atom], held: Mapping[str, Held]) -> None:
         """Stores atoms of a source, in their order; those that it held are put anew.
 
+        A message of a chat that another export has is known, or has been edited since.
+
         Raises:
             InputError: An id is stored with other content that is not this source's.
         """
         ids = [atom.id for atom in atoms]
+        waiting = {atom.id for each in self._queue for atom in each[2] if is_export_atom(atom)}
+        if not waiting.isdisjoint(ids):
+            self._flush()
         known, holders = self._store.known(ids), self._store.sources.holders(ids)
         taken: list[Atom] = []
         mine: list[str] = []
         again: dict[str, Held] = {}
+        edited: list[Atom] = []
         for atom in atoms:
             kept = known.get(atom.id)
             if kept is None:
@@ -471,18 +490,32 @@ class Follower:
                 # What no source holds a caller has added.
                 mine += [atom.id] if atom.id in holders else []
                 self._note(known=1)
+            elif atom.id in holders and is_export_atom(atom):
+                mine.append(atom.id)
+                edited.append(atom)
             else:
                 with leaving_out(self._skipped):
                     raise self._other_content(atom, "is stored already")
+        edited = self._later(edited, known)
         if self._known is None:
             self._plan(taken, again)
+            self._turn(edited)
             return
         self._queue.append((row.number, mine, taken, again))
         # What goes is looked for in all that is stored, once for many.
         most = _MANY if any(each[3] for each in self._queue) else self._reading.batch
         if sum(len(each[2]) for each in self._queue) >= most:
             self._flush()
+        self._turn(edited)
         self._advance(len(atoms))
+
+    def _later(self, atoms: Sequence[Atom], known: Mapping[str, tuple[int, str]]) -> list[Atom]:
+        """The messages of an export that say something else, and no earlier, than is stored."""
+        stored = self._store.atoms([known[atom.id][0] for atom in atoms])
+        pairs = zip(atoms, stored, strict=True)
+        later = [atom for atom, old in pairs if edited_at(atom) >= edited_at(old)]
+        self._note(known=len(atoms) - len(later))
+        return later
 
     def _flush(self) -> None:
         """Stores what waits, and ends the sources of which that was the last."""
@@ -605,6 +638,7 @@ class Follower:
             max_tokens=own.max_tokens,
             locomo_input=own.input,
             origins=self._origins,
+            losses=self._losses,
         )
         for batch in batched(atoms, own.batch):
             if self._known is None:
@@ -669,7 +703,8 @@ def _files(found: Sequence[Source], base: Path, rows: Mapping[str, SourceRow]) -
 def _parts(file: _File) -> list[Path]:
     """The files that are read for one."""
     table = file.proofs and file.path.suffix.lower() == ".jsonl"
-    return [file.path, edges_beside(file.path)] if table else [file.path]
+    beside = [edges_beside(file.path)] if table else slack_tables(file.path)
+    return [file.path, *beside]
 
 
 def _stamp(file: _File) -> str:

@@ -1,12 +1,30 @@
-"""Readers: files, folders and streams to atoms: text, JSON lines, LoCoMo, proof graphs.
+"""Readers: files, folders and streams to atoms: text, JSON lines, chats, LoCoMo, proof graphs.
 
 May import `text`, `atoms`, `errors`; knows no store and no index.
 """
 
 from __future__ import annotations
 
+from graphmem_torch.readers.chatgpt import read_chatgpt
+from graphmem_torch.readers.claude import read_claude
+from graphmem_torch.readers.discord import read_discord
 from graphmem_torch.readers.jsonl import atom_from_record
 from graphmem_torch.readers.locomo import LocomoSample, read_locomo
 from graphmem_torch.readers.read import document_atoms, read_atoms
+from graphmem_torch.readers.slack import read_slack
+from graphmem_torch.readers.telegram import read_telegram
+from graphmem_torch.readers.whatsapp import read_whatsapp
 
-__all__ = ["LocomoSample", "atom_from_record", "document_atoms", "read_atoms", "read_locomo"]
+__all__ = [
+    "LocomoSample",
+    "atom_from_record",
+    "document_atoms",
+    "read_atoms",
+    "read_chatgpt",
+    "read_claude",
+    "read_discord",
+    "read_locomo",
+    "read_slack",
+    "read_telegram",
+    "read_whatsapp",
+]

@@ -17,16 +17,17 @@ from graphmem_torch.atoms import (
     one_line,
     text_hash,
 )
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.errors import EmptyMessageError, InputError, unknown
 from graphmem_torch.readers.keys import check_keys, meant_field
+from graphmem_torch.readers.messages import is_message, is_object, plain, record_of_message
 from graphmem_torch.readers.sessions import SESSION_KEYS, turn_records
 from graphmem_torch.readers.source import decoded_lines, leaving_out, parse_json
+from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["atom_from_record", "atom_to_record", "content_id", "parse_edge_type", "read_records"]
 
 _WRITE = 'write {"text": "..."}'
-_TEXT_PARTS = ("text", "input_text", "output_text")  # of Anthropic and OpenAI, and of its responses
 _EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
 _TIMES = ("time", "event_time", "event_end")
 _FIELDS = ("text", "title", "id", "kind", "speaker", "session", *_TIMES, "type", "meta", "edges")
@@ -40,6 +41,7 @@ def read_records(
     source: str = "",
     known: Container[str] = (),
     skipped: list[str] | None = None,
+    losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of JSON lines; a line with `turns` or `messages` is a session (`turn_records`).
 
@@ -53,10 +55,12 @@ def read_records(
         source: Name of the file, which made ids carry: the same said in two files is two memories.
         known: Ids that are stored; those of content alone, which older releases made, are kept.
         skipped: List that receives what is wrong with lines, which are left out then.
+        losses: Counter that receives what could not be kept, by kind; messages without text too.
 
     Raises:
         InputError: With file and line.
     """
+    losses = Counter() if losses is None else losses
     seen: Counter[str] = Counter()
     own: Counter[str] = Counter()
     told: set[str] = set()
@@ -67,7 +71,11 @@ def read_records(
             said = parse_json(line, where, line=number, do=_WRITE)
             for record, place in turn_records(said, f"{where}:{number}", skipped):
                 with leaving_out(skipped):
-                    atom = atom_from_record(record, where=place, told=told)
+                    try:
+                        atom = atom_from_record(record, where=place, told=told, losses=losses)
+                    except EmptyMessageError:
+                        losses["message without text"] += 1
+                        continue
                     if not atom.id:
                         digest = atom.former_digest
                         made = content_id(atom.kind, digest, seen)
@@ -88,9 +96,13 @@ def content_id(kind: str, digest: str, seen: Counter[str]) -> str:
 
 
 def atom_from_record(
-    record: object, *, where: str | None = None, told: set[str] | None = None
+    record: object,
+    *,
+    where: str | None = None,
+    told: set[str] | None = None,
+    losses: Counter[str] | None = None,
 ) -> Atom:
-    """One atom from a JSON object.
+    """One atom from a JSON object, or an object of a client that stands for one.
 
     Fields: `text` and optionally `title`, `id`, `kind` ("turn" with a speaker, else "chunk"),
     `speaker`, `session`, `time`, `event_time`, `event_end` (see `parse_time`), `type` (one of
@@ -99,22 +111,32 @@ def atom_from_record(
     `meta`; for those that look like one of these there is a warning, and for a vector an error
     (`check_keys`). Null is the same as left out. Without an id the atom's is empty.
 
-    A message of a chat has `role` and `content` instead of `text`, the content a string or a list
-    of parts as OpenAI and Anthropic write it. Its `name`, else its role, is the speaker, its parts
-    of text are the text; `meta` keeps the role, and as `content` the parts of another kind.
+    A message of a chat has `role` and `content` (or `parts`) instead of `text`, or is an item of a
+    response, as OpenAI, Anthropic and Google write them (`readers.messages`). Its `name`, else its
+    role, is the speaker; its texts, calls and results are the text; `created_at` or `timestamp` is
+    its time if it has no `time`; `meta` keeps the rest, and as `content` references to images.
+
+    Half a surrogate pair is replaced by U+FFFD. `losses` counts these, and what a message holds
+    besides text, by kind.
 
     Args:
         record: The object.
         where: File and line, for messages.
         told: Keys that were warned of already, which this adds to; None: each time.
+        losses: Counter that receives what could not be kept, by kind.
 
     Raises:
+        EmptyMessageError: A message without text.
         InputError: A session, which is several atoms (`turn_records`); a field is missing or of the
             wrong type; `where` is in the message.
     """
+    losses = Counter() if losses is None else losses
+    if is_object(record):
+        record = plain(record)
     if not isinstance(record, Mapping):
         raise InputError(f"expected a JSON object, got {_json_type(record)}; {_WRITE}", where=where)
-    given = {key: value for key, value in record.items() if value is not None}
+    mended, halves = replace_surrogates(record)
+    given = {key: value for key, value in mended.items() if value is not None}
     session = next((key for key in SESSION_KEYS if isinstance(given.get(key), (list, tuple))), None)
     if session is not None:
         raise InputError(
@@ -122,8 +144,12 @@ def atom_from_record(
             "as a line of their own",
             where=where,
         )
-    if "role" in given and "text" not in given:
-        given = _record_of_message(given, where)
+    if is_message(given):
+        # Arguments are JSON in a string, in which a half may stand as an escape.
+        given, more = replace_surrogates(record_of_message(given, losses, where))
+        halves += more
+    if halves:
+        losses[HALVES] += halves
     text = _string(given, "text", where)
     if text is None or not text.strip():
         meant = next((key for key in given if meant_field(str(key), ("text",))), None)
@@ -174,40 +200,6 @@ def atom_to_record(atom: Atom) -> dict[str, Any]:
     if atom.edges:
         record["edges"] = [[e.target, e.type.name.lower(), e.weight] for e in atom.edges]
     return record
-
-
-def _record_of_message(message: Mapping[str, Any], where: str | None) -> dict[str, Any]:
-    """A message of a chat in the fields of an atom."""
-    content = message.get("content")
-    parts = content if isinstance(content, (list, tuple)) else [content]
-    texts = [text for part in parts if (text := _text_of_part(part)) and text.strip()]
-    others = [part for part in parts if _text_of_part(part) is None]
-    if not texts:
-        kinds = [part.get("type") if isinstance(part, Mapping) else part for part in others]
-        got = ", ".join(f"{kind!r:.60}" for kind in kinds) or f"{content!r:.60}"
-        raise InputError(
-            f"content: expected text, or parts with text, got {got}; leave the message out, or say "
-            "in text what it shows",
-            where=where,
-        )
-    role = _string(message, "role", where)
-    if not role or not role.strip():
-        raise InputError(
-            f"role: expected who speaks, got {role!r}; write user, assistant or system", where=where
-        )
-    return {
-        **{key: value for key, value in message.items() if key not in ("name", "content")},
-        "text": "\n".join(texts),
-        "speaker": message.get("speaker") or message.get("name") or role,
-        **({"content": others} if others else {}),
-    }
-
-
-def _text_of_part(part: object) -> str | None:
-    """The text of a part of a message; None of a picture, a tool's call and their like."""
-    if isinstance(part, Mapping):
-        part = part.get("text") if part.get("type") in _TEXT_PARTS else None
-    return part if isinstance(part, str) else None
 
 
 def parse_edge_type(name: object, *, where: str | None = None) -> EdgeType:
@@ -270,13 +262,6 @@ def _string(record: Mapping[str, Any], field: str, where: str | None) -> str | N
         raise InputError(
             f"{field}: expected a string, got {_json_type(value)}; put it in quotes", where=where
         )
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{field}: expected Unicode, got half a surrogate pair ({error.reason}); leave it out",
-            where=where,
-        ) from error
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from typing import Any
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
+from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["LocomoSample", "is_locomo", "locomo_atoms", "read_locomo"]
+_log = logging.getLogger(__name__)
 _INPUTS = ("raw", "observations")
 _SESSION = re.compile(r"session_(\d+)")
 _TURN_ID = re.compile(r"[^\s,;]+")
@@ -79,7 +82,9 @@ def locomo_atoms(text: str, where: str, *, input: str = "raw") -> Iterator[Atom]
 
 
 def _parse(text: str, where: str) -> Sequence[Mapping[str, Any]]:
-    data = parse_json(text, where)
+    data, halves = replace_surrogates(parse_json(text, where))
+    if halves:
+        _log.warning("%s: %d x %s", where, halves, HALVES)
     if not is_locomo(data):
         raise InputError(
             'expected LoCoMo, a list of samples with a "conversation", got other JSON; for one '

@@ -6,16 +6,26 @@ import io
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.readers.chats import is_export_atom
+from graphmem_torch.readers.exports import (
+    export_atoms,
+    is_export,
+    is_zip_of_chats,
+    read_zip,
+    whatsapp_atoms,
+)
 from graphmem_torch.readers.headings import chunk_titles, file_title
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
+from graphmem_torch.readers.slack import is_slack_table
 from graphmem_torch.readers.source import (
     decode,
     leaving_out,
@@ -25,6 +35,7 @@ from graphmem_torch.readers.source import (
     read_bytes,
     says_nothing,
 )
+from graphmem_torch.readers.whatsapp import WHATSAPP_ORDERS, is_whatsapp
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
@@ -38,8 +49,11 @@ __all__ = [
     "read_atoms",
     "read_source",
     "source_name",
+    "told_by_content",
 ]
-_FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
+_FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo", ".zip": "zip"}
+_NAMES = ("text", "jsonl", "locomo", *WHATSAPP_ORDERS)  # of formats that a caller may name
+_HEAD = 1 << 14  # bytes by which a chat is told from other texts
 _RENAME = "rename it, or the folder that it is in"
 _log = logging.getLogger(__name__)
 
@@ -55,12 +69,15 @@ def read_atoms(
     base: Path | None = None,
     known: Container[str] = (),
     skipped: list[str] | None = None,
+    losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of files, folders and standard input, one after another.
 
     `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. By their
-    content are told: statements or modules of a proof library in `.jsonl`, with their edges beside
-    them, and Lean blueprints in `.json`; of several such sets the ids begin with the set's name.
+    content are told: exports of chat programs in `.json`, `.txt` and `.zip`, whose messages are an
+    atom each (`readers.exports`); statements or modules of a proof library in `.jsonl`, with their
+    edges beside them, and Lean blueprints in `.json`; of several such sets the ids begin with the
+    set's name.
     Folders are read whole, in sorted order. What they hold besides is left out: hidden files, and
     with a warning other suffixes, files that say nothing (empty, or blanks and a byte order mark
     alone), links that lead nowhere, JSON of another kind, and folders that cannot be read.
@@ -73,7 +90,7 @@ def read_atoms(
         tokenizer: Tokenizer of the pieces that `max_tokens` counts.
         max_tokens: Pieces of a chunk, at most.
         format: Name of a format ("text", "jsonl" or "locomo") for every file given, whatever its
-            suffix.
+            suffix; "whatsapp-dmy" and "whatsapp-mdy" say whether the day comes first in a chat.
         locomo_input: Name of what is read of LoCoMo: "raw" for the turns alone, "observations" for
             the facts of the data set as well.
         origins: Mapping that receives, for the id of each atom, the file and (JSON lines) the line
@@ -84,6 +101,7 @@ def read_atoms(
         known: Ids that are stored; see `read_records`.
         skipped: List that receives what is wrong with files and lines, which are left out then;
             without it the first is an error.
+        losses: Counter that receives what could not be kept of what was read, by kind.
 
     Yields:
         Atoms in the order of the input.
@@ -105,7 +123,7 @@ def read_atoms(
                 continue
             name = "" if path is None else source_name(path, base)
             yield from read_source(
-                source,
+                source if format else told_by_content(source),
                 tokenizer=tokenizer,
                 name=name,
                 salt="" if base is None else name,
@@ -114,6 +132,7 @@ def read_atoms(
                 origins=origins,
                 known=known,
                 skipped=skipped,
+                losses=losses,
             )
 
 
@@ -237,8 +256,8 @@ def find_sources(
     Raises:
         InputError: As `check_paths`; a folder with nothing to read, an unknown format.
     """
-    if format not in (None, *_FORMATS.values()):
-        raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
+    if format not in (None, *_NAMES):
+        raise InputError(unknown("format", format, _NAMES))
     if isinstance(paths, (str, Path)):
         paths = [paths]
     if skipped is None or not paths:
@@ -266,8 +285,8 @@ def _folder(
             if name.startswith("."):
                 continue
             kind = _FORMATS.get(path.suffix.lower())
-            if is_edge_table(path):
-                continue  # read with the statements it belongs to
+            if is_edge_table(path) or is_slack_table(path):
+                continue  # read with the statements, or the messages, it belongs to
             why = _unusable(path, kind)
             if why:
                 _log.warning("%s: left out, %s", path, why)
@@ -306,6 +325,8 @@ def _unusable(path: Path, kind: str | None) -> str:
             return "the file is empty"
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
+    if kind == "zip" and not is_zip_of_chats(path):
+        return "it is no export of a chat program"
     return "" if _is_text(path) else f"its path is no UTF-8; {_RENAME}"
 
 
@@ -337,6 +358,7 @@ def read_source(
     origins: dict[str, str] | None = None,
     known: Container[str] = (),
     skipped: list[str] | None = None,
+    losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of a file that is no proof library, or of standard input.
 
@@ -350,23 +372,35 @@ def read_source(
         origins: As in `read_atoms`.
         known: As in `read_atoms`.
         skipped: As in `read_atoms`.
+        losses: As in `read_atoms`.
 
     Raises:
         InputError: As `read_atoms`.
     """
-    where = source.where
+    where, losses = source.where, Counter() if losses is None else losses
     if source.format == "jsonl" and source.path is not None:
         lines = raw_lines(source.path)
-        yield from read_records(lines, where, origins, source=salt, known=known, skipped=skipped)
+        yield from read_records(
+            lines, where, origins, source=salt, known=known, skipped=skipped, losses=losses
+        )
         return
-    text = decode(read_bytes(source.path), where)
+    zipped = source.path is not None and source.path.suffix.lower() == ".zip"
+    text = "" if zipped else decode(read_bytes(source.path), where)
     format = source.format or _guess(text, where)
+    data = _parsed(text) if format == "locomo" else None
     if format == "jsonl":
-        yield from read_records(io.BytesIO(text.encode()), where, origins)
+        yield from read_records(io.BytesIO(text.encode()), where, origins, losses=losses)
         return
-    if format == "locomo":
-        if not source.named and not _holds_locomo(text):
-            _log.warning("%s: left out, its JSON is not LoCoMo, nor a blueprint", where)
+    if zipped and source.path is not None:
+        atoms = read_zip(source.path, losses, order=WHATSAPP_ORDERS.get(format))
+    elif format == "whatsapp" or format in WHATSAPP_ORDERS:
+        chat = where if source.path is None else str(source.path.resolve())
+        atoms = whatsapp_atoms(text, chat, where, losses, WHATSAPP_ORDERS.get(format))
+    elif is_export(data):
+        atoms = export_atoms(data, source.path, losses)
+    elif format == "locomo":
+        if not source.named and not is_locomo(data):
+            _log.warning("%s: left out, its JSON is not LoCoMo, nor a blueprint or a chat", where)
             return
         atoms = locomo_atoms(text, where, input=locomo_input)
     else:
@@ -378,16 +412,41 @@ def read_source(
             text, name=named, tokenizer=tokenizer, max_tokens=max_tokens, title=title
         )
     for atom in atoms:
-        if origins is not None:
-            origins[atom.id] = where
-        yield atom
+        for part in _parts(atom, tokenizer, max_tokens):
+            if origins is not None:
+                origins[part.id] = where
+            yield part
 
 
-def _holds_locomo(text: str) -> bool:
+def _parts(atom: Atom, tokenizer: Tokenizer, max_tokens: int) -> list[Atom]:
+    """A document that was given to a chat in chunks; any other atom whole."""
+    if not is_export_atom(atom) or atom.kind != "chunk":
+        return [atom]
+    spans = chunk_text(atom.text, tokenizer, max_tokens)
+    places = enumerate(spans)
+    parts = [replace(atom, id=f"{atom.id}#{i}", text=atom.text[a:b]) for i, (a, b) in places]
+    return [part for part in parts if part.text.strip()]
+
+
+def told_by_content(source: Source) -> Source:
+    """A source whose suffix says text, as a chat of WhatsApp if it begins like one."""
+    path = source.path
+    if path is None or source.format != "text" or path.suffix.lower() != ".txt":
+        return source
     try:
-        return is_locomo(json.loads(text))
+        with path.open("rb") as file:
+            head = file.read(_HEAD).decode("utf-8", "replace")
+    except OSError:
+        return source  # whoever reads it says so
+    return replace(source, format="whatsapp") if is_whatsapp(head, path.name) else source
+
+
+def _parsed(text: str) -> object:
+    """The value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
 
 
 def _guess(text: str, where: str) -> str:
@@ -397,9 +456,12 @@ def _guess(text: str, where: str) -> str:
         InputError: It begins like JSON, but is none that can be read.
     """
     start = text.lstrip()
+    if is_whatsapp(text):
+        return "whatsapp"
     if not start.startswith(("{", "[")):
         return "text"
-    if _holds_locomo(text):
+    data = _parsed(text)
+    if is_locomo(data) or is_export(data):
         return "locomo"
     line = text.count("\n", 0, len(text) - len(start)) + 1
     plain = "if it is plain text, say so: --format text"

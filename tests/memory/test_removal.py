@@ -314,7 +314,6 @@ def refusing() -> Iterator[Memory]:
         ({"edges": ()}, "`connect`"),
         ({"text": " "}, "delete the atom"),
         ({"text": None}, "text: expected a string"),
-        ({"text": "\ud800"}, "surrogate"),
         ({"kind": "concept"}, "concept"),
         ({"kind": "a\nb"}, "kind: expected"),
         ({"type": "epsodic"}, "did you mean 'episodic'"),

@@ -1,0 +1,56 @@
+"""Halves of surrogate pairs, which no encoding can carry: joined to a sign, or replaced.
+
+They come from texts that were cut between two UTF-16 units, as in the middle of an emoji.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["HALVES", "replace_surrogates"]
+
+HALVES = "half surrogate pair replaced by U+FFFD"
+"""What a report calls a half that was replaced."""
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(value: Any) -> tuple[Any, int]:
+    """Replace halves of surrogate pairs in a text, or in the texts of mappings and lists.
+
+    Two halves that belong together become their sign; any other becomes U+FFFD.
+
+    Returns:
+        The value, itself if nothing was to replace, and the number of halves replaced.
+    """
+    try:
+        return _replaced(value)
+    except RecursionError:  # whoever writes it as JSON says so
+        return value, 0
+
+
+def _replaced(value: Any) -> tuple[Any, int]:
+    if isinstance(value, str):
+        if value.isascii() or not _HALF.search(value):
+            return value, 0
+        return _HALF.subn("\ufffd", _PAIR.sub(_joined, value))
+    if isinstance(value, Mapping):
+        pairs = [(_replaced(key), _replaced(each)) for key, each in value.items()]
+        if all(key[0] is old for (key, _), old in zip(pairs, value, strict=True)) and all(
+            each[0] is old for (_, each), old in zip(pairs, value.values(), strict=True)
+        ):
+            return value, 0
+        return {key[0]: each[0] for key, each in pairs}, sum(k[1] + v[1] for k, v in pairs)
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        found = [_replaced(each) for each in value]
+        if all(each[0] is old for each, old in zip(found, value, strict=True)):
+            return value, 0
+        return type(value)(each[0] for each in found), sum(each[1] for each in found)
+    return value, 0
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
