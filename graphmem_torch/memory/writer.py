@@ -58,7 +58,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
-_TEXTS = ("id", "text", "kind", "speaker", "session", "meta")
 _WAITING = "link.waiting"  # key of the nodes whose concepts are not linked yet
 _RENAMED = "link.renamed"  # key of what changes where names change, though nothing goes
 _MEND = 64  # names of an older release that one write decides anew at most
