@@ -22,6 +22,7 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "claims": frozenset(),
     "context": frozenset(),
     "custom": frozenset({"questions"}),
+    "echo": frozenset({"evidence"}),
     "forgetting": frozenset({"sizes"}),
     "growth": frozenset({"sizes"}),
     "locomo": frozenset({"evidence", "input", "cv", "ablate"}),

@@ -170,6 +170,8 @@ class RankConfig:
         k: Hits a question.
         unique: Whether of memories that say the same (`Memory.duplicates`) only the best is a hit,
             which names the others.
+        echoes: Whether a stored question that is what is asked may be a hit. If not, what was said
+            after it takes its place (`docs/mathematics.md` 8.9).
         dense_limit: Up to this many atoms every atom is a candidate.
         candidates: Candidates that each base signal contributes in a larger store.
     """
@@ -179,6 +181,7 @@ class RankConfig:
     scale: Literal["raw", "background"] = "raw"
     k: int = _bounded(30, 1)
     unique: bool = False
+    echoes: bool = False
     dense_limit: int = _bounded(2048, 0)
     candidates: int = _bounded(96, 1)
 

@@ -127,6 +127,8 @@ class IndexInput:
         is_question, tells_time: [A] bool.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
             None where there are no others.
+        asked_key, asked_words, asked_bits, asked_open: [A] int64, int16, int64 and int8, what an
+            atom asks (`rank.candidates.MemoryTensors`); None where no atom asks.
         told: [A, 2] int32, the days that an atom tells of (`text.times.told_days`), 0 and 0 for
             none; None where no atom does.
         edges: Between nodes 0..N-1.
@@ -174,6 +176,10 @@ class IndexInput:
     name_terms: Tensor | None = None
     name_offsets: Tensor | None = None
     lot: Tensor | None = None
+    asked_key: Tensor | None = None
+    asked_words: Tensor | None = None
+    asked_bits: Tensor | None = None
+    asked_open: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -190,7 +196,14 @@ _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
     *("said", "told"),
     *("log_words", "is_question", "tells_time", "role", "duplicate", "tokens", "token_offsets"),
+    *("asked_key", "asked_words", "asked_bits", "asked_open"),
 )
+_ASKED = {
+    "asked_key": torch.int64,
+    "asked_words": torch.int16,
+    "asked_bits": torch.int64,
+    "asked_open": torch.int8,
+}
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
 
@@ -507,6 +520,9 @@ class GrowingIndex:
             "terms": data.terms,
             "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
         }
+        for name, dtype in _ASKED.items():
+            given = getattr(data, name)
+            columns[name] = torch.zeros(data.kind.shape, dtype=dtype) if given is None else given
         if data.duplicate is not None and self._config.modes.build:
             columns["duplicate"] = self._atom.view[data.duplicate]
         old = len(self._rows["kind"]) if "kind" in self._rows else 0
@@ -726,7 +742,7 @@ def _check(data: IndexInput, before: int) -> None:
     lengths = {
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
         **dict.fromkeys(("is_question", "tells_time", "role", "told", "duplicate"), atoms),
-        **dict.fromkeys(("title", "node"), atoms),
+        **dict.fromkeys(("title", "node", *_ASKED), atoms),
         **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
         "name_offsets": before + concepts + 1,
     }

@@ -54,6 +54,10 @@ LAYOUT = {
     "is_question": "float A",
     "tells_time": "float A",
     "role": "int8 A -1 2",
+    "asked_key": "int64 A",
+    "asked_words": "int16 A",
+    "asked_bits": "int64 A",
+    "asked_open": "int8 A 0 2",
     "previous": "int32 A -1 A",
     "next": "int32 A -1 A",
     "derived_source": "int32 D 0 A",
@@ -122,7 +126,7 @@ _RULES = {name: rule.split() for name, rule in LAYOUT.items()}
 # All parts of one prefix, or none.
 _TOGETHER = {
     prefix: {name for name in LAYOUT if name.startswith(prefix)}
-    for prefix in ("modes_", "hop_", "token")
+    for prefix in ("modes_", "hop_", "token", "asked_")
 }
 
 

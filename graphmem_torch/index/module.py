@@ -46,6 +46,7 @@ from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, weighted_sums
+from graphmem_torch.rank.echo import without_echoes
 from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
@@ -648,6 +649,8 @@ class MemoryIndex(nn.Module):
         embedding = self._work(query.embedding)
         if embedding is not query.embedding:
             query = replace(query, embedding=embedding)
+        if not self.config.rank.echoes:
+            query = without_echoes(self.tensors, query)
         return query, count
 
 

@@ -345,6 +345,8 @@ def candidates_of(
     found = _chosen(everyone, plan.rule, k)
     if query.followed is not None:
         found = found.extended(query.followed)
+    if query.replies is not None:
+        found = found.extended(query.replies)
     if stages is not None:
         stages.done("candidates")
     if not (plan.activates or plan.hops) or found.shape[1] == 0:

@@ -35,7 +35,7 @@ __all__ = ["NEVER", "SWITCHED_KEY", "Assembler", "ModeCache", "Snapshot", "last_
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 13  # of what the snapshot holds
+_FORMAT = 14  # of what the snapshot holds
 _TAIL = 8  # atoms of the base for each one that is read behind it
 _BEHIND = 256  # commits whose removals are read behind it
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.atoms import CONCEPT, titled
 from graphmem_torch.index.data import IndexInput, Renamed
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.store.records import Coded
 from graphmem_torch.text.forms import composed
+from graphmem_torch.store.records import Coded, Columns
+from graphmem_torch.text.asking import NOTHING_ASKED, Asked, read_asked
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.words import count_words
 
 __all__ = ["StoreColumns"]
+
+_MOST_WORDS = 1 << 14  # of a question: more are no question
 
 
 @dataclass(eq=False)
@@ -134,6 +137,7 @@ class StoreColumns:
         bodies = [texts[i] for i in own.tolist()]
         speaker = _recoded(columns.speaker, self.speakers)[own]
         found, offsets = self.vocabulary.encode(bodies)
+        asked = _asked(store, start, bodies, columns, own)
         title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
         self._titles |= bool((title >= 0).any())
         names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
@@ -165,6 +169,12 @@ class StoreColumns:
             is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
             tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
             role=_roles(columns.speaker)[own],
+            asked_key=torch.tensor([each.key for each in asked], dtype=torch.int64),
+            asked_words=torch.tensor(
+                [min(len(each.terms), _MOST_WORDS) for each in asked], dtype=torch.int16
+            ),
+            asked_bits=torch.tensor([each.bits for each in asked], dtype=torch.int64),
+            asked_open=torch.tensor([each.open for each in asked], dtype=torch.int8),
             told=torch.tensor(
                 list(map(told_days, bodies, columns.time[own].tolist())), dtype=torch.int32
             ).view(-1, 2),
@@ -187,6 +197,29 @@ class StoreColumns:
         self.stop, self.edges = stop, edges
         self.state = store.state
         return added
+
+
+def _asked(
+    store: StoreReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
+) -> list[Asked]:
+    """What atoms ask, without the titles above and the names of their speakers in front.
+
+    An entry of nobody and no session asks nothing if it has metadata, which may hold its answer.
+    """
+    names = [*columns.speaker.names, None]
+    speakers = [names[code] for code in columns.speaker.codes[own].tolist()]
+    with_meta = torch.tensor([node for node, _ in store.fields("meta", start)], dtype=torch.int64)
+    entry = (columns.speaker.codes < 0) & (columns.session.codes < 0)
+    entry &= torch.isin(columns.node, with_meta)
+    titles = dict(store.fields("title", start))
+    said = [
+        text.removeprefix(titled(titles.get(node), "")).removeprefix(f"{speaker}: ")
+        for text, speaker, node in zip(bodies, speakers, columns.node[own].tolist(), strict=True)
+    ]
+    return [
+        NOTHING_ASKED if filed else read_asked(text)
+        for text, filed in zip(said, entry[own].tolist(), strict=True)
+    ]
 
 
 def _lot(text: str) -> int:

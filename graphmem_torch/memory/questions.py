@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.errors import InputError
@@ -31,6 +32,7 @@ from graphmem_torch.results import (
 from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.asking import NOTHING_ASKED, asks_for_questions, read_asked
 from graphmem_torch.text.embedder import Embedder, Encoded, background_of, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers, recalls
 from graphmem_torch.text.times import told_days
@@ -121,8 +123,31 @@ def encode_questions(
         recalls=_if_any(recalls(questions)),
         unread=_if_any(unread),
         background=None if background is None else torch.full((len(questions),), background),
+        **_asked(questions, snapshot),
     )
     return batch.to(snapshot.index.embeddings.device)
+
+
+def _asked(questions: Sequence[str], snapshot: Snapshot) -> dict[str, Tensor]:
+    """What questions ask, by which echoes are known; nothing where none asks."""
+    read = list(map(read_asked, questions))
+    if not any(each.key for each in read):
+        return {}
+    wanted = [
+        NOTHING_ASKED if asks_for_questions(question) else own
+        for question, own in zip(questions, read, strict=True)
+    ]
+    known, bits = [], []
+    for own in wanted:
+        ids, ends = snapshot.vocabulary.encode_terms([[term] for term in own.terms], grow=False)
+        known.append(ids)
+        bits.append(torch.tensor([1 << place for place in own.places])[ends.diff() > 0])
+    return {
+        "asked_key": torch.tensor([each.key for each in read], dtype=torch.int64),
+        "asked_terms": pad_sequence(known, batch_first=True, padding_value=-1),
+        "asked_bits": pad_sequence(bits, batch_first=True).long(),
+        "asked_words": torch.tensor([len(own.terms) for own in wanted]),
+    }
 
 
 def _if_any(said: Tensor | None) -> Tensor | None:

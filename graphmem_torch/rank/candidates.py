@@ -82,6 +82,10 @@ class MemoryTensors:
         log_words: [A], ln(1 + words).
         is_question, tells_time: [A], 1 or 0.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
+        asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
+        asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
+        asked_bits: [A] int64, these terms as bits (`text.asking.Asked.bits`).
+        asked_open: [A] int8, 1 if it proposes no name and no number (`text.asking`), else 0.
         derived_source, derived_target: [D] rows; the source was derived from the target.
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.
@@ -124,6 +128,10 @@ class MemoryTensors:
     duplicate: Tensor | None = None
     time_order: Tensor | None = None
     told_order: Tensor | None = None
+    asked_key: Tensor | None = None
+    asked_words: Tensor | None = None
+    asked_bits: Tensor | None = None
+    asked_open: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
 
@@ -142,6 +150,12 @@ class MemoryTensors:
     def turns(self) -> tuple[Tensor, Tensor]:
         """`turn_pointers` of `next` and `previous`."""
         return turn_pointers(self.next, self.previous)
+
+    @_once
+    def asking(self) -> Tensor:  # [n] int64
+        """The atoms that ask, ascending."""
+        assert self.asked_key is not None
+        return self.asked_key.nonzero().squeeze(1)
 
     @_once
     def by_time(self) -> SortedRows:

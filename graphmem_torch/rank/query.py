@@ -48,6 +48,13 @@ class QueryBatch:
             which the best alone is a hit; 0: nothing says the same. None: of none anything does.
         tier: [B or 1, A] integers: a hit of a smaller one stands before those of larger ones,
             whatever their scores; None: scores alone decide.
+        asked_key: [B] int64, equal to that of stored questions that ask the same; 0: asks nothing.
+        asked_terms: [B, W] int64, distinct terms of what is asked, -1 padding.
+        asked_bits: [B, W] int64, the bit of each of these terms.
+        asked_words: [B] int64, how many terms these are, with those that no atom has; 0: stored
+            questions are wanted, so that only those in the same words are echoes.
+        replies: [B, P] int64, the atoms that follow stored questions which ask the same
+            (`rank.echo`), -1 padding; reply_weight: [B, P] float32, how much these lead to each.
         followed: [B, P] int64, the atoms that what took the place of what led to
             (`rank.succession.follow`), -1 padding; None: nothing did.
     """
@@ -74,6 +81,12 @@ class QueryBatch:
     group: Tensor | None = None
     tier: Tensor | None = None
     followed: Tensor | None = None
+    asked_key: Tensor | None = None
+    asked_terms: Tensor | None = None
+    asked_bits: Tensor | None = None
+    asked_words: Tensor | None = None
+    replies: Tensor | None = None
+    reply_weight: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -121,6 +134,12 @@ class QueryBatch:
             "group": (atoms,),
             "tier": (atoms,),
             "followed": ("?",),
+            "asked_key": (),
+            "asked_terms": ("?",),
+            "asked_bits": ("?",),
+            "asked_words": (),
+            "replies": ("?",),
+            "reply_weight": ("?",),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"
         given = self._given()

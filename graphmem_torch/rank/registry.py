@@ -37,8 +37,8 @@ class Signal:
             anchors.
         conversational: Whether it reads speakers, dates or the form of a question.
         reads: What it reads that is made only for those who ask: `activation`, `traversal`, `walk`
-            or `hops` of `Reached`, `documents`, or `retention`, `ended`, `followed` or `span` of a
-            question; `words`, where a memory has no token vectors.
+            or `hops` of `Reached`, `documents`, or `retention`, `ended`, `followed`, `replies` or
+            `span` of a question; `words`, where a memory has no token vectors.
         indicator: Whether its values mean the same in every memory (0 or 1, a share), so that they
             are taken as they are where other signals are scaled by the memory's background.
         learned: Whether its weight is learned from evidence; else it stays as it is given.

@@ -277,6 +277,19 @@ def _succession(c: Candidates) -> Tensor:
     return (rows[:, :, None] == led[:, None]).any(2).float()
 
 
+@signal("reply", reads=("replies",), indicator=True, learned=False)
+def _reply(c: Candidates) -> Tensor:
+    """1 for what was said after a stored question that asks the same, less for what is farther.
+
+    `docs/mathematics.md` 8.9.
+    """
+    led, weight = c.query.replies, c.query.reply_weight
+    if led is None or weight is None:
+        return c.zeros()
+    rows = torch.arange(c.shape[1], device=led.device)[None] if c.rows is None else c.rows
+    return (weight[:, None] * (rows[:, :, None] == led[:, None])).amax(2).float()
+
+
 def _of_query(c: Candidates, values: Tensor) -> Tensor:  # [B or 1, A] -> [B, C]
     """What a batch of questions says of all atoms, for their candidates."""
     everyone = c.rows is None or len(values) == len(c.query)

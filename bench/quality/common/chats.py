@@ -132,6 +132,7 @@ def _question(
     return Question(
         *(str(row["question"]), number, tuple(dict.fromkeys(gold)), tuple(row["gold_sessions"])),
         time=None if row.get("date") is None else _time(str(row["date"]), where),
+        answer=str(row.get("answer", "")),
     )
 
 

@@ -30,6 +30,7 @@ class Question:
         id: Its name in a file of rankings; the set counts where there is none.
         relevance: Grades of the gold, above 0; all alike by default.
         absent: Relevant documents that the collection lacks, with their grades: never found.
+        answer: As the data has it; empty where it has none.
         time: When it is asked, seconds since the epoch, UTC; None: nobody knows.
     """
 
@@ -41,6 +42,7 @@ class Question:
     relevance: tuple[float, ...] = ()
     time: float | None = None
     absent: tuple[tuple[str, float], ...] = ()
+    answer: str = ""
 
     @property
     def grades(self) -> dict[str, float]:
@@ -128,7 +130,7 @@ def _question(entry: Mapping[str, Any], gold: tuple[str, ...], where: str) -> Qu
         raise InputError(f"expected a text under `question`, got {text!r}", where=where)
     if category not in (1, 2, 3, 4, 5):
         raise InputError(f"expected a `category` from 1 to 5, got {category!r}", where=where)
-    return Question(text, int(category), gold)
+    return Question(text, int(category), gold, answer=str(entry.get("answer", "")))
 
 
 def _turn_id(atom: Atom) -> str:

@@ -1,0 +1,1 @@
+"""The judge `echo` of `graphmem eval`; see `bench/quality/README.md`."""

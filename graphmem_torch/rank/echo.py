@@ -1,0 +1,131 @@
+"""Echoes: stored questions that are what is asked, which are no evidence but lead to their replies.
+
+An agent that stores each turn before it asks finds the turn itself first. Such an atom is not there
+for the question: no hit, no anchor, and nothing of it counts for its neighbours. What was said
+after it takes its place (signal `reply`). `docs/mathematics.md` 8.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.ops.tiles import stable_topk, tile_elements
+from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.query import QueryBatch
+
+__all__ = ["without_echoes"]
+
+_LOOKED_AT = 64  # questions of a memory that are compared with what is asked, word by word
+_HALF = 0.5  # of the terms of what is asked, which a stored question must have
+_ALIKE = 0.65  # cosine, above that of unrelated texts, of open questions that ask the same
+_LEADS = 8  # echoes of a question whose replies are looked for
+_TURNS = 4  # turns behind an echo that are looked at
+_EARLIER = 0.5  # of the weight of a reply, for the reply to the echo before
+_LATER = 0.5  # of the weight of a reply, for the turn behind it
+_TILE = 1 << 22  # floats at a time
+
+
+def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
+    """Questions without the atoms that only ask the same, and with the replies to these.
+
+    An atom is an echo if it asks in the same words (its key is equal), or if it does nothing but
+    ask and all its terms are among those of the question, of which it has half. Or if it asks
+    openly, proposing no name and no number, has half of the terms, and is as near by cosine.
+
+    Args:
+        memory: A atoms.
+        query: B questions; those without `asked_key` stay as they are.
+
+    Returns:
+        The questions, with `allowed`, `replies` and `reply_weight` if there is any echo.
+    """
+    if query.asked_key is None or memory.asked_key is None or not memory.num_atoms:
+        return query
+    compiled = torch.compiler.is_compiling()  # shapes must not depend on values
+    rows = torch.arange(memory.num_atoms, device=memory.node.device) if compiled else memory.asking
+    if not len(rows):
+        return query
+    alike = _alike(memory, query, rows)
+    if query.allowed is not None:
+        alike = alike * query.allowed.expand(len(query), -1)[:, rows]
+    if not compiled and not bool(alike.any()):
+        return query
+    there = torch.ones(len(query), memory.num_atoms, dtype=torch.bool, device=rows.device)
+    there = there.index_copy(1, rows, alike == 0)
+    seen = there if query.allowed is None else there & query.allowed
+    replies, weight = _replies(memory, alike, rows, seen)
+    return replace(query, allowed=seen, replies=replies, reply_weight=weight)
+
+
+def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [n] -> [B, n]
+    """How nearly each atom that asks is what is asked: 1 in the same words, 0 not at all."""
+    assert query.asked_key is not None and memory.asked_key is not None
+    key = query.asked_key[:, None]
+    alike = ((memory.asked_key[rows][None] == key) & (key != 0)).float()
+    if query.asked_terms is None or query.asked_words is None or memory.asked_words is None:
+        return alike
+    words = memory.asked_words[rows]
+    step = max(1, tile_elements(rows.device, _TILE) // memory.num_atoms)
+    for start in range(0, len(query), step):
+        part = slice(start, start + step)
+        terms = query.asked_terms[part].contiguous()
+        score = memory.bm25.score(terms)[:, rows].masked_fill(words[None] == 0, 0.0)
+        worth, place = stable_topk(score, min(_LOOKED_AT, len(rows)))
+        near = _near(memory, query.rows(part), rows[place], words[place])
+        near = near.masked_fill(worth <= 0, 0.0)
+        alike[part] = alike[part].scatter_reduce(1, place, near, "amax")
+    return alike
+
+
+def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor) -> Tensor:
+    """The same of atoms [B, c] that do nothing but ask, by their terms and their cosine."""
+    assert query.asked_terms is not None and query.asked_words is not None
+    assert memory.asked_open is not None
+    assert memory.asked_bits is not None and query.asked_bits is not None
+    # What an atom has beside its question (its speaker, who is called) is no word of it.
+    asked_too = (memory.asked_bits[rows][:, None] & query.asked_bits[:, :, None]) != 0
+    has = (memory.bm25.holds(query.asked_terms.contiguous(), rows) * asked_too).sum(1)
+    own = has / words.clamp(min=1)
+    asked = has / query.asked_words[:, None].clamp(min=1)
+    vectors = memory.embeddings[rows].to(query.embedding.dtype)
+    cosine = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
+    if query.background is not None:  # an encoder whose unrelated texts are near each other
+        cosine = (cosine - query.background[:, None]) / (1.0 - query.background[:, None])
+    near = (own >= 1.0) & (asked >= _HALF)
+    near |= memory.asked_open[rows].bool() & (own >= _HALF) & (asked >= _HALF) & (cosine >= _ALIKE)
+    near &= (words > 0) & (query.asked_words > 0)[:, None]
+    return torch.where(near, cosine.clamp(0.01, 1.0), 0.0).float()
+
+
+def _replies(
+    memory: MemoryTensors,
+    alike: Tensor,  # [B, n]
+    rows: Tensor,  # [n] int64, ascending
+    seen: Tensor,  # [B, A] bool
+) -> tuple[Tensor, Tensor]:  # [B, P] int64, -1 = none; [B, P]
+    """What follows the echoes of B questions in their sessions, and what it weighs.
+
+    The latest of the nearest echoes leads with all of its weight, each before it with half of that
+    of the next. Of the turns behind one the first that may be seen is its reply; the one behind
+    that weighs half.
+    """
+    # Of equal ones the last: rows are in the order of the store.
+    value, place = stable_topk(alike.flip(1), min(_LEADS, alike.shape[1]))
+    row = torch.where(value > 0, rows[alike.shape[1] - 1 - place], -1)
+    pointers, _ = memory.turns
+    share, turns, shares = torch.ones_like(value), [], []
+    for _ in range(_TURNS):
+        row = pointers.take(row)
+        there = (row >= 0) & seen.gather(1, row.clamp(min=0))
+        turns.append(row.masked_fill(~there, -1))
+        shares.append(share.masked_fill(~there, 0.0))
+        share = torch.where(there, share * _LATER, share).masked_fill(share < 1.0, 0.0)
+    led = torch.stack(shares, 2)
+    led = led * value.square()[:, :, None]
+    answered = led.amax(2) > 0
+    before = answered.long().cumsum(1) - answered.long()
+    led = led * (_EARLIER**before)[:, :, None]
+    return torch.stack(turns, 2).flatten(1), led.flatten(1)

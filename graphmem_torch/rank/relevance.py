@@ -1,0 +1,56 @@
+"""Relevance: whether memories have anything to do with a question, whatever their scores.
+
+A score ranks memories of one question; most of it may be who spoke and how long a text is. What is
+looked at here means the same for every question and every memory. `docs/mathematics.md` 6.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.query import QueryBatch
+
+__all__ = ["relevance"]
+
+
+def relevance(
+    memory: MemoryTensors,
+    query: QueryBatch,
+    rows: Tensor,  # [B, k] int64, -1 = none
+) -> Tensor:  # [B, k] float32 in [0, 1]
+    """The larger of cosine and share of words; of what follows a question, that of the question.
+
+    The cosine is above that of unrelated texts, relative to what is possible; the share of words is
+    that of the question's terms by idf that an atom has. An atom behind one that asks in its
+    session answers it, so it is as relevant as the other. 0 for no atom.
+
+    Args:
+        memory: A atoms.
+        query: B questions.
+        rows: Atoms of each.
+    """
+    if not memory.num_atoms:
+        return torch.zeros(rows.shape, device=rows.device)
+    pointers, second = memory.turns
+    before = pointers.take(rows + second[1])
+    asks = memory.is_question[before.clamp(min=0)] > 0
+    before = before.masked_fill(~asks, -1)
+    both = torch.cat([rows, before], dim=1)
+    found = _alike(memory, query, both.clamp(min=0)).masked_fill(both < 0, 0.0)
+    return found.view(len(rows), 2, -1).amax(1)
+
+
+def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
+    vectors = memory.embeddings[rows].to(query.embedding.dtype)
+    found = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
+    if query.background is not None:
+        found = (found - query.background[:, None]) / (1.0 - query.background[:, None])
+    if query.terms is None or not query.terms.shape[1]:
+        return found.clamp(0.0, 1.0)
+    idf = torch.nn.functional.pad(memory.bm25.idf.float(), (0, 1))[query.terms]  # padding: the last
+    has = memory.bm25.holds(query.terms.contiguous(), rows)
+    total = idf.sum(1, keepdim=True)
+    words = (has * idf[:, :, None]).sum(1) / total.clamp(min=1e-9)
+    return torch.maximum(found, words.to(found)).clamp(0.0, 1.0)

@@ -1,0 +1,179 @@
+"""Asking: whether a text does nothing but ask, and what it asks, without what is said around it.
+
+Two texts of one key ask the same. Questions without a mark, and what asks politely, are known of
+English alone; in other languages a mark says that a text asks. `docs/mathematics.md` 8.9.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from graphmem_torch.text.question import LINK, asks, is_question, tells_time
+from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.terms import terms
+from graphmem_torch.text.wording import wording
+
+__all__ = ["NOTHING_ASKED", "Asked", "asks_for_questions", "read_asked"]
+
+_WH = r"(?:who|whom|whose|what|which|when|where|why|how)"
+_AUXILIARY = (
+    r"(?:am|are|is|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might"
+    r"|must)"
+)
+_PERSON = r"(?:i|you|he|she|it|we|they|there)"
+_OWNER = r"(?:my|your|his|her|its|our|their|the|this|that|these|those|any|anyone|anybody|someone)"
+# "Where do I", "how many books did", "what's", "who called"; "when I was young" is none.
+_OPEN = re.compile(
+    rf"{_WH}(?:'s|'re|'d| (?!(?:{_PERSON}|{_OWNER}|a|an)\b)(?:[\w'-]+ ){{0,3}}{_AUXILIARY}"
+    rf"| {_AUXILIARY})\b|who(?:se|m)? (?!{_PERSON}\b)\w+|how (?:come|about)\b|what about\b"
+)
+_CLOSED = re.compile(
+    rf"(?:(?:do|does|did|has|had|have)(?:n't)? {_PERSON}"
+    rf"|(?:does|did|has|had|am|is|are|was|were|can|could|would|should|will)(?:n't)?"
+    rf" (?:{_PERSON}|{_OWNER}))\b"
+)
+_INDIRECT = re.compile(
+    r"(?:(?:can|could|would|will|do|did|may|might) you (?:(?:please|kindly|possibly|maybe|perhaps"
+    r"|happen to|still|by any chance) )*(?:tell|remind|know|remember|recall|say|let)\b"
+    r"|(?:please )?(?:tell|remind) (?:me|us)\b|let (?:me|us) know\b"
+    r"|(?:i|we) (?:was|were|am|'m|are|just|have been|'ve been)? ?(?:just )?wonder(?:ing)?\b"
+    r"|(?:i|we)(?: would|'d)? (?:like|want|need) to know\b"
+    r"|(?:do you have )?any idea\b|(?:can|could|may) i ask\b|quick question\b)"
+    r"(?: (?:me|us|please|again|know|you))*[,:]? ?(?:about )?",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    r"(?:(?:so|and|but|well|ok(?:ay)?|hey|hi|hello|please|sorry|excuse me|by the way|btw|just"
+    r"|actually|again|oh|hm+|um+|thanks|thank you)\b[\s,.;:!\u2013\u2014-]*)+",
+    re.IGNORECASE,
+)
+_BEHIND = re.compile(
+    r"(?:[\s,;\u2013\u2014-]+(?:please|thanks|thank you|again|by the way|btw|do you know"
+    r"|do you remember|can you (?:tell|remind) me|if you know|if you don't mind))+(?=[\s?.!]*$)",
+    re.IGNORECASE,
+)
+_NAME = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+)?"
+_CALLED = re.compile(rf"(?P<name>{_NAME}),\s+(?=\w)"), re.compile(rf",\s*(?P<name>{_NAME})(?=\W*$)")
+_CAPTION = re.compile(r"\s*\[[^\[\]]*\]\s*$")
+_MARKS = re.compile(r"[\s?!.\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
+# What a text that proposes something has: names, codes and numbers.
+_PROPER = re.compile(r"(?<=[\s(])[^\W\d_a-z]\w+|\d")
+_FOR_QUESTIONS = re.compile(
+    r"\b(?:ask(?:s|ed|ing)?|questions?|quer(?:y|ies|ied)|[ie]nquir\w+|wonder(?:s|ed|ing)?)\b",
+    re.IGNORECASE,
+)
+_PLEASANT = 3  # words of a sentence beside a question that need not say anything
+
+
+class Asked(NamedTuple):
+    """What a text asks.
+
+    Attributes:
+        key: Hash of the wording of what is asked, equal for texts that ask the same; 0: the text
+            asks nothing.
+        terms: The distinct terms of what is asked, if the text does nothing but ask; else none.
+        open: Whether it does nothing but ask, and proposes no name and no number.
+    """
+
+    key: int
+    terms: tuple[str, ...]
+    open: bool
+
+    @property
+    def places(self) -> list[int]:
+        """A number from 0 to 62 for each term, told by the term alone."""
+        return [zlib.crc32(term.encode("utf-8", "surrogatepass")) % 63 for term in self.terms]
+
+    @property
+    def bits(self) -> int:
+        """The places as the bits of one number: a set that may hold a few terms too many."""
+        return sum(1 << place for place in set(self.places))
+
+
+NOTHING_ASKED = Asked(0, (), False)
+"""Of a text that asks nothing."""
+
+
+def read_asked(text: str) -> Asked:
+    """Return what a text asks, without greetings, names that are called, and politeness."""
+    plain = _CAPTION.sub("", LINK.sub(" ", text)).strip()
+    if not plain:
+        return NOTHING_ASKED
+    questions, tells = [], False
+    for sentence in split_sentences(plain):
+        core = _core(sentence)
+        if core is None:
+            tells = tells or (len(terms(sentence)) > 0 and not _is_pleasant(sentence))
+        elif core:
+            questions.append(core)
+    if not questions:
+        return NOTHING_ASKED
+    if tells:
+        return Asked(_key(plain), (), False) if asks(plain) else NOTHING_ASKED
+    core = " ".join(questions)
+    bears = any(_PROPER.search(each) for each in questions)
+    opens = all(_OPEN.match(each.lower().replace("\u2019", "'")) for each in questions)
+    return Asked(_key(core), tuple(dict.fromkeys(terms(core))), opens and not bears)
+
+
+def asks_for_questions(question: str) -> bool:
+    """Whether what was asked is asked for, by English words: "What did Anna ask?"."""
+    return _FOR_QUESTIONS.search(_core(question) or question) is not None
+
+
+def _core(sentence: str) -> str | None:
+    """What a sentence asks; None where it asks nothing."""
+    marked = is_question(sentence)
+    said = sentence.strip()
+    before = None
+    while said != before:
+        before = said
+        said = _uncalled(_BEHIND.sub("", said[_end(_BEFORE, said) :]))
+        indirect = _end(_INDIRECT, said)
+        rest = said[indirect:].lower()
+        if indirect and (marked or re.match(rf"{_WH}\b|if\b|whether\b", rest)):
+            said, marked = said[indirect:], True
+    said = _MARKS.sub("", said)
+    folded = said.lower().replace("\u2019", "'")
+    if marked or _OPEN.match(folded) or _CLOSED.match(folded):
+        return said
+    return None
+
+
+def _end(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.match(text)
+    return 0 if found is None else found.end()
+
+
+def _uncalled(text: str) -> str:
+    """A sentence without the name in front of it, or behind it, of whoever is called."""
+    for pattern in _CALLED:
+        found = pattern.match(text) if pattern is _CALLED[0] else pattern.search(text)
+        if found is None:
+            continue
+        name = found["name"]
+        if all(word[0].isupper() for word in name.split()) and not tells_time(name):
+            text = (text[: found.start()] + text[found.end() :]).strip()
+    return text
+
+
+def _is_pleasant(sentence: str) -> bool:
+    """Whether a sentence beside a question says nothing: a greeting, thanks."""
+    words = wording(sentence)
+    return not words or (len(words) <= _PLEASANT and "thank" in words[0]) or not _core_words(words)
+
+
+def _core_words(words: Sequence[str]) -> bool:
+    return any(not _BEFORE.fullmatch(word) for word in words)
+
+
+def _key(core: str) -> int:
+    """A number of 64 bits, not 0, of the wording without its mark."""
+    words = [word for word in wording(core) if word != "?"]
+    text = "\n".join(words or [core.casefold()])
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) or 1
