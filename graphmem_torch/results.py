@@ -878,7 +878,9 @@ class Context:
         budget: Tokens allowed.
         tokenizer: Name of the tokenizer that counted.
         sources: Ids of the atoms in the context, in their order: the first is cited as 1.
-        omitted: Ids of retrieved atoms that did not fit, best first.
+        omitted: Ids of retrieved atoms that are not in it, best first.
+        unrelated: Those of them that are left out because they have nothing to do with the question
+            (`context.floor`), whatever they take.
         confidence, known, verified: As in `Result`; the oracle was asked of the whole text.
         messages: Of a chat, mappings with `role` and `content`.
         system: Of a chat for Anthropic: what it takes beside the messages.
@@ -886,8 +888,8 @@ class Context:
         upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
             what each entry costs alone; text that merges across entries may be a token or so off.
         exact: Whether the choice is proven to be the best, in the same sense.
-        extract: Whether no memory fits the budget whole: the context holds sentences, or the first
-            words, of the best one.
+        extract: Whether the best memory does not fit the budget whole: the context holds those of
+            its sentences, or words, that speak to the question.
     """
 
     question: str
@@ -906,6 +908,7 @@ class Context:
     exact: bool = True
     extract: bool = False
     verified: bool | None = None
+    unrelated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """The question, how full the budget is, of how many memories, and how sure the gate is."""
@@ -917,6 +920,21 @@ class Context:
     def gap(self) -> float:
         """Value that a better choice could have more at most; 0 where exact."""
         return self.upper_bound - self.value
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the choice, a sentence each; empty: nothing."""
+        notes = []
+        if self.extract:
+            notes.append("the best memory does not fit whole, so an extract of it is there")
+        if not self.exact:
+            short = self.gap / self.upper_bound if self.upper_bound else 1.0
+            notes.append(f"the choice is within {short:.1%} of the best; no better one was found")
+        if self.unrelated:
+            count = len(self.unrelated)
+            are = "1 memory has" if count == 1 else f"{count} memories have"
+            notes.append(f"{are} nothing to do with the question and stay out")
+        return tuple(notes)
 
     @property
     def citations(self) -> dict[int, str]:

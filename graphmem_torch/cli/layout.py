@@ -164,12 +164,7 @@ def trace_lines(trace: Trace) -> list[str]:
 
 def context_note(context: Context) -> str:
     """One line about a context: how full, how well chosen, how sure."""
-    if context.extract:
-        best = "an extract of the best memory, for none fits whole"
-    elif context.exact:
-        best = "the best choice"
-    else:
-        best = f"within {context.gap / context.value if context.value else 1.0:.1%} of the best"
+    best = "; ".join(context.notes) if context.notes else "the best choice"
     note = (
         f"{context.tokens} of {context.budget} tokens ({context.tokenizer}), "
         f"{len(context.sources)} sources, {len(context.omitted)} left out, "

@@ -382,6 +382,8 @@ class ContextConfig:
         value: What the score of a memory says that it is worth; see
             `context.pool.values_from_scores`.
         temperature: Of the value `share`: above 1 trusts the scores less.
+        floor: Relevance (`rank.relevance`) below which a memory is left out, unless the graph leads
+            to it or no memory reaches it; 0: none is left out for it.
         summary: Share of its tokens that a memory keeps, as the sentences that speak to the
             question (`context.summarise.extract`), where `shorten` says nothing else; 1: all.
         requires: Types of edges along which a memory brings what it needs: along a dependency its
@@ -401,6 +403,7 @@ class ContextConfig:
     redundancy: float = 0.95
     value: Literal["share", "rank", "score"] = "rank"
     temperature: float = _bounded(1.5, 1e-3)
+    floor: float = _bounded(0.15, 0, 1)
     summary: float = _bounded(1.0, 1e-9, 1)
     requires: tuple[str, ...] = ()
     order_edges: tuple[str, ...] = ("dependency", "causes", "precedes", "implication")

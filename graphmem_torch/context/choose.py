@@ -100,6 +100,20 @@ class Choice:
         paid[row, place] = self.prices[row, place]
         return torch.where(self.pinned, self.costs, 0).sum(1) + paid.sum(1)
 
+    @cached_property
+    def whole(self) -> Tensor:  # [B, n]
+        """Tokens of each item with its header, if it stands alone under it."""
+        prices = torch.nn.functional.pad(self.prices, (0, 1))
+        place = torch.where(self.header < 0, self.prices.shape[1], self.header)
+        return self.costs + prices.gather(1, place)
+
+    def rows(self, question: Tensor) -> Choice:  # [R] int64
+        """The problems of these questions, each by itself."""
+        columns = {
+            name: getattr(self, name)[question] for name in ("costs", "header", "prices", "pinned")
+        }
+        return replace(self, pool=self.pool.of(question, self._requires(question)), **columns)
+
     def choose(self, question: Tensor, room: Tensor) -> Selection:  # [R] int64, [R] int64
         """The best items of each question for so many tokens; masks are [R, n].
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ _SLACK = 0.01  # of a budget: what is worth another choice, where entries merge 
 _GROWTHS = 3  # such choices
 _TOKENS = 1 << 40  # more than any budget that means something
 _TRIED = 16  # memories of which an extract is tried
+_SOME = 32  # tokens of an extract, before others share the room
 _NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
 
 
@@ -112,7 +113,7 @@ class Compiled:
         tokens: How long it is.
         chosen: Atom rows, in their order.
         value, upper_bound: Of the choice; see `Selection`.
-        extract: Whether no memory fits whole, and a part of the best one is written.
+        extract: Whether the best memory does not fit whole, and a part of it is written.
     """
 
     prompt: Prompt
@@ -161,23 +162,44 @@ class Compiler:
 
         Entries are chosen by their own costs beside that of the prompt without them. Where the
         whole comes out longer, because tokens or headers do not add up, the choice is made again
-        with as much less; where it comes out much shorter, with as much more. Where nothing fits,
-        the prompt holds an extract of the best memory.
+        with as much less; where it comes out much shorter, with as much more. Where the best memory
+        does not fit, an extract of it is in the prompt, of half of the room where others fit beside
+        it, which grows into what they leave.
 
         Raises:
             InputError: A budget below what the prompt takes with no memories but the pinned ones.
         """
-        count = len(questions)
+        count, width = len(questions), len(budgets)
         limit = torch.tensor([min(budget, _TOKENS) for budget in budgets] * count)
-        question = torch.arange(count).repeat_interleave(len(budgets))
+        question = torch.arange(count).repeat_interleave(width)
         writing = _Writing(self, pool, questions)
         every = torch.arange(count)
         bare = writing.write(every, torch.zeros_like(choice.pinned))
         least = writing.write(every, choice.pinned) if bool(choice.pinned.any()) else bare
         self._check(budgets, least)
         frame = torch.tensor([tokens for _, tokens, _ in bare])[question]
-        room = torch.maximum(limit - frame, choice.least[question])
+        shortened = writing.shortened(choice, question, limit, limit - frame)
+        if shortened.any():
+            # One problem for each question and budget: of each, another text may be written.
+            choice, writing, question = shortened.apart(choice, writing, question)
+        compiled = self._compiled(choice, writing, question, limit, frame)
+        for at, made in enumerate(compiled):
+            if shortened.item[at] >= 0:
+                compiled[at] = replace(made, extract=True)
+            elif not made.chosen and (part := writing.extract(int(question[at]), int(limit[at]))):
+                compiled[at] = Compiled(*part[0], 0.0, made.upper_bound, part[1])
+        return [compiled[b * width : (b + 1) * width] for b in range(count)]
 
+    def _compiled(
+        self,
+        choice: Choice,
+        writing: _Writing,
+        question: Tensor,  # [R] int64
+        limit: Tensor,  # [R] int64 tokens of the prompt
+        frame: Tensor,  # [R] int64 tokens of the prompt without memories
+    ) -> list[Compiled]:  # R
+        """The prompt of the best choice for each question and limit, made again until it fits."""
+        room = torch.maximum(limit - frame, choice.least[question])
         found = choice.choose(question, room)
         done = writing.write(question, found.mask)
         length = torch.tensor([tokens for _, tokens, _ in done])
@@ -211,15 +233,11 @@ class Compiler:
             taken = more[kept]
             length[taken], cost[taken] = longer[kept], larger.cost[kept]
             value[taken], bound[taken] = larger.value[kept], larger.upper_bound[kept]
-        compiled = [
+        writing.grow(question, done, limit)
+        return [
             Compiled(*parts, worth, most)
             for parts, worth, most in zip(done, value.tolist(), bound.tolist(), strict=True)
         ]
-        width = len(budgets)
-        for at, made in enumerate(compiled):
-            if not made.chosen and (part := writing.extract(at // width, budgets[at % width])):
-                compiled[at] = Compiled(*part[0], 0.0, made.upper_bound, part[1])
-        return [compiled[b * width : (b + 1) * width] for b in range(count)]
 
     def _check(self, budgets: Sequence[int], least: Sequence[_Written]) -> None:
         for _, tokens, chosen in least:
@@ -239,12 +257,151 @@ class Compiler:
 _Written = tuple[Prompt, int, tuple[int, ...]]
 
 
+@dataclass(frozen=True, eq=False)
+class _Shortened:
+    """The best items that do not fit whole, of R questions and budgets.
+
+    Attributes:
+        item: [R] int64 place among the items; -1: the best item fits.
+        text: What is written of each; empty where it fits.
+        cost: [R] int64 tokens of its entry.
+    """
+
+    item: Tensor
+    text: list[str]
+    cost: Tensor
+
+    def any(self) -> bool:
+        """Whether there are such."""
+        return bool((self.item >= 0).any())
+
+    def apart(
+        self, choice: Choice, writing: _Writing, question: Tensor
+    ) -> tuple[Choice, _Writing, Tensor]:
+        """A problem for each of the R, with the extracts pinned; and the numbers of these."""
+        every, own = torch.arange(len(question)), (self.item >= 0).nonzero().squeeze(1)
+        choice = choice.rows(question)
+        costs, pinned = choice.costs.clone(), choice.pinned.clone()
+        costs[own, self.item[own]] = self.cost[own]
+        pinned[own, self.item[own]] = True
+        choice = replace(choice, costs=costs, pinned=pinned)
+        extracts = {
+            (at, int(choice.pool.rows[at, self.item[at]])): self.text[at] for at in own.tolist()
+        }
+        return choice, writing.apart(choice.pool, question.tolist(), extracts), every
+
+
 class _Writing:
     """Writes chosen items; reads every memory once."""
 
     def __init__(self, compiler: Compiler, pool: Pool, questions: Sequence[str]) -> None:
         self._by, self._pool, self._questions = compiler, pool, questions
+        self._texts = dict(compiler.texts)
+        self._extracts: dict[int, int] = {}  # by question, the row of which an extract is written
         self._atoms: dict[int, Atom] = {}
+
+    def apart(
+        self, pool: Pool, questions: Sequence[int], extracts: Mapping[tuple[int, int], str]
+    ) -> _Writing:
+        """The same with a number for each of several prompts of a question, and extracts."""
+        other = _Writing(self._by, pool, [self._questions[b] for b in questions])
+        other._atoms = self._atoms
+        of: dict[int, list[tuple[int, str]]] = {}
+        for (b, row), text in self._texts.items():
+            of.setdefault(b, []).append((row, text))
+        other._texts = {
+            (at, row): text for at, b in enumerate(questions) for row, text in of.get(b, ())
+        } | dict(extracts)
+        other._extracts = dict(extracts.keys())
+        return other
+
+    def shortened(
+        self,
+        choice: Choice,
+        question: Tensor,  # [R] int64
+        limit: Tensor,  # [R] int64 tokens of the prompt
+        room: Tensor,  # [R] int64 tokens for entries
+    ) -> _Shortened:
+        """Extracts of the best items that do not fit whole; none of what needs other items."""
+        pool = self._pool
+        needs = torch.zeros_like(pool.pinned)
+        needs[pool.requires[0], pool.requires[1]] = True
+        place = pool.place.masked_fill((pool.place < 0) | (pool.values <= 0), torch.inf)
+        there = (place.isfinite() & ~pool.barred & ~choice.pinned)[question]
+        found = torch.full_like(question, -1)
+        texts, costs = [""] * len(question), torch.zeros_like(question)
+        if not place.shape[1]:
+            return _Shortened(found, texts, costs)
+        best, item = place.min(dim=1)
+        left = room - choice.least[question]
+        own, item = choice.whole[question], item[question]
+        beyond = own.gather(1, item[:, None]).squeeze(1) > left
+        open_ = best.isfinite()[question] & there.gather(1, item[:, None]).squeeze(1)
+        open_ &= beyond & ~needs[question].gather(1, item[:, None]).squeeze(1)
+        # Others fit beside an extract of half of the room.
+        beside = (there & (own <= left[:, None] // 2)).any(1)
+        for at in open_.nonzero().squeeze(1).tolist():
+            b, place_ = int(question[at]), int(item[at])
+            row = int(pool.rows[b, place_])
+            kept = pool.rows[b, choice.pinned[b]].tolist()
+            part = self._part(b, row, int(limit[at]), kept, share=0.5 if bool(beside[at]) else 1.0)
+            if part is not None:
+                atom = self._atoms[row]
+                whole = self._texts.get((b, row), atom.rendered)
+                count = self._by.token_costs.cost
+                found[at], texts[at] = place_, part
+                costs[at] = choice.costs[b, place_] - count(atom, whole) + count(atom, part)
+        return _Shortened(found, texts, costs)
+
+    def grow(self, question: Tensor, done: list[_Written], limit: Tensor) -> None:
+        """Writes longer extracts where a prompt leaves room for them."""
+        for at, (b, most) in enumerate(zip(question.tolist(), limit.tolist(), strict=True)):
+            if b not in self._extracts or done[at][1] >= most:
+                continue
+            row, (_, _, rows) = self._extracts[b], done[at]
+            before = self._texts[b, row]
+            others = [each for each in rows if each != row]
+            part = self._part(b, row, most, others, order=rows)
+            if part is None or part == before:
+                continue
+            self._texts[b, row] = part
+            longer = self._one(b, list(rows))
+            if longer[1] <= most:
+                done[at] = longer
+            else:
+                self._texts[b, row] = before
+
+    def _part(
+        self,
+        question: int,
+        row: int,
+        limit: int,
+        others: Sequence[int],
+        *,
+        share: float = 1.0,
+        order: Sequence[int] | None = None,
+    ) -> str | None:
+        """As much of a memory as fits beside others into a prompt, or a share of it; None: none."""
+        rows = [*others, row] if order is None else list(order)
+        atom = self._read(rows)[row]
+        whole = (
+            atom.rendered if order is not None else self._texts.get((question, row), atom.rendered)
+        )
+        entry = self._by.token_costs.cost(atom, "")
+
+        def more(part: str) -> int:
+            return self._by.token_costs.cost(atom, part) - entry
+
+        written = {(question, row): ""}
+        room = limit - self._one(question, rows, written)[1]
+        left = max(1, min(room, _SOME), int(share * room))
+        while left > 0:
+            part = extract([whole], self._questions[question], left, count=more)[0]
+            length = self._one(question, rows, {(question, row): part})[1]
+            if length <= limit:
+                return part
+            left -= length - limit  # seams and headers are seen only in the whole
+        return None
 
     def write(self, question: Tensor, mask: Tensor) -> list[_Written]:  # [R], [R, n]
         """The prompt of each choice, its tokens, and the atom rows in their order."""
@@ -263,26 +420,17 @@ class _Writing:
 
         Whole sentences where any fits, else words; of the next best memory where no word does.
         """
-        pool, by = self._pool, self._by
-        items = ((pool.rows[question] >= 0) & ~pool.barred[question]).nonzero().squeeze(1)
+        pool = self._pool
+        there = (pool.rows[question] >= 0) & ~pool.barred[question]
+        worth = there & (pool.values[question] > 0)
+        items = (worth if bool(worth.any()) else there).nonzero().squeeze(1)
         for item in items[pool.place[question, items].argsort(stable=True)[:_TRIED]].tolist():
             row = int(pool.rows[question, item])
             atom = self._read([row])[row]
-            text = by.texts.get((question, row), atom.rendered)
-            empty = self._one(question, [row], "")[1]
-            entry = by.token_costs.cost(atom, "")
-
-            def more(part: str, atom: Atom = atom, entry: int = entry) -> int:
-                return by.token_costs.cost(atom, part) - entry
-
-            left = max(1, budget - empty)
-            while left > 0:
-                part = extract([text], self._questions[question], left, count=more)[0]
-                written = self._one(question, [row], part)
-                if written[1] <= budget:
-                    return written, part != text
-                # Seams and headers are seen only in the whole.
-                left -= written[1] - budget
+            text = self._texts.get((question, row), atom.rendered)
+            part = self._part(question, row, budget, ())
+            if part is not None:
+                return self._one(question, [row], {(question, row): part}), part != text
         return None
 
     def _read(self, rows: Sequence[int]) -> dict[int, Atom]:
@@ -302,10 +450,13 @@ class _Writing:
             edges=edges_among(rows, by.before),
         )
 
-    def _one(self, question: int, rows: list[int], only: str | None = None) -> _Written:
-        by, atoms = self._by, [self._atoms[row] for row in rows]
+    def _one(
+        self, question: int, rows: list[int], other: Mapping[tuple[int, int], str] | None = None
+    ) -> _Written:
+        """The prompt of memories in their order, some of them with other texts than theirs."""
+        by, atoms, said = self._by, [self._atoms[row] for row in rows], other or {}
         texts = [
-            by.texts.get((question, row), atom.rendered) if only is None else only
+            said.get((question, row), self._texts.get((question, row), atom.rendered))
             for row, atom in zip(rows, atoms, strict=True)
         ]
         context = render(by.layout, atoms, texts, inline=by.token_costs.inline)

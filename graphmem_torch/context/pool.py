@@ -98,6 +98,11 @@ class Pool:
     barred: Tensor
     requires: Tensor
 
+    def of(self, question: Tensor, requires: Tensor) -> Pool:  # [R] int64, [3, R']
+        """The items of these questions, each by itself, with what theirs require."""
+        names = "rows", "values", "pinned", "place", "barred"
+        return Pool(*(getattr(self, name)[question] for name in names), requires)
+
 
 def gather_pool(
     rows: Tensor,  # [B, k] int64, -1 = none

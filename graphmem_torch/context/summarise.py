@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -32,6 +32,8 @@ __all__ = [
 
 _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
 _GAP = "… "
+_LEAD_WORDS = 2  # in front of the first wanted word of a window
+_WINDOWS = 64  # places of a long sentence from which a window is tried
 
 
 def extract(
@@ -75,13 +77,18 @@ def extract(
             ],
             limit,
             count,
+            idf,
         )
         for text, each, own, limit in zip(texts, parts, words, limits, strict=True)
     ]
 
 
 def _fitting(
-    parts: Sequence[str], values: Sequence[float], limit: int, count: Callable[[str], int]
+    parts: Sequence[str],
+    values: Sequence[float],
+    limit: int,
+    count: Callable[[str], int],
+    wanted: Mapping[str, float],
 ) -> str:
     """The best sentences that fit together, by falling value; what does not fit is passed over."""
     chosen: list[int] = []
@@ -96,7 +103,7 @@ def _fitting(
     if chosen:
         return _joined(parts, sorted(chosen))
     best = parts[max(range(len(parts)), key=lambda i: (values[i], -i))]
-    return _head(best.strip(), limit, count)
+    return _window_of(best.strip(), limit, count, wanted)
 
 
 def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
@@ -109,11 +116,38 @@ def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
     return "".join(pieces).rstrip()
 
 
-def _head(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """As many of the first words as fit; at least one, be it longer."""
+def _window_of(
+    text: str, limit: int, count: Callable[[str], int], wanted: Mapping[str, float]
+) -> str:
+    """As many words in a row as fit, those that hold most of the words that are wanted.
+
+    From the first word on if that is as good; at least one word, be it longer.
+    """
     ends = word_ends(text) or [len(text)]
-    fitting = bisect_right(ends, limit, lo=1, key=lambda end: count(text[:end]))
-    return text[: ends[fitting - 1]]
+    starts = [0, *ends[:-1]]
+    said = [
+        frozenset(terms(text[start:end])) & wanted.keys()
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    places = [place for place, own in enumerate(said) if own]
+
+    def part(first: int) -> tuple[str, int]:
+        mark = _GAP if first else ""
+        begun = len(text[: starts[first]].rstrip()) if first else 0
+        begun += len(text[begun:]) - len(text[begun:].lstrip())
+        # Text between two words counts for the words on both sides: each part is counted whole.
+        stop = bisect_right(
+            ends, limit, lo=first + 1, key=lambda end: count(mark + text[begun:end])
+        )
+        return mark + text[begun : ends[stop - 1]], stop
+
+    best, most = part(0), -1.0
+    for first in dict.fromkeys([0, *(max(0, place - _LEAD_WORDS) for place in places[:_WINDOWS])]):
+        found, stop = part(first)
+        worth = sum(wanted[word] for word in frozenset().union(*said[first:stop]))
+        if worth > most + 1e-12 and (first == 0 or count(found) <= limit):
+            best, most = (found, stop), worth
+    return best[0]
 
 
 class HuggingFaceSummariser:

@@ -127,7 +127,7 @@ class IndexInput:
         is_question, tells_time: [A] bool.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
             None where there are no others.
-        asked_key, asked_words, asked_bits, asked_open: [A] int64, int16, int64 and int8, what an
+        asked_key, asked_words, asked_bits, asked_form: [A] int64, int16, int64 and int8, what an
             atom asks (`rank.candidates.MemoryTensors`); None where no atom asks.
         told: [A, 2] int32, the days that an atom tells of (`text.times.told_days`), 0 and 0 for
             none; None where no atom does.
@@ -179,7 +179,7 @@ class IndexInput:
     asked_key: Tensor | None = None
     asked_words: Tensor | None = None
     asked_bits: Tensor | None = None
-    asked_open: Tensor | None = None
+    asked_form: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -196,13 +196,13 @@ _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
     *("said", "told"),
     *("log_words", "is_question", "tells_time", "role", "duplicate", "tokens", "token_offsets"),
-    *("asked_key", "asked_words", "asked_bits", "asked_open"),
+    *("asked_key", "asked_words", "asked_bits", "asked_form"),
 )
 _ASKED = {
     "asked_key": torch.int64,
     "asked_words": torch.int16,
     "asked_bits": torch.int64,
-    "asked_open": torch.int8,
+    "asked_form": torch.int8,
 }
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""

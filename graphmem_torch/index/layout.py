@@ -57,7 +57,7 @@ LAYOUT = {
     "asked_key": "int64 A",
     "asked_words": "int16 A",
     "asked_bits": "int64 A",
-    "asked_open": "int8 A 0 2",
+    "asked_form": "int8 A 0 3",
     "previous": "int32 A -1 A",
     "next": "int32 A -1 A",
     "derived_source": "int32 D 0 A",

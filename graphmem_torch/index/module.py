@@ -58,6 +58,7 @@ from graphmem_torch.rank.registry import (
     signal_names,
     weight_table,
 )
+from graphmem_torch.rank.relevance import relevance
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.succession import SuccessionBatch, follow
 
@@ -474,6 +475,22 @@ class MemoryIndex(nn.Module):
         """
         asked.check(len(best))
         return follow(self.tensors, asked, best)
+
+    def relevance(
+        self,
+        query: QueryBatch,
+        rows: Tensor,  # [B, k] int64, -1 = none
+    ) -> Tensor:  # [B, k]
+        """Return how much atoms have to do with each question (`rank.relevance.relevance`).
+
+        Args:
+            query: As for `forward`.
+            rows: Atoms of each question.
+
+        Raises:
+            InputError: For shapes that do not fit the index.
+        """
+        return relevance(self.tensors, self._checked(query, None)[0], rows)
 
     def _tiles(self, query: QueryBatch, tile: int) -> Iterator[tuple[slice, Candidates]]:
         """Parts of B questions, one at least, against every atom, of so many floats each."""

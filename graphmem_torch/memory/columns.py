@@ -22,7 +22,7 @@ from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.forms import composed
 from graphmem_torch.store.records import Coded, Columns
-from graphmem_torch.text.asking import NOTHING_ASKED, Asked, read_asked
+from graphmem_torch.text.asking import FORMS, NOTHING_ASKED, Asked, read_asked
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
@@ -174,7 +174,7 @@ class StoreColumns:
                 [min(len(each.terms), _MOST_WORDS) for each in asked], dtype=torch.int16
             ),
             asked_bits=torch.tensor([each.bits for each in asked], dtype=torch.int64),
-            asked_open=torch.tensor([each.open for each in asked], dtype=torch.int8),
+            asked_form=torch.tensor([FORMS.index(each.form) for each in asked], dtype=torch.int8),
             told=torch.tensor(
                 list(map(told_days, bodies, columns.time[own].tolist())), dtype=torch.int32
             ).view(-1, 2),

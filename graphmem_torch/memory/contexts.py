@@ -30,6 +30,8 @@ from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.duplicates import Saying
 from graphmem_torch.memory.filters import Filters
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
@@ -61,6 +63,17 @@ _log = logging.getLogger(__name__)
 
 _GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
 _KEPT = 8192  # memories that are kept as read
+_LED = (
+    "titled",
+    "date",
+    "event",
+    "reply",
+    "succession",
+)  # signals that lead to an answer by no word
+_BROUGHT = (
+    0.25  # of the most that edges bring to a hit of the question: what has less is not led to
+)
+_LEAST = 1e-6
 _CHATS = ("openai", "anthropic")
 _REFUSED = "the memory has no record of it"
 _PROMPT = (
@@ -167,24 +180,26 @@ class ContextCompiler:
         snapshot: Snapshot,
         questions: Sequence[str],  # B
         found: Retrieval,
-        allowed: Tensor | None,  # [B or 1, A] bool
+        query: QueryBatch,
         budgets: Sequence[int],  # W
         settings: ContextSettings,
         threshold: float,
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
         """A context for each question and budget, and the node numbers of memories that they use.
 
-        `allowed` says which atoms there are for each question (None: all), `threshold` from which
-        confidence an answer counts as known; a budget is of the whole prompt.
+        `query` is the questions as tensors, `threshold` says from which confidence an answer counts
+        as known; a budget is of the whole prompt.
 
         Raises:
             InputError: A budget below what the pinned memories and the template take.
         """
         rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
-        config = settings.config
+        config, allowed = settings.config, query.allowed
+        values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
+        unrelated = _unrelated(snapshot, query, found, config.floor)
         pool = gather_pool(
             rows,
-            values_from_scores(scores, kind=config.value, temperature=config.temperature),
+            values.masked_fill(unrelated, 0.0),
             atoms=snapshot.index.num_atoms,
             pinned=self._pinned(snapshot),
             needs=self._related(snapshot, config.requires),
@@ -238,6 +253,7 @@ class ContextCompiler:
 
         def context(b: int, made: Compiled, budget: int) -> Context:
             chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), rows[b][rows[b] >= 0]
+            below = rows[b][unrelated[b]]
             return Context(
                 question=questions[b],
                 text=made.prompt.text,
@@ -254,6 +270,7 @@ class ContextCompiler:
                 upper_bound=made.upper_bound,
                 exact=made.exact,
                 extract=made.extract,
+                unrelated=names(below[~torch.isin(below, chosen)]),
             )
 
         confidence = found.confidence.tolist()
@@ -323,6 +340,27 @@ class ContextCompiler:
                 rows = to_rows(edges, snapshot.node)
                 kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
             return kept[key]
+
+
+def _unrelated(
+    snapshot: Snapshot, query: QueryBatch, found: Retrieval, floor: float
+) -> Tensor:  # [B, k] bool, on the CPU
+    """Hits that have nothing to do with the question: below the floor, and no edge leads to them.
+
+    None of a question that tells no memory from another: where no hit reaches the floor.
+    """
+    rows, index = found.rows, snapshot.index
+    if not floor or not rows.numel():
+        return torch.zeros(rows.shape, dtype=torch.bool)
+    with torch.inference_mode():
+        below = index.relevance(query, rows) < floor
+        led = [
+            i for i, name in enumerate(index.signal_names) if SIGNALS[name].graph or name in _LED
+        ]
+        brought = found.shares[:, :, led].clamp(min=0.0).sum(2).masked_fill(rows < 0, 0.0)
+        below &= brought < _BROUGHT * brought.amax(1, keepdim=True).clamp(min=_LEAST)
+        below &= (rows >= 0) & (~below & (rows >= 0)).any(1, keepdim=True)
+    return below.cpu()
 
 
 def answer_settings(

@@ -1593,7 +1593,7 @@ class Memory:
             found = found._replace(scores=found.scores.cummin(dim=1).values)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
-                snapshot, asked, found, query.allowed, budgets, settings, threshold
+                snapshot, asked, found, query, budgets, settings, threshold
             )
 
         made, used = self._asked(compiled, instant)

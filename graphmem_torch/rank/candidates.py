@@ -85,7 +85,7 @@ class MemoryTensors:
         asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
         asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
         asked_bits: [A] int64, these terms as bits (`text.asking.Asked.bits`).
-        asked_open: [A] int8, 1 if it proposes no name and no number (`text.asking`), else 0.
+        asked_form: [A] int8, places in `text.asking.FORMS`.
         derived_source, derived_target: [D] rows; the source was derived from the target.
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.
@@ -131,7 +131,7 @@ class MemoryTensors:
     asked_key: Tensor | None = None
     asked_words: Tensor | None = None
     asked_bits: Tensor | None = None
-    asked_open: Tensor | None = None
+    asked_form: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
 

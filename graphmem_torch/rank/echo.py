@@ -25,6 +25,7 @@ _LEADS = 8  # echoes of a question whose replies are looked for
 _TURNS = 4  # turns behind an echo that are looked at
 _EARLIER = 0.5  # of the weight of a reply, for the reply to the echo before
 _LATER = 0.5  # of the weight of a reply, for the turn behind it
+_OPEN, _NO_ANSWER = 1, 2  # of `text.asking.FORMS`
 _TILE = 1 << 22  # floats at a time
 
 
@@ -83,7 +84,7 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
 def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor) -> Tensor:
     """The same of atoms [B, c] that do nothing but ask, by their terms and their cosine."""
     assert query.asked_terms is not None and query.asked_words is not None
-    assert memory.asked_open is not None
+    assert memory.asked_form is not None
     assert memory.asked_bits is not None and query.asked_bits is not None
     # What an atom has beside its question (its speaker, who is called) is no word of it.
     asked_too = (memory.asked_bits[rows][:, None] & query.asked_bits[:, :, None]) != 0
@@ -95,7 +96,9 @@ def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor)
     if query.background is not None:  # an encoder whose unrelated texts are near each other
         cosine = (cosine - query.background[:, None]) / (1.0 - query.background[:, None])
     near = (own >= 1.0) & (asked >= _HALF)
-    near |= memory.asked_open[rows].bool() & (own >= _HALF) & (asked >= _HALF) & (cosine >= _ALIKE)
+    near |= (
+        (memory.asked_form[rows] == _OPEN) & (own >= _HALF) & (asked >= _HALF) & (cosine >= _ALIKE)
+    )
     near &= (words > 0) & (query.asked_words > 0)[:, None]
     return torch.where(near, cosine.clamp(0.01, 1.0), 0.0).float()
 
@@ -115,11 +118,14 @@ def _replies(
     # Of equal ones the last: rows are in the order of the store.
     value, place = stable_topk(alike.flip(1), min(_LEADS, alike.shape[1]))
     row = torch.where(value > 0, rows[alike.shape[1] - 1 - place], -1)
+    assert memory.asked_words is not None and memory.asked_form is not None
+    tells = (memory.asked_words == 0) & (memory.asked_form != _NO_ANSWER)
     pointers, _ = memory.turns
     share, turns, shares = torch.ones_like(value), [], []
     for _ in range(_TURNS):
         row = pointers.take(row)
-        there = (row >= 0) & seen.gather(1, row.clamp(min=0))
+        at = row.clamp(min=0)
+        there = (row >= 0) & seen.gather(1, at) & tells[at]
         turns.append(row.masked_fill(~there, -1))
         shares.append(share.masked_fill(~there, 0.0))
         share = torch.where(there, share * _LATER, share).masked_fill(share < 1.0, 0.0)

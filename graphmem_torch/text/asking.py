@@ -10,14 +10,14 @@ import hashlib
 import re
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from graphmem_torch.text.question import LINK, asks, is_question, tells_time
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.wording import wording
 
-__all__ = ["NOTHING_ASKED", "Asked", "asks_for_questions", "read_asked"]
+__all__ = ["FORMS", "NOTHING_ASKED", "Asked", "asks_for_questions", "read_asked"]
 
 _WH = r"(?:who|whom|whose|what|which|when|where|why|how)"
 _AUXILIARY = (
@@ -66,6 +66,18 @@ _FOR_QUESTIONS = re.compile(
     r"\b(?:ask(?:s|ed|ing)?|questions?|quer(?:y|ies|ied)|[ie]nquir\w+|wonder(?:s|ed|ing)?)\b",
     re.IGNORECASE,
 )
+_NO_ANSWER = re.compile(
+    r"(?:(?:sorry|oh|well|hm+|um+|unfortunately|honestly|actually|i'm afraid|i am afraid)\b"
+    r"[\s,.!]*)*"
+    r"(?:(?:i|we) (?:\w+ )?(?:don't|do not|didn't|did not|cannot|can't|couldn't) (?:\w+ ){0,2}"
+    r"(?:know|remember|recall|have|find|see|say|tell)"
+    r"|(?:i'm|i am) not (?:\w+ )?(?:sure|certain|aware)"
+    r"|not sure|(?:(?:there's|there is|i have|we have) )?no (?:idea|record|information|memory|clue)"
+    r"|you (?:haven't|have not|didn't|did not|never) (?:\w+ )?"
+    r"(?:tell|told|mention|mentioned|said|shared))"
+    r"(?:(?!\bbut\b)[^.!?,])*[.!?]*(?:\s+[^.!]*\?)*$",
+    re.IGNORECASE,
+)
 _PLEASANT = 3  # words of a sentence beside a question that need not say anything
 
 
@@ -76,12 +88,13 @@ class Asked(NamedTuple):
         key: Hash of the wording of what is asked, equal for texts that ask the same; 0: the text
             asks nothing.
         terms: The distinct terms of what is asked, if the text does nothing but ask; else none.
-        open: Whether it does nothing but ask, and proposes no name and no number.
+        form: Of `FORMS`: `open` if the text does nothing but ask, and proposes no name and no
+            number; `no answer` if it does nothing but say that its speaker does not know.
     """
 
     key: int
     terms: tuple[str, ...]
-    open: bool
+    form: Literal["", "open", "no answer"]
 
     @property
     def places(self) -> list[int]:
@@ -94,8 +107,13 @@ class Asked(NamedTuple):
         return sum(1 << place for place in set(self.places))
 
 
-NOTHING_ASKED = Asked(0, (), False)
+FORMS = ("", "open", "no answer")
+"""What else is known of texts that ask, or answer nothing."""
+
+NOTHING_ASKED = Asked(0, (), "")
 """Of a text that asks nothing."""
+NO_ANSWER = Asked(0, (), "no answer")
+"""Of a text that answers nothing either."""
 
 
 def read_asked(text: str) -> Asked:
@@ -111,13 +129,14 @@ def read_asked(text: str) -> Asked:
         elif core:
             questions.append(core)
     if not questions:
-        return NOTHING_ASKED
+        return NO_ANSWER if _NO_ANSWER.match(plain) else NOTHING_ASKED
     if tells:
-        return Asked(_key(plain), (), False) if asks(plain) else NOTHING_ASKED
+        return Asked(_key(plain), (), "") if asks(plain) else NOTHING_ASKED
     core = " ".join(questions)
     bears = any(_PROPER.search(each) for each in questions)
     opens = all(_OPEN.match(each.lower().replace("\u2019", "'")) for each in questions)
-    return Asked(_key(core), tuple(dict.fromkeys(terms(core))), opens and not bears)
+    form: Literal["", "open"] = "open" if opens and not bears else ""
+    return Asked(_key(core), tuple(dict.fromkeys(terms(core))), form)
 
 
 def asks_for_questions(question: str) -> bool:
