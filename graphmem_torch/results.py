@@ -888,8 +888,8 @@ class Context:
         upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
             what each entry costs alone; text that merges across entries may be a token or so off.
         exact: Whether the choice is proven to be the best, in the same sense.
-        extract: Whether the best memory does not fit the budget whole: the context holds those of
-            its sentences, or words, that speak to the question.
+        extract: Whether a memory that is among the best does not fit the budget whole: the context
+            holds those of its sentences, or words, that speak to the question.
     """
 
     question: str
@@ -926,7 +926,7 @@ class Context:
         """What a reader should know of the choice, a sentence each; empty: nothing."""
         notes = []
         if self.extract:
-            notes.append("the best memory does not fit whole, so an extract of it is there")
+            notes.append("an extract stands for a memory that does not fit whole")
         if not self.exact:
             short = self.gap / self.upper_bound if self.upper_bound else 1.0
             notes.append(f"the choice is within {short:.1%} of the best; no better one was found")

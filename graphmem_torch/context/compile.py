@@ -24,6 +24,7 @@ _GROWTHS = 3  # such choices
 _TOKENS = 1 << 40  # more than any budget that means something
 _TRIED = 16  # memories of which an extract is tried
 _SOME = 32  # tokens of an extract, before others share the room
+_WORTH = 0.25  # of the value of the best memory: what is worth less is no reason for an extract
 _NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
 
 
@@ -113,7 +114,8 @@ class Compiled:
         tokens: How long it is.
         chosen: Atom rows, in their order.
         value, upper_bound: Of the choice; see `Selection`.
-        extract: Whether the best memory does not fit whole, and a part of it is written.
+        extract: Whether a memory that does not fit whole is written in part: the best, or one that
+            is worth a quarter of it.
     """
 
     prompt: Prompt
@@ -185,7 +187,7 @@ class Compiler:
         compiled = self._compiled(choice, writing, question, limit, frame)
         for at, made in enumerate(compiled):
             if shortened.item[at] >= 0:
-                compiled[at] = replace(made, extract=True)
+                compiled[at] = replace(made, extract=writing.is_cut(at))
             elif not made.chosen and (part := writing.extract(int(question[at]), int(limit[at]))):
                 compiled[at] = Compiled(*part[0], 0.0, made.upper_bound, part[1])
         return [compiled[b * width : (b + 1) * width] for b in range(count)]
@@ -297,7 +299,7 @@ class _Writing:
     def __init__(self, compiler: Compiler, pool: Pool, questions: Sequence[str]) -> None:
         self._by, self._pool, self._questions = compiler, pool, questions
         self._texts = dict(compiler.texts)
-        self._extracts: dict[int, int] = {}  # by question, the row of which an extract is written
+        self._whole: dict[int, tuple[int, str]] = {}  # by question, what an extract is written of
         self._atoms: dict[int, Atom] = {}
 
     def apart(
@@ -312,8 +314,15 @@ class _Writing:
         other._texts = {
             (at, row): text for at, b in enumerate(questions) for row, text in of.get(b, ())
         } | dict(extracts)
-        other._extracts = dict(extracts.keys())
+        for at, row in extracts:
+            whole = self._texts.get((questions[at], row), self._atoms[row].rendered)
+            other._whole[at] = row, whole
         return other
+
+    def is_cut(self, question: int) -> bool:
+        """Whether an extract was left a part of its memory."""
+        row, whole = self._whole[question]
+        return self._texts[question, row] != whole
 
     def shortened(
         self,
@@ -322,46 +331,46 @@ class _Writing:
         limit: Tensor,  # [R] int64 tokens of the prompt
         room: Tensor,  # [R] int64 tokens for entries
     ) -> _Shortened:
-        """Extracts of the best items that do not fit whole; none of what needs other items."""
+        """Extracts of the best items that never fit whole; none of what needs other items.
+
+        Where a better one fits, the extract leaves room for it.
+        """
         pool = self._pool
-        needs = torch.zeros_like(pool.pinned)
-        needs[pool.requires[0], pool.requires[1]] = True
-        place = pool.place.masked_fill((pool.place < 0) | (pool.values <= 0), torch.inf)
-        there = (place.isfinite() & ~pool.barred & ~choice.pinned)[question]
         found = torch.full_like(question, -1)
         texts, costs = [""] * len(question), torch.zeros_like(question)
-        if not place.shape[1]:
-            return _Shortened(found, texts, costs)
-        best, item = place.min(dim=1)
-        left = room - choice.least[question]
-        own, item = choice.whole[question], item[question]
-        beyond = own.gather(1, item[:, None]).squeeze(1) > left
-        open_ = best.isfinite()[question] & there.gather(1, item[:, None]).squeeze(1)
-        open_ &= beyond & ~needs[question].gather(1, item[:, None]).squeeze(1)
-        # Others fit beside an extract of half of the room.
-        beside = (there & (own <= left[:, None] // 2)).any(1)
-        for at in open_.nonzero().squeeze(1).tolist():
-            b, place_ = int(question[at]), int(item[at])
-            row = int(pool.rows[b, place_])
-            kept = pool.rows[b, choice.pinned[b]].tolist()
-            part = self._part(b, row, int(limit[at]), kept, share=0.5 if bool(beside[at]) else 1.0)
+        needs = torch.zeros_like(pool.pinned)
+        needs[pool.requires[0], pool.requires[1]] = True
+        worth = pool.values.masked_fill(choice.pinned | pool.barred, 0.0)[question]
+        worth[worth < _WORTH * pool.values[question].amax(1, keepdim=True)] = 0.0
+        left = (room - choice.least[question])[:, None]
+        own = choice.whole[question]
+        beyond = (worth > 0) & (own > left) & ~needs[question]
+        for at in beyond.any(1).nonzero().squeeze(1).tolist():
+            b, place = int(question[at]), pool.place[question[at]]
+            item = int(place.masked_fill(~beyond[at], torch.inf).argmin())
+            row = int(pool.rows[b, item])
+            kept = choice.pinned[b].clone()
+            first = int(place.masked_fill(worth[at] == 0, torch.inf).argmin())
+            kept[first] = kept[first] | (first != item)
+            # Others fit beside an extract of half of the room.
+            beside = bool(((worth[at] > 0) & (own[at] <= left[at] // 2)).any())
+            whole = self._texts.get((b, row), self._read([row])[row].rendered)
+            rows = [row, *pool.rows[b, kept].tolist()]
+            part = self._part(b, row, int(limit[at]), rows, whole, share=0.5 if beside else 1.0)
             if part is not None:
-                atom = self._atoms[row]
-                whole = self._texts.get((b, row), atom.rendered)
-                count = self._by.token_costs.cost
-                found[at], texts[at] = place_, part
-                costs[at] = choice.costs[b, place_] - count(atom, whole) + count(atom, part)
+                count, atom = self._by.token_costs.cost, self._atoms[row]
+                found[at], texts[at] = item, part
+                costs[at] = choice.costs[b, item] - count(atom, whole) + count(atom, part)
         return _Shortened(found, texts, costs)
 
     def grow(self, question: Tensor, done: list[_Written], limit: Tensor) -> None:
         """Writes longer extracts where a prompt leaves room for them."""
         for at, (b, most) in enumerate(zip(question.tolist(), limit.tolist(), strict=True)):
-            if b not in self._extracts or done[at][1] >= most:
+            if b not in self._whole or done[at][1] >= most:
                 continue
-            row, (_, _, rows) = self._extracts[b], done[at]
+            (row, whole), (_, _, rows) = self._whole[b], done[at]
             before = self._texts[b, row]
-            others = [each for each in rows if each != row]
-            part = self._part(b, row, most, others, order=rows)
+            part = self._part(b, row, most, list(rows), whole)
             if part is None or part == before:
                 continue
             self._texts[b, row] = part
@@ -370,38 +379,6 @@ class _Writing:
                 done[at] = longer
             else:
                 self._texts[b, row] = before
-
-    def _part(
-        self,
-        question: int,
-        row: int,
-        limit: int,
-        others: Sequence[int],
-        *,
-        share: float = 1.0,
-        order: Sequence[int] | None = None,
-    ) -> str | None:
-        """As much of a memory as fits beside others into a prompt, or a share of it; None: none."""
-        rows = [*others, row] if order is None else list(order)
-        atom = self._read(rows)[row]
-        whole = (
-            atom.rendered if order is not None else self._texts.get((question, row), atom.rendered)
-        )
-        entry = self._by.token_costs.cost(atom, "")
-
-        def more(part: str) -> int:
-            return self._by.token_costs.cost(atom, part) - entry
-
-        written = {(question, row): ""}
-        room = limit - self._one(question, rows, written)[1]
-        left = max(1, min(room, _SOME), int(share * room))
-        while left > 0:
-            part = extract([whole], self._questions[question], left, count=more)[0]
-            length = self._one(question, rows, {(question, row): part})[1]
-            if length <= limit:
-                return part
-            left -= length - limit  # seams and headers are seen only in the whole
-        return None
 
     def write(self, question: Tensor, mask: Tensor) -> list[_Written]:  # [R], [R, n]
         """The prompt of each choice, its tokens, and the atom rows in their order."""
@@ -414,6 +391,43 @@ class _Writing:
             chosen.append(rows.tolist())
         self._read([row for rows in chosen for row in rows])
         return [self._one(b, rows) for b, rows in zip(question.tolist(), chosen, strict=True)]
+
+    def _part(
+        self,
+        question: int,
+        row: int,
+        limit: int,
+        rows: Sequence[int],
+        whole: str,
+        *,
+        share: float = 1.0,
+    ) -> str | None:
+        """As much of the text of a memory as fits into a prompt of these; None: no word.
+
+        Args:
+            question: Number of the question.
+            row: The memory, one of `rows`.
+            limit: Tokens of the prompt.
+            rows: Memories in the prompt, in their order.
+            whole: The text.
+            share: Of the room that the others leave.
+        """
+        rows = list(rows)
+        atom = self._read(rows)[row]
+        entry = self._by.token_costs.cost(atom, "")
+
+        def more(part: str) -> int:
+            return self._by.token_costs.cost(atom, part) - entry
+
+        room = limit - self._one(question, rows, {(question, row): ""})[1]
+        left = max(1, min(room, _SOME), int(share * room))
+        while left > 0:
+            part = extract([whole], self._questions[question], left, count=more)[0]
+            length = self._one(question, rows, {(question, row): part})[1]
+            if length <= limit:
+                return part
+            left -= length - limit  # seams and headers are seen only in the whole
+        return None
 
     def extract(self, question: int, budget: int) -> tuple[_Written, bool] | None:
         """A prompt with as much of the best memory as fits, and whether that is a part of it.
@@ -428,7 +442,7 @@ class _Writing:
             row = int(pool.rows[question, item])
             atom = self._read([row])[row]
             text = self._texts.get((question, row), atom.rendered)
-            part = self._part(question, row, budget, ())
+            part = self._part(question, row, budget, [row], text)
             if part is not None:
                 return self._one(question, [row], {(question, row): part}), part != text
         return None

@@ -21,6 +21,8 @@ __all__ = ["without_echoes"]
 _LOOKED_AT = 64  # questions of a memory that are compared with what is asked, word by word
 _HALF = 0.5  # of the terms of what is asked, which a stored question must have
 _ALIKE = 0.65  # cosine, above that of unrelated texts, of open questions that ask the same
+_LEADING = 0.85  # the cosine from which these lead to their replies, too
+_BARELY = 0.01  # how nearly what leads nowhere is what is asked
 _LEADS = 8  # echoes of a question whose replies are looked for
 _TURNS = 4  # turns behind an echo that are looked at
 _EARLIER = 0.5  # of the weight of a reply, for the reply to the echo before
@@ -95,12 +97,13 @@ def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor)
     cosine = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
     if query.background is not None:  # an encoder whose unrelated texts are near each other
         cosine = (cosine - query.background[:, None]) / (1.0 - query.background[:, None])
-    near = (own >= 1.0) & (asked >= _HALF)
-    near |= (
-        (memory.asked_form[rows] == _OPEN) & (own >= _HALF) & (asked >= _HALF) & (cosine >= _ALIKE)
-    )
-    near &= (words > 0) & (query.asked_words > 0)[:, None]
-    return torch.where(near, cosine.clamp(0.01, 1.0), 0.0).float()
+    half = (own >= _HALF) & (asked >= _HALF)
+    same = half & (own >= 1.0)
+    opens = half & (memory.asked_form[rows] == _OPEN)
+    leads = same | (opens & (cosine >= _LEADING))
+    near = torch.where(leads, cosine.clamp(min=_BARELY, max=1.0), _BARELY)
+    there = (words > 0) & (query.asked_words > 0)[:, None] & (same | (opens & (cosine >= _ALIKE)))
+    return near.masked_fill(~there, 0.0).float()
 
 
 def _replies(

@@ -161,7 +161,7 @@ def test_an_extract_is_of_the_best_memory_and_said() -> None:
         context = memory.compile("Where is the violin?", budget=30)
         assert context.extract
         assert context.sources == (memory.retrieve("Where is the violin?", k=1).hits[0].id,)
-        assert "an extract of the best memory" in context_note(context)
+        assert "an extract stands for a memory" in context_note(context)
         assert not memory.compile("Where is the violin?", budget=4000).extract
         for counter in COUNTERS.values():
             contexts = memory.compile("violin", budget=[9, 27, 81], tokenizer=counter)

@@ -164,6 +164,10 @@ class Oracle:
         named, code = self.q.speakers[b].tolist(), int(self.d.speaker[a])  # type: ignore[index]
         return 0.0 if code < 0 or not any(named) else (1.0 if named[code] else -1.0)
 
+    def led(self, b: int, a: int) -> float:
+        rows, weights = self.q.replies[b].tolist(), self.q.reply_weight[b].tolist()  # type: ignore[index]
+        return max([0.0, *(w for row, w in zip(rows, weights, strict=True) if row == a)])
+
     def date(self, b: int, a: int) -> float:
         stamp = float(self.d.time[a])
         if math.isnan(stamp):
@@ -235,6 +239,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "date": lambda: o.date(b, a),
         "ended": lambda: float(o.q.ended[b, a]),  # type: ignore[index]
         "succession": lambda: float(a in o.q.followed[b].tolist()),  # type: ignore[index]
+        "reply": lambda: o.led(b, a),
         "event": lambda: o.event(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
         "role": lambda: float(o.d.role[a] * (-1 if o.q.recalls[b] else 1)),  # type: ignore[index]
@@ -262,7 +267,10 @@ def asked(
     ended = (torch.arange(COUNT)[:, None] + torch.arange(ATOMS)) % 3 == 0
     led = torch.arange(COUNT)[:, None] * torch.tensor([1, 3]) % ATOMS
     led[0, 1] = -1
-    own = replace(random_questions(COUNT), ended=ended, followed=led)
+    weight = torch.tensor([0.5, 1.0]).repeat(COUNT, 1)
+    own = replace(
+        random_questions(COUNT), ended=ended, followed=led, replies=led, reply_weight=weight
+    )
     data, query = random_columns(ATOMS), own
     return MemoryIndex.build(data, config_from_dict({})), query, Oracle(data, query)
 

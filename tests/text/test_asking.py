@@ -1,0 +1,81 @@
+"""What a text asks, without what is said around it."""
+
+import pytest
+
+from graphmem_torch.text.asking import asks_for_questions, read_asked
+
+HOME = "Where do I live?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "where do i live",
+        "Hey, where do I live?",
+        "Anna, where do I live?",
+        "Where do I live, Tom?",
+        "Where do I live, please?",
+        "Can you tell me: where do I live?",
+        "OK. Thanks! Where do I live?",
+        "where do I live?? [photo of a map]",
+    ],
+)
+def test_what_stands_around_a_question_is_no_part_of_it(text: str) -> None:
+    assert read_asked(text)[:2] == read_asked(HOME)[:2]
+
+
+@pytest.mark.parametrize(
+    "text", ["Could you remind me where I live?", "I was wondering where I live.", "Where I live?"]
+)
+def test_an_indirect_question_has_the_same_terms(text: str) -> None:
+    assert read_asked(text).terms == read_asked(HOME).terms == ("live",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Lisbon.",
+        "When I was young I lived in Rome",
+        "What a day!",
+        "keys of the office",
+        "",
+    ],
+)
+def test_what_tells_asks_nothing(text: str) -> None:
+    assert read_asked(text).key == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["Q: How do I reset it? A: Hold the button.", "I moved to Lyon. Where do I live now?"]
+)
+def test_what_tells_beside_asking_has_no_terms(text: str) -> None:
+    found = read_asked(text)
+    assert found.key != 0 and found.terms == ()
+
+
+def test_other_words_are_another_question() -> None:
+    asked = [HOME, "Where do I work?", "Where did I live?", "¿Dónde vivo?", "你住在哪里？"]
+    assert len({read_asked(text).key for text in asked}) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (HOME, "open"),
+        ("Do I live there?", ""),
+        ("Where did I go in 2023?", ""),
+        ("Where does Ana live?", ""),
+        ("I do not know that yet.", "no answer"),
+        ("Sorry, I have no record of that. Could you tell me?", "no answer"),
+        ("I don't know Lisbon, but you live in Porto.", ""),
+        ("You live in Porto.", ""),
+    ],
+)
+def test_forms(text: str, form: str) -> None:
+    assert read_asked(text).form == form
+
+
+@pytest.mark.parametrize("text", ["What did Anna ask?", "Which questions did I have about Rome?"])
+def test_who_wants_questions(text: str) -> None:
+    assert asks_for_questions(text)
+    assert not asks_for_questions("I was wondering where I live.")
