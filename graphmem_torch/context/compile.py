@@ -338,6 +338,8 @@ class _Writing:
         pool = self._pool
         found = torch.full_like(question, -1)
         texts, costs = [""] * len(question), torch.zeros_like(question)
+        if not pool.rows.shape[1]:
+            return _Shortened(found, texts, costs)
         needs = torch.zeros_like(pool.pinned)
         needs[pool.requires[0], pool.requires[1]] = True
         worth = pool.values.masked_fill(choice.pinned | pool.barred, 0.0)[question]
@@ -412,7 +414,7 @@ class _Writing:
             whole: The text.
             share: Of the room that the others leave.
         """
-        rows = list(rows)
+        rows = self._in_order(question, rows)
         atom = self._read(rows)[row]
         entry = self._by.token_costs.cost(atom, "")
 
@@ -453,6 +455,15 @@ class _Writing:
             read = self._by.fetch(self._by.node[torch.tensor(fresh)].tolist())
             self._atoms |= zip(fresh, read, strict=True)
         return self._atoms
+
+    def _in_order(self, question: int, rows: Sequence[int]) -> list[int]:
+        """Memories of a question as its prompt has them."""
+        if len(rows) < 2:
+            return list(rows)
+        at = torch.isin(self._pool.rows[question], torch.tensor(list(rows))).nonzero().squeeze(1)
+        own = self._pool.rows[question, at]
+        found: list[int] = own[self._order(own, self._pool.place[question, at])].tolist()
+        return found
 
     def _order(self, rows: Tensor, place: Tensor) -> Tensor:
         by = self._by

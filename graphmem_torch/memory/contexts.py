@@ -350,7 +350,7 @@ def _unrelated(
     None of a question that tells no memory from another: where no hit reaches the floor.
     """
     rows, index = found.rows, snapshot.index
-    if not floor or not rows.numel():
+    if not floor or not rows.numel() or not index.num_atoms:
         return torch.zeros(rows.shape, dtype=torch.bool)
     with torch.inference_mode():
         below = index.relevance(query, rows) < floor

@@ -20,6 +20,7 @@ __all__ = ["without_echoes"]
 
 _LOOKED_AT = 64  # questions of a memory that are compared with what is asked, word by word
 _HALF = 0.5  # of the terms of what is asked, which a stored question must have
+_MOSTLY = 0.7  # of these terms, which one must have that asks for nothing else
 _ALIKE = 0.65  # cosine, above that of unrelated texts, of open questions that ask the same
 _LEADING = 0.85  # the cosine from which these lead to their replies, too
 _BARELY = 0.01  # how nearly what leads nowhere is what is asked
@@ -98,7 +99,7 @@ def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor)
     if query.background is not None:  # an encoder whose unrelated texts are near each other
         cosine = (cosine - query.background[:, None]) / (1.0 - query.background[:, None])
     half = (own >= _HALF) & (asked >= _HALF)
-    same = half & (own >= 1.0)
+    same = (own >= 1.0) & (asked >= _MOSTLY)
     opens = half & (memory.asked_form[rows] == _OPEN)
     leads = same | (opens & (cosine >= _LEADING))
     near = torch.where(leads, cosine.clamp(min=_BARELY, max=1.0), _BARELY)
