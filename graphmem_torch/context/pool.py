@@ -100,8 +100,14 @@ class Pool:
 
     def of(self, question: Tensor, requires: Tensor) -> Pool:  # [R] int64, [3, R']
         """The items of these questions, each by itself, with what theirs require."""
-        names = "rows", "values", "pinned", "place", "barred"
-        return Pool(*(getattr(self, name)[question] for name in names), requires)
+        return Pool(
+            rows=self.rows[question],
+            values=self.values[question],
+            pinned=self.pinned[question],
+            place=self.place[question],
+            barred=self.barred[question],
+            requires=requires,
+        )
 
 
 def gather_pool(
