@@ -51,6 +51,10 @@ class EmptyMessageError(InputError):
     """A message of a chat without any text; whoever reads many passes over it."""
 
 
+class NoExportError(InputError):
+    """A zip without an export of a chat program; one in a folder is passed over."""
+
+
 class MissingNodeError(InputError):
     """A node number that no atom has; it may have had one when the number was read."""
 

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import (
     Awaitable,
     Callable,
@@ -648,13 +649,15 @@ class Memory:
         cut = document_atoms(
             text, name=name, tokenizer=self.chunker, max_tokens=size, time=when, title=title
         )
-        chunks = list(cut)
+        losses: Counter[str] = Counter()
+        chunks = [checked(chunk, losses) for chunk in cut]
         known = self.store.known([chunk.id for chunk in chunks])
         bare = [replace(chunk, title=None) for chunk in chunks]  # as releases before stored them
-        return self.add(
+        added = self.add(
             old if known.get(old.id, (0, ""))[1] == old.digest else new
             for old, new in zip(bare, chunks, strict=True)
         )
+        return added + Added(0, 0, losses=losses)
 
     def add_files(
         self,

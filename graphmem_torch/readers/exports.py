@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, NoExportError
 from graphmem_torch.readers.chatgpt import is_chatgpt, read_chatgpt
 from graphmem_torch.readers.chats import EMPTY, ODD, Record, edited_at
 from graphmem_torch.readers.claude import is_claude, read_claude
@@ -107,7 +107,8 @@ def read_zip(
         limit: Bytes that may be read of it, unpacked.
 
     Raises:
-        InputError: No zip, no export in it, or one that unpacks to more than the limit, or to more
+        NoExportError: No export in it.
+        InputError: No zip, or one that unpacks to more than the limit, or to more
             than text does.
     """
     where = str(path)
@@ -185,7 +186,7 @@ def _of_zip(
         known = names.get(folder.parent, SlackNames())
         yield from _atoms(read_slack(messages, folder.name, known, losses), losses)
     if not found:
-        raise InputError(
+        raise NoExportError(
             "expected an export of ChatGPT, Claude, Slack, WhatsApp, Telegram or Discord, got a "
             "zip without one; unpack it, and index the folder",
             where=where,

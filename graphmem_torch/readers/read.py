@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphmem_torch.atoms import Atom, text_hash
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.errors import InputError, NoExportError, unknown
 from graphmem_torch.readers.chats import is_export_atom
 from graphmem_torch.readers.exports import (
     export_atoms,
@@ -411,11 +411,16 @@ def read_source(
         atoms = document_atoms(
             text, name=named, tokenizer=tokenizer, max_tokens=max_tokens, title=title
         )
-    for atom in atoms:
-        for part in _parts(atom, tokenizer, max_tokens):
-            if origins is not None:
-                origins[part.id] = where
-            yield part
+    try:
+        for atom in atoms:
+            for part in _parts(atom, tokenizer, max_tokens):
+                if origins is not None:
+                    origins[part.id] = where
+                yield part
+    except NoExportError as error:
+        if source.named:
+            raise
+        _log.warning("%s; left out", error)
 
 
 def _parts(atom: Atom, tokenizer: Tokenizer, max_tokens: int) -> list[Atom]:

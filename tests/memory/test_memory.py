@@ -104,14 +104,14 @@ def refusing() -> Iterator[Memory]:
         ({"text": "x", "time": float("inf")}, "time"),
         ({"text": "x", "edges": [("a", "causes")]}, "edge"),
         ({"text": "x", "edges": [["a", "cuases", 1.0]]}, "causes"),
-        ({"text": "x", "meta": {"a": object()}}, "expected what JSON can hold"),
+        ({"text": "x", "meta": {"a": object()}}, "meta.a: expected a string, number"),
         (Atom("e", 5), "text: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom(5, "x"), "id: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom("e", "x", time=float("nan")), "time: expected finite seconds"),
         (Atom("e", "x", time="soon"), "'e': time: expected a time"),  # type: ignore[arg-type]
         (Atom("e", "x", time=[5]), "time: expected finite seconds"),  # type: ignore[arg-type]
         (Atom("e", "x", edges=(("a", 1),)), "edges: expected Link"),  # type: ignore[arg-type]
-        (Atom("e", "x", meta={"a": object()}), "expected what JSON can hold"),
+        (Atom("e", "x", meta={"a": object()}), "meta.a: expected a string, number"),
         (Atom("e", "x", kind=CONCEPT), "belong to the concepts"),
         ({"text": "x", "kind": CONCEPT}, "belong to the concepts"),
         (Atom("concept:canoe", "x"), "belong to the concepts"),

@@ -148,14 +148,13 @@ def test_what_a_chat_is_called(name: str, chat: str) -> None:
     assert (found["title"], found["session"]) == (chat, f"whatsapp:{chat}")
 
 
-def test_a_chat_that_is_ambiguous_in_a_folder_keeps_nobody_from_the_rest(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_chat_that_is_ambiguous_in_a_folder_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
     (tmp_path / "WhatsApp Chat with Eva.txt").write_text("03/04/2024, 10:00 - Eva: x\n")
     (tmp_path / "b.txt").write_text("The canoe is red.")
     with Memory.open(embedder="hashing") as memory:
-        assert memory.add_files(tmp_path).new == 1
-        assert "ambiguous" in caplog.text
+        with pytest.raises(InputError, match="ambiguous"):
+            memory.add_files(tmp_path)
+        assert [atom.text for atom in memory] == ["The canoe is red."]
         with pytest.raises(InputError, match="--format whatsapp-dmy"):
             memory.add_files(tmp_path / "WhatsApp Chat with Eva.txt")
         done = memory.add_files(tmp_path / "WhatsApp Chat with Eva.txt", format="whatsapp-dmy")
