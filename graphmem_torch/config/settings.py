@@ -403,7 +403,7 @@ class ContextConfig:
     redundancy: float = 0.95
     value: Literal["share", "rank", "score"] = "rank"
     temperature: float = _bounded(1.5, 1e-3)
-    floor: float = _bounded(0.15, 0, 1)
+    floor: float = _bounded(0.12, 0, 1)
     summary: float = _bounded(1.0, 1e-9, 1)
     requires: tuple[str, ...] = ()
     order_edges: tuple[str, ...] = ("dependency", "causes", "precedes", "implication")
