@@ -15,13 +15,14 @@ from graphmem_torch.text.tokens import count_tokens
 REST = "The committee met on many mornings and went through the list without any haste. "
 KEY = "The spare key of the boat house is under the third blue flower pot. "
 FACT = REST * 20 + KEY + REST * 20
+NOISY = {"context.floor": 0.15}  # unrelated texts are nearer by hashing than by a model
 SHORT = ("Yes.", "I agree.", "No.", "Sure.")
 ASKED = "Where is the spare key of the boat house?"
 
 
 def memory_of(*texts: str, **settings: Any) -> Memory:
     memory = Memory.open(
-        None, config=load_config("default", {"embedder.name": "hashing", **settings})
+        None, config=load_config("default", {"embedder.name": "hashing", **NOISY, **settings})
     )
     memory.add([{"id": str(number), "text": text} for number, text in enumerate(texts)])
     return memory
