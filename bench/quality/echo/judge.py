@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.memory import Memory
+from graphmem_torch.progress import Progress
 from graphmem_torch.rank.candidates import Candidates
 
 from ..common.chats import find_chats, read_chats
@@ -108,7 +108,7 @@ def _asked(
     ):
         place = {atom.id: row for row, atom in enumerate(conversation.atoms)}
         times = sorted(atom.time for atom in conversation.atoms if atom.time is not None)
-        for question in tqdm(asked, desc=conversation.name, disable=not request.progress):
+        for question in Progress(asked, conversation.name, shown=request.progress):
             gold = [place[name] for name in question.gold]
             for way in WAYS:
                 stored = _stored(question, way, times)
