@@ -32,7 +32,7 @@ from graphmem_torch.memory.duplicates import Saying
 from graphmem_torch.memory.filters import Filters
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
-from graphmem_torch.results import Answer, Context
+from graphmem_torch.results import Answer, Context, QueryPlan
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
@@ -181,14 +181,15 @@ class ContextCompiler:
         questions: Sequence[str],  # B
         found: Retrieval,
         query: QueryBatch,
+        plans: Sequence[QueryPlan | None],  # B
         budgets: Sequence[int],  # W
         settings: ContextSettings,
         threshold: float,
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
         """A context for each question and budget, and the node numbers of memories that they use.
 
-        `query` is the questions as tensors, `threshold` says from which confidence an answer counts
-        as known; a budget is of the whole prompt.
+        `query` is the questions as tensors, `plans` what was planned for them, `threshold` says
+        from which confidence an answer counts as known; a budget is of the whole prompt.
 
         Raises:
             InputError: A budget below what the pinned memories and the template take.
@@ -197,6 +198,9 @@ class ContextCompiler:
         config, allowed = settings.config, query.allowed
         values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
         unrelated = _unrelated(snapshot, query, found, config.floor)
+        # What lies within a stated time answers by that, whatever its words.
+        timed = [plan is not None and plan.between is not None for plan in plans]
+        unrelated = unrelated & ~torch.tensor(timed)[:, None]
         pool = gather_pool(
             rows,
             values.masked_fill(unrelated, 0.0),

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
-from graphmem_torch.text._tense import PAST_VERBS
 from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
 from graphmem_torch.text.forms import composed
 from graphmem_torch.text.question import is_question, name_words, role_of
+from graphmem_torch.text.tense import PAST_VERBS
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS, terms
 from graphmem_torch.text.times import dated_places, told_days, undated
 from graphmem_torch.text.words import foreign

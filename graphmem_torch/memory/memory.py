@@ -1591,12 +1591,12 @@ class Memory:
             query = self._query(view, asked, scope, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             planned = self._plans(view, asked, scope)
-            found, _ = answered(snapshot, view.store, asked, query, *planned, count)
+            found, plans = answered(snapshot, view.store, asked, query, *planned, count)
             # Scores never increase down the list, so that a context keeps the order of the plan.
             found = found._replace(scores=found.scores.cummin(dim=1).values)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
-                snapshot, asked, found, query, budgets, settings, threshold
+                snapshot, asked, found, query, plans, budgets, settings, threshold
             )
 
         made, used = self._asked(compiled, instant)

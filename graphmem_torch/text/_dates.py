@@ -28,8 +28,8 @@ from graphmem_torch.text._spans import (
     one_day,
     whole_years,
 )
-from graphmem_torch.text._tense import tense
 from graphmem_torch.text.bounds import JOINED, UNKNOWN, Named
+from graphmem_torch.text.tense import tense
 
 __all__ = ["IN", "STATED_YEAR", "Scan", "dates", "scan", "stated_years"]
 

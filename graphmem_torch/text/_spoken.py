@@ -28,8 +28,8 @@ from graphmem_torch.text._spans import (
     unit_away,
     whole_years,
 )
-from graphmem_torch.text._tense import tense
 from graphmem_torch.text.bounds import UNKNOWN, Named
+from graphmem_torch.text.tense import tense
 
 __all__ = ["days_by_tense", "since_weekday", "spoken_days", "spoken_years"]
 

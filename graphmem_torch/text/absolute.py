@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
-from graphmem_torch.text._tense import AHEAD, PAST
 from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.tense import AHEAD, PAST
 from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
 
 __all__ = ["absolute", "absolute_sentences", "spelled_day"]

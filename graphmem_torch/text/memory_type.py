@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
-from graphmem_torch.text._tense import PAST_VERBS
+from graphmem_torch.text.tense import PAST_VERBS
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign

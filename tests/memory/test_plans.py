@@ -674,7 +674,7 @@ def test_an_empty_memory_has_plans_too() -> None:
         (QueryPlan(concepts=5), "plan.concepts: expected a list"),  # type: ignore[arg-type]
         (QueryPlan(concepts=("nowhere at all",)), "plan.concepts: expected"),
         (QueryPlan(order="newest"), "plan.order: expected"),
-        ("yes", "plan: expected a QueryPlan, True or False, got 'yes'"),
+        ("yes", "plan: expected a QueryPlan, True, False or 'present', got 'yes'"),
         ([True, False], "plan: expected one for each of 1"),
         (["yes"], "plan: expected a QueryPlan"),
     ],

@@ -127,7 +127,7 @@ def test_somebody_elses_database(tmp_path: Path) -> None:
 
 
 def test_nothing_to_open(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="found no"):
+    with pytest.raises(StoreError, match=r"expected a store, got no memory\.sqlite"):
         MemoryStore.open(tmp_path / "none", mode="r")
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("x")

@@ -203,8 +203,11 @@ def test_blocks_make_no_difference(tiny: Any, small: SentenceTransformerEmbedder
 
 
 def test_progress_counts_the_texts(
-    small: SentenceTransformerEmbedder, capsys: pytest.CaptureFixture[str]
+    small: SentenceTransformerEmbedder,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)  # a bar is for terminals
     small.encode(["canoe " * 50, "canoe", ""], progress=True)
     captured = capsys.readouterr()
     assert "3/3" in captured.err

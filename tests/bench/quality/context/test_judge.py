@@ -73,8 +73,7 @@ def test_judge_on_a_small_root(root: Path) -> None:
 
 
 def test_entry_costs_are_those_of_the_prompt(root: Path) -> None:
-    config = load_config("default")
-    config = replace(config, link=replace(config.link, concepts="pattern"))
+    config = load_config("default", {"link.concepts": "pattern", "context.floor": 0})
     sizes = {}
     for gold in read_gold_sets(root):
         for task in gold.tasks(config, load_embedder("hashing"), "cpu"):
@@ -130,7 +129,9 @@ def test_read_gold_sets_tells_sets_of_one_name_apart(root: Path) -> None:
 def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     text = 'Two "lines",\nof which one is quoted.'
     atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
-    config = load_config("default", {"link.concepts": "none", "context.format": layout})
+    config = load_config(
+        "default", {"link.concepts": "none", "context.format": layout, "context.floor": 0}
+    )
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add(atoms)
         whole = memory.compile("Which lines?", budget=500)
