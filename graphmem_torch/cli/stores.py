@@ -98,10 +98,11 @@ class Index(MemoryCommand):
                     progress=True,
                 )
             except InputError as error:
-                stored = len(memory) - before
+                stored = counted(len(memory) - before, "memory", "memories")
+                told = f" {stored} stored all the same, which the next run passes over;"
                 raise InputError(
-                    f"{error}. {counted(stored, 'memory', 'memories')} stored all the same, which "
-                    "the next run passes over; --skip-bad leaves out what cannot be used"
+                    f"{error}.{told if len(memory) > before else ''} --skip-bad leaves out what "
+                    "cannot be used"
                 ) from error
         self._tell(done, time.perf_counter() - start)
         return 3 if done.skipped else 0

@@ -95,7 +95,9 @@ class Intake:
             given = plain(given) if is_object(given) else given
             among = chat and not isinstance(value, str)
             with self._leaving_out(place if among else 0):
-                for record, where in turn_records(given):
+                for record, where in turn_records(
+                    given, losses=self._losses, session=self._session
+                ):
                     message = place if among or _is_message(record) else 0
                     with self._leaving_out(message):
                         atom = atom_from_record(record, where=where, told=told, losses=self._losses)

@@ -69,7 +69,9 @@ def read_records(
         empty = False
         with leaving_out(skipped):
             said = parse_json(line, where, line=number, do=_WRITE)
-            for record, place in turn_records(said, f"{where}:{number}", skipped):
+            for record, place in turn_records(
+                said, f"{where}:{number}", skipped, losses=losses
+            ):
                 with leaving_out(skipped):
                     try:
                         atom = atom_from_record(record, where=place, told=told, losses=losses)
@@ -152,10 +154,14 @@ def atom_from_record(
         losses[HALVES] += halves
     text = _string(given, "text", where)
     if text is None or not text.strip():
-        meant = next((key for key in given if meant_field(str(key), ("text",))), None)
-        do = f"write 'text' for {meant!r}" if meant and not text else "leave out what says nothing"
+        others = [str(key) for key in given if key != "text"]
+        meant = next((key for key in others if meant_field(key, ("text",))), None)
+        got, do = repr(text), "leave out what says nothing"
+        if text is None and others:
+            got = f"a record of {', '.join(others):.80}"
+            do = f"write 'text' for {meant!r}" if meant else "give the texts or messages in it"
         raise InputError(
-            f"text: expected a string with something in it, got {text!r}; {do}", where=where
+            f"text: expected a string with something in it, got {got}; {do}", where=where
         )
     check_keys(given, _FIELDS, SESSION_KEYS, where, told)
     memory_type = _string(given, "type", where)

@@ -13,11 +13,12 @@ __all__ = ["check_keys", "meant_field"]
 _log = logging.getLogger(__name__)
 
 _MEANT = {
-    **dict.fromkeys(("created_at", "date", "datetime", "timestamp"), "time"),
+    **dict.fromkeys(("createdat", "createtime", "date", "datetime", "timestamp", "ts"), "time"),
+    **dict.fromkeys(("body", "content", "message", "value"), "text"),
+    **dict.fromkeys(("conversationid", "sessionid", "threadid"), "session"),
     "metadata": "meta",
-    "session_id": "session",
 }
-"""What other systems call these fields."""
+"""What other systems call these fields: their letters and digits alone, in lower case."""
 _VECTORS = frozenset({"embedding", "embeddings", "vector", "vectors"})
 _SHORT = 4  # letters from which on one that is left out, doubled or moved is a slip
 _LONG = 5  # likewise, another letter in the place of one
@@ -70,7 +71,7 @@ def meant_field(key: str, fields: Iterable[str]) -> str | None:
     """The field that a key looks like: in other letters, a slip away, or by another name."""
     plain = _plain(key)
     for field in fields:
-        if plain == _plain(field) or _MEANT.get(key.lower()) == field or _is_slip(plain, field):
+        if plain == _plain(field) or _MEANT.get(plain) == field or _is_slip(plain, field):
             return field
     return None
 

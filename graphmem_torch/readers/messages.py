@@ -38,6 +38,7 @@ __all__ = [
 
 _TIMES = ("created_at", "createdAt", "timestamp")
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}  # of LangChain
+_CHAT_ROLES = frozenset({*_ROLES, "user", "assistant", "developer", "function", "model"})
 _CALL = re.compile(r"(?:tool|function)[_-](?:use|call)$|_call$|tool_use$")
 _RESULT = re.compile(r"(?:result|output|response)$")
 _MEDIA = re.compile(r"image|audio|video|file|document|screenshot|media|inline", re.IGNORECASE)
@@ -83,9 +84,11 @@ def plain(value: Any) -> Any:
 
 def is_message(record: Mapping[str, Any]) -> bool:
     """Whether a mapping is a message of a chat, or an item of a response, and no record."""
+    role = record.get("role")
     if record.get("text") is not None:
-        return False
-    if record.get("role") is not None or isinstance(record.get("parts"), list):
+        chat = isinstance(role, str) and role.lower() in _CHAT_ROLES
+        return chat and all(record.get(key) is None for key in ("content", "parts"))
+    if role is not None or isinstance(record.get("parts"), list):
         return True
     kind = record.get("type")
     if not isinstance(kind, str):
@@ -109,6 +112,8 @@ def record_of_message(
         InputError: No usable role.
     """
     message = {key: each for key, each in plain(message).items() if each is not None}
+    if "role" in message and "text" in message:
+        message["content"] = message.pop("text")
     kind = message.get("type")
     spoken = {"role", "parts"} & message.keys() or kind in _ROLES or kind == "message"
     item = not spoken
@@ -199,6 +204,8 @@ def _part(key: str, value: Any) -> Any:
     """A field of a message as a part."""
     if key in ("function_call", "functionCall"):
         return {"type": "function_call", **value} if isinstance(value, Mapping) else None
+    if key == "tool_calls" and isinstance(value, (list, tuple)):
+        return [{"type": "tool_call", **each} if isinstance(each, Mapping) else each for each in value]
     if key == "audio":
         return {"type": "audio", **value} if isinstance(value, Mapping) else None
     if key == "summary":
@@ -223,8 +230,9 @@ def _texts_of_part(
     for key in ("functionResponse", "function_response", "codeExecutionResult"):
         if isinstance(part.get(key), Mapping):
             part, kind = part[key], "function_response"
-    if isinstance(part.get("function"), Mapping):
-        part, kind = {**part["function"]}, "function_call"
+    for key in ("function", "custom"):
+        if isinstance(part.get(key), Mapping):
+            part, kind = part[key], "function_call"
     if _CALL.search(kind):
         yield from _call(part, kind, losses)
         yield from _results(part, losses, media, bare=False)

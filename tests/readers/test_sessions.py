@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,6 @@ def test_a_line_with_messages_is_a_session_without_an_id(tmp_path: Path) -> None
 
 def test_a_session_that_is_none(tmp_path: Path) -> None:
     for record, match in (
-        ({"id": "s", "turns": []}, "turns: expected turns, got none"),
         ({"text": "x", "turns": ["a"]}, "turns: expected a session without 'text'"),
         ({"turns": ["a"], "messages": ["b"]}, "turns: expected a session without 'messages'"),
         ({"turns": ["a", 5]}, r"turns\[1\]: turns: expected a text or a record"),
@@ -90,7 +90,27 @@ def test_a_session_that_is_none(tmp_path: Path) -> None:
     atoms = read(lines(tmp_path / "a.jsonl", *rows), skipped=skipped)
     assert [atom.text for atom in atoms] == ["a", "b", "c"] and len(skipped) == 2
     count = {"text": "x", "turns": 12}
-    assert list(turn_records(count, "here")) == [(count, "here")], "a number is a count"
+    losses: Counter[str] = Counter()
+    found = list(turn_records(count, "here", losses=losses))
+    assert found == [(count, "here")], "a number is a count"
+
+
+def test_a_session_without_turns_keeps_out_no_other(tmp_path: Path) -> None:
+    losses: Counter[str] = Counter()
+    rows = [{"text": "a"}, {"id": "s", "turns": []}, {"messages": []}, {"turns": ["b"]}]
+    atoms = read(lines(tmp_path / "a.jsonl", *rows), losses=losses)
+    assert [atom.text for atom in atoms] == ["a", "b"]
+    assert losses == {"session without turns": 2}
+
+
+def test_a_session_without_a_name_has_one_made(tmp_path: Path) -> None:
+    talks = [[f"Hello {n}.", {"role": "user", "content": f"I am {n}."}] for n in range(3)]
+    rows = [{"messages": talk} for talk in talks]
+    one = read(lines(tmp_path / "a.jsonl", *rows))
+    names = [atom.session for atom in one]
+    assert names[::2] == names[1::2] and len({*names}) == 3, "the turns of a line belong together"
+    other = read(lines(tmp_path / "b.jsonl", *rows[::-1]))
+    assert [atom.session for atom in other[::-1]] == names, "whatever stands around it"
 
 
 def test_a_key_of_many_lines_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
