@@ -61,8 +61,8 @@ class Added:
     Attributes:
         new: Atoms, or edges, stored.
         known: Those there already: atoms of the same content, edges as strong or more.
-        ids: Ids of the atoms in the order of the input, those that were there already among them;
-            empty for edges. Not part of equality, nor of the representation.
+        ids: Ids of the atoms in the order of the input, also of those that were there already.
+            Messages in `skipped` have none; edges neither. Not compared, and not printed.
         skipped: Messages that were left out: the place of each in the input, and why.
         losses: What could not be kept of the input, by kind: parts of messages without text
             (images, calls without arguments), halves of surrogate pairs that were replaced.

@@ -197,15 +197,26 @@ def changes_given(
     values = dict(given or {})
     if values.get("id") in (id, None):
         values.pop("id", None)
-    if values.get("content") is not None and "text" not in values:
-        said = {part: values.pop(part) for part in ("role", "content", "name") if part in values}
-        atom = atom_from_record({"role": "user", **said})
-        values["text"] = atom.text
-        if "role" in said:
-            values.setdefault("speaker", atom.speaker)
+    if is_message(values) or ("text" not in values and values.get("content") is not None):
+        values = _said(values)
     if twice := values.keys() & named.keys():
         raise InputError(f"{min(twice)}: expected one value, got two; give it once")
     return id, values | dict(named)
+
+
+def _said(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The new values that a message gives: its text, who speaks, and what else it says."""
+    whole = is_message(message)
+    atom = atom_from_record(message if whole else {"role": "user", **message})
+    fields = {name for name in Changes.__annotations__ if name in message}
+    values = {name: message[name] for name in fields - {"text", "type", "meta"}} | {"text": atom.text}
+    if whole:
+        values.setdefault("speaker", atom.speaker)
+    if atom.time is not None:
+        values["time"] = atom.time
+    if kept := {key: each for key, each in atom.meta.items() if key != "role"}:
+        values["meta"] = kept
+    return values
 
 
 def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:

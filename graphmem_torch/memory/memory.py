@@ -793,8 +793,9 @@ class Memory:
 
         Args:
             id: Of a stored atom; or a mapping as `given` is, with the `id` in it.
-            given: New values by field, as a mapping that `add` takes: `{"text": "..."}`, or
-                `{"role": ..., "content": ...}`.
+            given: New values by field, as a mapping that `add` takes: `{"text": "..."}`, or a
+                message, `{"role": ..., "content": ...}`, of which `meta` is replaced if it says
+                more than a text.
             changes: New values of `text`, `title`, `kind`, `speaker`, `session`, `time`,
                 `event_time`, `event_end`, `type` and `meta`, as in `Atom`; None takes one away.
                 `meta` is replaced whole.

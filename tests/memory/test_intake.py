@@ -150,6 +150,7 @@ def test_update_takes_a_mapping() -> None:
         said = memory.update("i0", {"role": "user", "content": [{"type": "text", "text": "yo"}]})
         assert said.rendered == "user: yo"
         assert memory.update("i1", {"content": "only the text"}).rendered == "Nora: only the text"
+        assert (said.time, dict(said.meta)) == (None, {})
         for wrong, match in (
             (("i0", {"txet": "x"}), r"update: .*got 'txet'; did you mean 'text'"),
             (("i0", {"timestamp": 5}), r"update: .*got 'timestamp'; did you mean 'time'"),
@@ -163,6 +164,28 @@ def test_update_takes_a_mapping() -> None:
                 memory.update(*wrong)
         with pytest.raises(InputError, match="text: expected one value, got two"):
             memory.update("i0", {"text": "x"}, text="y")
+
+
+def test_update_takes_each_message_that_add_takes() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"x": 1}'}}
+    messages: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "user", "content": "yo", "created_at": "2024-05-01T00:00:00Z"},
+        {"role": "user", "name": "Nora", "content": [{"type": "text", "text": "yo"}], "title": "T"},
+        {"role": "model", "parts": [{"text": "a"}, {"functionCall": {"name": "f", "args": {}}}]},
+        {"type": "function_call_output", "call_id": "c", "output": "sunny"},
+        {"role": "user", "text": "as a text", "session": "s", "time": "2024-05-01"},
+    ]
+    with opened() as memory:
+        for number, message in enumerate(messages):
+            (new,) = memory.add(message).ids
+            memory.add({"id": f"m{number}", "text": "before"})
+            added, changed = memory.get(new), memory.update(f"m{number}", message)
+            assert changed.rendered == added.rendered
+            assert (changed.time, changed.session) == (added.time, added.session)
+            assert {"role": added.meta["role"], **changed.meta} == added.meta
+        with pytest.raises(InputError, match="content: expected text"):
+            memory.update("m0", {"role": "user", "content": ""})
 
 
 def test_a_plan_may_be_named() -> None:
@@ -219,3 +242,11 @@ def test_a_key_that_looks_like_a_field_is_not_passed_over(
         for key in ("txt", "txet", "Text"):
             with pytest.raises(InputError, match=f"text: expected .*write 'text' for '{key}'"):
                 memory.add({key: "hello"})
+        for record, got in (
+            ({"choices": [{"message": {"role": "user", "content": "x"}}], "id": "c"}, "choices, id"),
+            ({"conversations": []}, "a record of conversations; give the texts or messages in it"),
+            ({"body": "hello"}, "a record of body; write 'text' for 'body'"),
+            ({"text": ""}, "got ''; leave out what says nothing"),
+        ):
+            with pytest.raises(InputError, match=f"text: expected .*{got}"):
+                memory.add(record)

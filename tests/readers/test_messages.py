@@ -53,6 +53,22 @@ def texts(given: Any) -> tuple[list[tuple[str | None, str]], Added]:
             "pi(digits: 5)",
         ),
         ({"role": "tool", "tool_call_id": "c", "content": "sunny"}, "tool", "sunny"),
+        ({"role": "user", "text": "hello", "created_at": "2024-05-03T12:00:00Z"}, "user", "hello"),
+        ({"role": "user", "name": "Nora", "text": "hello"}, "Nora", "hello"),
+        ({"role": "user", "speaker": "Nora", "text": "hello"}, "Nora", "hello"),
+        (
+            {"role": "assistant", "content": "", "tool_calls": [{"name": "f", "args": {"a": 1}}]},
+            "assistant",
+            "f(a: 1)",
+        ),
+        (
+            {
+                "role": "assistant",
+                "tool_calls": [{"type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}],
+            },
+            "assistant",
+            "sql(SELECT 1)",
+        ),
         ({"role": "assistant", "content": None, "refusal": "I cannot."}, "assistant", "I cannot."),
         (
             {
