@@ -209,7 +209,9 @@ def _said(message: Mapping[str, Any]) -> dict[str, Any]:
     whole = is_message(message)
     atom = atom_from_record(message if whole else {"role": "user", **message})
     fields = {name for name in Changes.__annotations__ if name in message}
-    values = {name: message[name] for name in fields - {"text", "type", "meta"}} | {"text": atom.text}
+    values = {name: message[name] for name in fields - {"text", "type", "meta"}} | {
+        "text": atom.text
+    }
     if whole:
         values.setdefault("speaker", atom.speaker)
     if atom.time is not None:

@@ -69,9 +69,7 @@ def read_records(
         empty = False
         with leaving_out(skipped):
             said = parse_json(line, where, line=number, do=_WRITE)
-            for record, place in turn_records(
-                said, f"{where}:{number}", skipped, losses=losses
-            ):
+            for record, place in turn_records(said, f"{where}:{number}", skipped, losses=losses):
                 with leaving_out(skipped):
                     try:
                         atom = atom_from_record(record, where=place, told=told, losses=losses)

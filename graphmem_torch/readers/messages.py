@@ -205,7 +205,9 @@ def _part(key: str, value: Any) -> Any:
     if key in ("function_call", "functionCall"):
         return {"type": "function_call", **value} if isinstance(value, Mapping) else None
     if key == "tool_calls" and isinstance(value, (list, tuple)):
-        return [{"type": "tool_call", **each} if isinstance(each, Mapping) else each for each in value]
+        return [
+            {"type": "tool_call", **each} if isinstance(each, Mapping) else each for each in value
+        ]
     if key == "audio":
         return {"type": "audio", **value} if isinstance(value, Mapping) else None
     if key == "summary":

@@ -78,6 +78,8 @@ _NO_ANSWER = re.compile(
     r"(?:(?!\bbut\b)[^.!?,])*[.!?]*(?:\s+[^.!]*\?)*$",
     re.IGNORECASE,
 )
+_BLANKS = re.compile(r"[^\S\n]{2,}")  # the patterns above are slow on long runs of them
+_LONG = 4000  # characters of a text that nobody asks twice in the same words
 _PLEASANT = 3  # words of a sentence beside a question that need not say anything
 
 
@@ -117,7 +119,13 @@ NO_ANSWER = Asked(0, (), "no answer")
 
 
 def read_asked(text: str) -> Asked:
-    """Return what a text asks, without greetings, names that are called, and politeness."""
+    """Return what a text asks, without greetings, names that are called, and politeness.
+
+    A text of more than 4,000 characters counts as one that asks nothing.
+    """
+    text = _BLANKS.sub(" ", text)
+    if len(text) > _LONG:
+        return NOTHING_ASKED
     plain = _CAPTION.sub("", LINK.sub(" ", text)).strip()
     if not plain:
         return NOTHING_ASKED

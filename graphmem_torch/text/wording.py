@@ -33,7 +33,8 @@ _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 # Between words that nothing else parts ("rain,snow"), and not inside of numbers.
 _PARTED = re.compile(r"(?<=[^\W\d])(?:[,;!?\"]+|\.{2,})(?=[^\W\d])")
 # Machines, which tell cases apart, read paths, letters with digits, and capitals inside a word.
-_CODE = re.compile(r"[/\\_=]|[^\W\d_].*\d|\d.*[^\W\d_]|^\.")
+_CODE = re.compile(r"[/\\_=]|^\.")
+_LETTER, _DIGIT = re.compile(r"[^\W\d_]"), re.compile(r"\d")
 _COUNTED = re.compile(r"[\d.,:]+(?:am|pm|st|nd|rd|th)", re.IGNORECASE)  # 5PM is 5pm
 _SECRETS = frozenset(("login", "passcode", "passphrase", "password", "passwords", "username"))
 _EMPTY = re.compile(r"(?:\(\)|\[\]|\{\})+")  # f() is no f
@@ -149,14 +150,21 @@ def _read_chunk(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) 
 
     `shouted`: all letters of the text are capitals. `exact`: case counts, as behind "password".
     """
-    if (face := _FACE.search(chunk)) is not None:
-        if face.start():
-            _read_chunk(chunk[: face.start()], found, shouted=shouted, exact=exact)
+    faces: list[tuple[str, str]] = []  # each with the marks after it, the last one first
+    while (face := _FACE.search(chunk)) is not None:
+        faces.append((face[0], chunk[face.end() :]))
+        chunk = chunk[: face.start()]
+    if chunk:
+        _read_word(chunk, found, shouted=shouted, exact=exact)
+    for shown, behind in reversed(faces):
         if found:
             found[-1] = found[-1]._replace(ends=True)
-        asks = not _QUESTION.isdisjoint(chunk[face.end() :])
-        found += [_Token(face[0], False, True), *([_Token("?", False, True)] if asks else [])]
-        return
+        asks = not _QUESTION.isdisjoint(behind)
+        found += [_Token(shown, False, True), *([_Token("?", False, True)] if asks else [])]
+
+
+def _read_word(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -> None:
+    """Appends what a run of characters holds that ends with no face."""
     marks = _marks(chunk)
     begun = chunk.lstrip(marks)
     leading = _LEADING.search(chunk, 0, len(chunk) - len(begun) + 1)
@@ -212,7 +220,9 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
     """A word in lower case, unless its case tells what it is."""
     if _COUNTED.fullmatch(word):
         return word.lower()
-    if _CODE.search(word) or _has_inner_capital(word):
+    if _CODE.search(word) or (_LETTER.search(word) and _DIGIT.search(word)):
+        return word
+    if _has_inner_capital(word):
         return word
     if unit and len(word) < 4 and word.isalpha():
         # mW is no MW, and 5 m are no 5 M; "PM" is "pm".

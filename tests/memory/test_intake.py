@@ -243,7 +243,10 @@ def test_a_key_that_looks_like_a_field_is_not_passed_over(
             with pytest.raises(InputError, match=f"text: expected .*write 'text' for '{key}'"):
                 memory.add({key: "hello"})
         for record, got in (
-            ({"choices": [{"message": {"role": "user", "content": "x"}}], "id": "c"}, "choices, id"),
+            (
+                {"choices": [{"message": {"role": "user", "content": "x"}}], "id": "c"},
+                "choices, id",
+            ),
             ({"conversations": []}, "a record of conversations; give the texts or messages in it"),
             ({"body": "hello"}, "a record of body; write 'text' for 'body'"),
             ({"text": ""}, "got ''; leave out what says nothing"),

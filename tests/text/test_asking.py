@@ -79,3 +79,17 @@ def test_forms(text: str, form: str) -> None:
 def test_who_wants_questions(text: str) -> None:
     assert asks_for_questions(text)
     assert not asks_for_questions("I was wondering where I live.")
+
+
+@pytest.mark.parametrize(
+    "sign", ["x", "A1", "1.", "a'", "@", "é", "Nora, ", " ", "\t", "\n", "(", ":)", "?"]
+)
+def test_a_text_of_a_megabyte_asks_nothing(sign: str) -> None:
+    assert read_asked("Where is " + sign * (1_000_000 // len(sign)) + "it?").key in (
+        0,
+        read_asked("Where is it?").key,
+    )
+
+
+def test_blanks_between_words_are_no_part_of_a_question() -> None:
+    assert read_asked(HOME.replace(" ", " " * 5000)) == read_asked(HOME)

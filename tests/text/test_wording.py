@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 
 import pytest
@@ -167,3 +168,16 @@ def test_no_two_sequences_are_one(signs: list[str]) -> None:
 def test_any_text_has_a_wording(text: str) -> None:
     found = wording(text)
     assert all(found) and wording(f"  {text}\n") == found
+
+
+def test_many_faces_are_read_one_by_one() -> None:
+    assert wording("tea" + ":)" * 2000) == ("tea", *[":)"] * 2000)
+
+
+def test_a_word_with_letters_and_digits_keeps_its_case() -> None:
+    draw = random.Random(5)
+    for _ in range(2000):
+        word = "".join(draw.choices("aBcXé7٣x", k=draw.randint(1, 6)))
+        mixed = re.search(r"[^\W\d_].*\d|\d.*[^\W\d_]", word)
+        if mixed:
+            assert wording(word) == (word,)
