@@ -91,7 +91,7 @@ class Page(Sequence[Atom]):
 
     Attributes:
         atoms: The atoms.
-        next: What `after` takes for the page behind this one; None: this is the last.
+        next: Value of `after` for the page after this one; None if this is the last.
     """
 
     atoms: tuple[Atom, ...]

@@ -87,8 +87,8 @@ def _parse(text: str, where: str) -> Sequence[Mapping[str, Any]]:
         _log.warning("%s: %d x %s", where, halves, HALVES)
     if not is_locomo(data):
         raise InputError(
-            'expected LoCoMo, a list of samples with a "conversation", got other JSON; for one '
-            "atom a line use .jsonl",
+            'expected LoCoMo, a list of samples with a "conversation", or the export of a chat, '
+            "got other JSON; for one atom a line use .jsonl",
             where=where,
         )
     return data if isinstance(data, list) else [data]
