@@ -204,14 +204,16 @@ def _asked(
 ) -> list[Asked]:
     """What atoms ask, without the titles above and the names of their speakers in front.
 
-    An entry of nobody and no session asks nothing if it has metadata, which may hold its answer.
+    An entry of nobody and no session asks nothing if it has a title, or metadata, which may hold
+    its answer.
     """
     names = [*columns.speaker.names, None]
     speakers = [names[code] for code in columns.speaker.codes[own].tolist()]
     with_meta = torch.tensor([node for node, _ in store.fields("meta", start)], dtype=torch.int64)
-    entry = (columns.speaker.codes < 0) & (columns.session.codes < 0)
-    entry &= torch.isin(columns.node, with_meta)
     titles = dict(store.fields("title", start))
+    more = torch.cat([with_meta, torch.tensor([*titles], dtype=torch.int64)])
+    entry = (columns.speaker.codes < 0) & (columns.session.codes < 0)
+    entry &= torch.isin(columns.node, more)
     said = [
         text.removeprefix(titled(titles.get(node), "")).removeprefix(f"{speaker}: ")
         for text, speaker, node in zip(bodies, speakers, columns.node[own].tolist(), strict=True)

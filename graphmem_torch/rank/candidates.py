@@ -29,6 +29,8 @@ _NEAR = 3  # turns on both sides that signals look at; found together
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
 _LEAST = 1e-6  # a signal that differs by less tells nothing
 _NONE = 1e-30  # a square that is none beside it
+_ENTRIES = 3  # entries that make a collection
+_ONLY = 0.95  # of these, questions in a list of questions
 
 
 _COMPUTED: list[str] = []  # the names of all that is computed once
@@ -156,6 +158,18 @@ class MemoryTensors:
         """The atoms that ask, ascending."""
         assert self.asked_key is not None
         return self.asked_key.nonzero().squeeze(1)
+
+    @_once
+    def list_of_questions(self) -> Tensor:  # [A] bool
+        """The entries of a collection that holds nothing else than questions, which are its hits.
+
+        Entries are atoms that nobody says and that are beside no turn of their session.
+        """
+        assert self.asked_key is not None
+        entry = (self.speaker < 0) & (self.previous < 0) & (self.next < 0)
+        asks = entry & (self.asked_key != 0)
+        only = (entry.sum() >= _ENTRIES) & (asks.sum() >= _ONLY * entry.sum())
+        return asks & only
 
     @_once
     def by_time(self) -> SortedRows:

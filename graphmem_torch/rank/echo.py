@@ -15,6 +15,7 @@ from torch import Tensor
 from graphmem_torch.ops.tiles import stable_topk, tile_elements
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.relevance import cosine
 
 __all__ = ["without_echoes"]
 
@@ -52,7 +53,7 @@ def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
     rows = torch.arange(memory.num_atoms, device=memory.node.device) if compiled else memory.asking
     if not len(rows):
         return query
-    alike = _alike(memory, query, rows)
+    alike = _alike(memory, query, rows).masked_fill(memory.list_of_questions[rows], 0.0)
     if query.allowed is not None:
         alike = alike * query.allowed.expand(len(query), -1)[:, rows]
     if not compiled and not bool(alike.any()):
@@ -60,7 +61,7 @@ def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
     there = torch.ones(len(query), memory.num_atoms, dtype=torch.bool, device=rows.device)
     there = there.index_copy(1, rows, alike == 0)
     seen = there if query.allowed is None else there & query.allowed
-    replies, weight = _replies(memory, alike, rows, seen)
+    replies, weight = _replies(memory, query, alike, rows, seen)
     return replace(query, allowed=seen, replies=replies, reply_weight=weight)
 
 
@@ -94,21 +95,19 @@ def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor)
     has = (memory.bm25.holds(query.asked_terms.contiguous(), rows) * asked_too).sum(1)
     own = has / words.clamp(min=1)
     asked = has / query.asked_words[:, None].clamp(min=1)
-    vectors = memory.embeddings[rows].to(query.embedding.dtype)
-    cosine = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
-    if query.background is not None:  # an encoder whose unrelated texts are near each other
-        cosine = (cosine - query.background[:, None]) / (1.0 - query.background[:, None])
+    similar = cosine(memory, query, rows)
     half = (own >= _HALF) & (asked >= _HALF)
     same = (own >= 1.0) & (asked >= _MOSTLY)
     opens = half & (memory.asked_form[rows] == _OPEN)
-    leads = same | (opens & (cosine >= _LEADING))
-    near = torch.where(leads, cosine.clamp(min=_BARELY, max=1.0), _BARELY)
-    there = (words > 0) & (query.asked_words > 0)[:, None] & (same | (opens & (cosine >= _ALIKE)))
+    leads = same | (opens & (similar >= _LEADING))
+    near = torch.where(leads, similar.clamp(min=_BARELY, max=1.0), _BARELY)
+    there = (words > 0) & (query.asked_words > 0)[:, None] & (same | (opens & (similar >= _ALIKE)))
     return near.masked_fill(~there, 0.0).float()
 
 
 def _replies(
     memory: MemoryTensors,
+    query: QueryBatch,
     alike: Tensor,  # [B, n]
     rows: Tensor,  # [n] int64, ascending
     seen: Tensor,  # [B, A] bool
@@ -117,21 +116,28 @@ def _replies(
 
     The latest of the nearest echoes leads with all of its weight, each before it with half of that
     of the next. Of the turns behind one the first that may be seen is its reply; the one behind
-    that weighs half.
+    that weighs half. Behind one whose speaker does not know, anything may be said: a turn there
+    weighs as much as it is like the question.
     """
-    # Of equal ones the last: rows are in the order of the store.
-    value, place = stable_topk(alike.flip(1), min(_LEADS, alike.shape[1]))
-    row = torch.where(value > 0, rows[alike.shape[1] - 1 - place], -1)
+    # Of equal ones the latest, and of equal or unknown times the last that was stored.
+    time = memory.time_bits.view(torch.float64)[rows].nan_to_num(-torch.inf)
+    latest = time.argsort(stable=True).flip(0)
+    value, place = stable_topk(alike[:, latest], min(_LEADS, alike.shape[1]))
+    row = torch.where(value > 0, rows[latest[place]], -1)
     assert memory.asked_words is not None and memory.asked_form is not None
-    tells = (memory.asked_words == 0) & (memory.asked_form != _NO_ANSWER)
+    unknown = memory.asked_form == _NO_ANSWER
+    tells = (memory.asked_words == 0) & ~unknown
     pointers, _ = memory.turns
     share, turns, shares = torch.ones_like(value), [], []
+    unanswered = torch.zeros_like(row, dtype=torch.bool)
     for _ in range(_TURNS):
         row = pointers.take(row)
         at = row.clamp(min=0)
         there = (row >= 0) & seen.gather(1, at) & tells[at]
         turns.append(row.masked_fill(~there, -1))
-        shares.append(share.masked_fill(~there, 0.0))
+        worth = torch.where(unanswered, share * cosine(memory, query, at).clamp(0.0, 1.0), share)
+        shares.append(worth.masked_fill(~there, 0.0))
+        unanswered |= (row >= 0) & unknown[at]
         share = torch.where(there, share * _LATER, share).masked_fill(share < 1.0, 0.0)
     led = torch.stack(shares, 2)
     led = led * value.square()[:, :, None]

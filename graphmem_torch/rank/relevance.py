@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = ["relevance"]
+__all__ = ["cosine", "relevance"]
 
 
 def relevance(
@@ -42,11 +42,17 @@ def relevance(
     return found.view(len(rows), 2, -1).amax(1)
 
 
-def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
+def cosine(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
+    """The cosines of questions and atoms, above that of unrelated texts relative to the rest."""
     vectors = memory.embeddings[rows].to(query.embedding.dtype)
     found = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
-    if query.background is not None:
-        found = (found - query.background[:, None]) / (1.0 - query.background[:, None])
+    if query.background is None:
+        return found
+    return (found - query.background[:, None]) / (1.0 - query.background[:, None])
+
+
+def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
+    found = cosine(memory, query, rows)
     if query.terms is None or not query.terms.shape[1]:
         return found.clamp(0.0, 1.0)
     idf = torch.nn.functional.pad(memory.bm25.idf.float(), (0, 1))[query.terms]  # padding: the last

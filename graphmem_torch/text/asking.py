@@ -1,7 +1,7 @@
-"""Asking: whether a text does nothing but ask, and what it asks, without what is said around it.
+"""Asking: whether a text only asks, and what, without greetings, names and politeness around it.
 
-Two texts of one key ask the same. Questions without a mark, and what asks politely, are known of
-English alone; in other languages a mark says that a text asks. `docs/mathematics.md` 8.9.
+Two texts with one key ask the same. In English, questions without a mark and polite requests are
+known; in other languages only a question mark tells. `docs/mathematics.md` 8.9.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from graphmem_torch.text.forms import visible
 from graphmem_torch.text.question import LINK, asks, is_question, tells_time
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
@@ -46,6 +47,12 @@ _INDIRECT = re.compile(
     r"(?: (?:me|us|please|again|know|you))*[,:]? ?(?:about )?",
     re.IGNORECASE,
 )
+# "Tell me my password" asks; "tell me that ..." and "remind me to call" do not.
+_REQUEST = re.compile(
+    r"(?:please )?(?:tell (?:me|us)(?! that\b)(?: again)?(?: (?:all|everything|more))?(?: about\b"
+    rf"| {_OWNER}\b)|remind (?:me|us)(?: again)? of\b)",
+    re.IGNORECASE,
+)
 _BEFORE = re.compile(
     r"(?:(?:so|and|but|well|ok(?:ay)?|hey|hi|hello|please|sorry|excuse me|by the way|btw|just"
     r"|actually|again|oh|hm+|um+|thanks|thank you)\b[\s,.;:!\u2013\u2014-]*)+",
@@ -59,27 +66,34 @@ _BEHIND = re.compile(
 _NAME = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+)?"
 _CALLED = re.compile(rf"(?P<name>{_NAME}),\s+(?=\w)"), re.compile(rf",\s*(?P<name>{_NAME})(?=\W*$)")
 _CAPTION = re.compile(r"\s*\[[^\[\]]*\]\s*$")
-_MARKS = re.compile(r"[\s?!.\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
+_MARKS = re.compile(r"[\s?!.;\u037e\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
 # What a text that proposes something has: names, codes and numbers.
 _PROPER = re.compile(r"(?<=[\s(])[^\W\d_a-z]\w+|\d")
 _FOR_QUESTIONS = re.compile(
     r"\b(?:ask(?:s|ed|ing)?|questions?|quer(?:y|ies|ied)|[ie]nquir\w+|wonder(?:s|ed|ing)?)\b",
     re.IGNORECASE,
 )
-_NO_ANSWER = re.compile(
-    r"(?:(?:sorry|oh|well|hm+|um+|unfortunately|honestly|actually|i'm afraid|i am afraid)\b"
-    r"[\s,.!]*)*"
+_UNKNOWN = (
     r"(?:(?:i|we) (?:\w+ )?(?:don't|do not|didn't|did not|cannot|can't|couldn't) (?:\w+ ){0,2}"
     r"(?:know|remember|recall|have|find|see|say|tell)"
     r"|(?:i'm|i am) not (?:\w+ )?(?:sure|certain|aware)"
     r"|not sure|(?:(?:there's|there is|i have|we have) )?no (?:idea|record|information|memory|clue)"
     r"|you (?:haven't|have not|didn't|did not|never) (?:\w+ )?"
-    r"(?:tell|told|mention|mentioned|said|shared))"
-    r"(?:(?!\bbut\b)[^.!?,])*[.!?]*(?:\s+[^.!]*\?)*$",
+    r"(?:tell|told|mention|mentioned|said|shared))(?:(?!\bbut\b)[^.!?,;])*"
+)
+_NO_ANSWER = re.compile(
+    r"(?:(?:sorry|oh|well|hm+|um+|unfortunately|honestly|actually|i'm afraid|i am afraid)\b"
+    r"[\s,.!]*)*"
+    rf"{_UNKNOWN}(?:[,;.]+ (?:(?:and|as|because|since|so) )?{_UNKNOWN})*[.!?]*(?:\s+[^.!]*\?)*$",
     re.IGNORECASE,
 )
 _BLANKS = re.compile(r"[^\S\n]{2,}")  # the patterns above are slow on long runs of them
 _LONG = 4000  # characters of a text that nobody asks twice in the same words
+_ANNOUNCED = re.compile(
+    r"(?:(?:i have|i've|i've got|i got|here is|here's|just) )?(?:a|one|another|my)"
+    r" (?:\w+ )?question(?: for you)?[\s.:,!]*$",
+    re.IGNORECASE,
+)
 _PLEASANT = 3  # words of a sentence beside a question that need not say anything
 
 
@@ -90,8 +104,8 @@ class Asked(NamedTuple):
         key: Hash of the wording of what is asked, equal for texts that ask the same; 0: the text
             asks nothing.
         terms: The distinct terms of what is asked, if the text does nothing but ask; else none.
-        form: Of `FORMS`: `open` if the text does nothing but ask, and proposes no name and no
-            number; `no answer` if it does nothing but say that its speaker does not know.
+        form: One of `FORMS`. `open`: the text only asks, and proposes no name and no number.
+            `no answer`: it only says that its speaker does not know.
     """
 
     key: int
@@ -110,7 +124,7 @@ class Asked(NamedTuple):
 
 
 FORMS = ("", "open", "no answer")
-"""What else is known of texts that ask, or answer nothing."""
+"""Forms of texts that ask, or that give no answer."""
 
 NOTHING_ASKED = Asked(0, (), "")
 """Of a text that asks nothing."""
@@ -126,7 +140,7 @@ def read_asked(text: str) -> Asked:
     text = _BLANKS.sub(" ", text)
     if len(text) > _LONG:
         return NOTHING_ASKED
-    plain = _CAPTION.sub("", LINK.sub(" ", text)).strip()
+    plain = _CAPTION.sub("", LINK.sub(" ", visible(text))).strip()
     if not plain:
         return NOTHING_ASKED
     questions, tells = [], False
@@ -154,7 +168,7 @@ def asks_for_questions(question: str) -> bool:
 
 def _core(sentence: str) -> str | None:
     """What a sentence asks; None where it asks nothing."""
-    marked = is_question(sentence)
+    marked = is_question(sentence) or asks(sentence)  # the first knows no mark of Greek
     said = sentence.strip()
     before = None
     while said != before:
@@ -162,7 +176,8 @@ def _core(sentence: str) -> str | None:
         said = _uncalled(_BEHIND.sub("", said[_end(_BEFORE, said) :]))
         indirect = _end(_INDIRECT, said)
         rest = said[indirect:].lower()
-        if indirect and (marked or re.match(rf"{_WH}\b|if\b|whether\b", rest)):
+        requested = _REQUEST.match(said) or re.match(rf"{_WH}\b|if\b|whether\b", rest)
+        if indirect and (marked or requested):
             said, marked = said[indirect:], True
     said = _MARKS.sub("", said)
     folded = said.lower().replace("\u2019", "'")
@@ -177,7 +192,7 @@ def _end(pattern: re.Pattern[str], text: str) -> int:
 
 
 def _uncalled(text: str) -> str:
-    """A sentence without the name in front of it, or behind it, of whoever is called."""
+    """A sentence without the name of the one who is called, before or after it."""
     for pattern in _CALLED:
         found = pattern.match(text) if pattern is _CALLED[0] else pattern.search(text)
         if found is None:
@@ -189,8 +204,10 @@ def _uncalled(text: str) -> str:
 
 
 def _is_pleasant(sentence: str) -> bool:
-    """Whether a sentence beside a question says nothing: a greeting, thanks."""
+    """Whether a sentence beside a question says nothing: a greeting, thanks, that one comes."""
     words = wording(sentence)
+    if _ANNOUNCED.match(sentence.strip().replace("\u2019", "'")):
+        return True
     return not words or (len(words) <= _PLEASANT and "thank" in words[0]) or not _core_words(words)
 
 

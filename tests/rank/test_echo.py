@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -130,6 +132,58 @@ def test_who_does_not_know_gives_no_reply() -> None:
     )
     with memory_of(said, LATEST) as memory:
         assert ids(memory, HOME)[0] == "e2"
+
+
+def test_what_follows_no_answer_leads_as_far_as_it_is_like_the_question() -> None:
+    said = turns(
+        ("user", HOME),
+        ("assistant", "I do not know that, you have not told me."),
+        ("user", "My tooth hurts."),
+        ("assistant", "Oh dear!"),
+        session="e",
+    )
+    told = turns(("user", "I live in Lisbon."), session="t", start=1.75e9)
+    with memory_of(said, told, LATEST) as memory:
+        assert ids(memory, HOME)[0] == "t0"
+        query = memory.encode_questions([HOME])
+        found = without_echoes(memory.index.tensors, query)
+        assert found.replies is not None and found.reply_weight is not None
+        row = memory.rows_of(["e2"])[0]
+        cosine = memory.index.tensors.embeddings[row].float() @ query.embedding[0].float()
+        weight = found.reply_weight[0][found.replies[0] == row].max()
+        assert float(weight) <= max(0.0, float(cosine)) + 1e-6
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_latest_reply_leads_in_whatever_order_turns_are_stored(order: tuple[int, ...]) -> None:
+    towns = ("Oslo", "Rome", "Lima")
+    chats = [
+        turns(
+            ("user", HOME),
+            ("assistant", f"You live in {town}."),
+            session=f"c{number}-",
+            start=1.7e9 + 1e6 * number,
+        )
+        for number, town in enumerate(towns)
+    ]
+    with memory_of(*(chats[number] for number in order)) as memory:
+        assert ids(memory, HOME, k=3) == ["c2-1", "c1-1", "c0-1"]
+
+
+def test_an_entry_with_a_title_is_no_turn() -> None:
+    with memory_of() as memory:
+        memory.add([{"id": "song", "text": "What's going on?", "title": "Marvin Gaye"}])
+        assert "song" in ids(memory, "What's going on?")
+
+
+@pytest.mark.parametrize("statements", range(4))
+def test_a_list_of_questions_finds_its_questions(statements: int) -> None:
+    entries = [{"id": f"q{i}", "text": f"How do I repair part {i}?"} for i in range(39)]
+    entries += [{"text": f"Drawer {i} is green."} for i in range(statements)]
+    with memory_of() as memory:
+        memory.add(entries)
+        is_list = Fraction(39, 39 + statements) >= Fraction(95, 100)
+        assert ("q7" in ids(memory, "How do I repair part 7?")) is is_list
 
 
 def test_only_what_may_be_seen_leads_and_is_led_to() -> None:

@@ -31,9 +31,23 @@ def test_an_indirect_question_has_the_same_terms(text: str) -> None:
     assert read_asked(text).terms == read_asked(HOME).terms == ("live",)
 
 
+def test_a_request_asks_for_the_same() -> None:
+    wanted = read_asked("What is my wifi password?").terms
+    assert read_asked("Please tell me my wifi password.").terms == wanted == ("wifi", "password")
+
+
+@pytest.mark.parametrize("text", ["Πού μένω;", "Πού μένω\u037e", "Wo wohne ich?\u200b"])
+def test_marks_of_any_script_and_invisible_signs_ask(text: str) -> None:
+    plain = text.strip("\u200b?;\u037e")
+    assert read_asked(text).key == read_asked(f"{plain}?").key != 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "Tell me that it works!",
+        "Remind me to call Tom.",
+        "Tell him about it.",
         "I live in Lisbon.",
         "When I was young I lived in Rome",
         "What a day!",
@@ -66,6 +80,8 @@ def test_other_words_are_another_question() -> None:
         ("Where did I go in 2023?", ""),
         ("Where does Ana live?", ""),
         ("I do not know that yet.", "no answer"),
+        ("I don't know, you haven't told me.", "no answer"),
+        ("I'm not sure, it may be Porto.", ""),
         ("Sorry, I have no record of that. Could you tell me?", "no answer"),
         ("I don't know Lisbon, but you live in Porto.", ""),
         ("You live in Porto.", ""),
