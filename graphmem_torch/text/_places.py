@@ -70,7 +70,8 @@ _LAST_WEEKDAY = re.compile(rf"last {WEEKDAY}\b", re.IGNORECASE)
 # "the first weekend of", "late", "the week of": what of the days that are named next.
 _PART = re.compile(
     rf"\b(?:the )?(?:(?:(?:very )?(?P<nth>{'|'.join(_NTH)})"
-    rf" (?P<unit>{'|'.join(_FRACTION)}|week|weekend|{WEEKDAY})|(?P<whole>week|weekend)) (?:of|in)"
+    rf" (?P<unit>{'|'.join(_FRACTION)}|day|week|weekend|{WEEKDAY})"
+    r"|(?P<whole>week|weekend)) (?:of|in)"
     rf"|(?P<third>{'|'.join(_EDGE)}|middle)(?: part)? of"
     r"|(?P<about>early|mid|late)(?: part of| in)?)"
     r"(?: the)?(?: month of)?(?: the)? $",
@@ -450,6 +451,9 @@ def _part(span: Span, match: re.Match[str]) -> Span | None:
     if unit in _FRACTION:
         of = _FRACTION[unit]
         return share(span, nth % of, of) if nth < of else None
+    if unit == "day":
+        day = stop - DAY if nth < 0 else first + nth * DAY
+        return one_day(day) if first <= day < stop else None
     if unit == "week":
         start = stop - WEEK if nth < 0 else first + nth * WEEK
         return (start, min(start + WEEK, stop)) if first <= start < stop else None

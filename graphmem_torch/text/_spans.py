@@ -58,7 +58,20 @@ WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 NUMBER = rf"(?:(?:a )?(?:couple(?: of)?|few|several)|\d{{1,3}}|{'|'.join(_NUMBERS)})"
 SEASON = "|".join(FIRST_MONTH)
 YEAR = r"(?:19|20)\d\d"
-DAY_OF_MONTH = r"\d{1,2}(?:st|nd|rd|th)?"
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"),
+    *("seventeenth", "eighteenth", "nineteenth", "twentieth"),
+)
+_ORDINAL = {name: i for i, name in enumerate(_ORDINALS, 1)} | {"thirtieth": 30}
+_ORDINAL |= {
+    f"{tens}-{name}": start + _ORDINAL[name]
+    for tens, start, last in (("twenty", 20, 9), ("thirty", 30, 1))
+    for name in _ORDINALS[:last]
+}
+# In words only before "of": "the first of May".
+_IN_WORDS = "|".join(sorted(_ORDINAL, key=len, reverse=True)).replace("-", "[- ]")
+DAY_OF_MONTH = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|(?:{_IN_WORDS})(?=(?: day)? of\b))"
 
 
 def count(number: str | None) -> int:
@@ -74,7 +87,8 @@ def is_vague(number: str | None) -> bool:
 
 def number_of(day: str) -> int:
     """Return the value of a match of `DAY_OF_MONTH`."""
-    return int("".join(filter(str.isdigit, day)))
+    named = _ORDINAL.get(day.lower().replace(" ", "-"))
+    return int("".join(filter(str.isdigit, day))) if named is None else named
 
 
 def date_of(seconds: float) -> date:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import calendar
 import math
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -916,3 +917,41 @@ def test_a_text_of_a_megabyte_tells_of_the_days_at_its_beginning() -> None:
     assert told_days("It was on 8 May 2023." + "x" * 1_000_000, None) == day
     assert told_days("x " * 5_000 + "It was on 8 May 2023.", None) == (0, 0)
     assert told_days(dates, None)[1] - told_days(dates, None)[0] == 1
+
+
+_DAYS_IN_WORDS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"),
+    *("seventeenth", "eighteenth", "nineteenth", "twentieth", "twenty-first", "twenty second"),
+    *("twenty-third", "twenty-fourth", "Twenty-fifth", "twenty-sixth", "twenty seventh"),
+    *("twenty-eighth", "twenty-ninth", "thirtieth", "thirty-first"),
+)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_days_of_a_month_in_words(month: int) -> None:
+    name = date(2023, month, 1).strftime("%B")
+    for day, words in enumerate(_DAYS_IN_WORDS, 1):
+        try:
+            wanted = (date(2023, month, day) - date(1970, 1, 1)).days
+        except ValueError:
+            assert told_days(f"It was on the {words} of {name} 2023.", None) == (0, 0)
+            continue
+        for of in ("of", "day of"):
+            told = told_days(f"It was on the {words} {of} {name} 2023.", None)
+            assert told == (wanted, wanted + 1)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_the_last_day_of_a_month(month: int) -> None:
+    last = calendar.monthrange(2024, month)[1]
+    day = (date(2024, month, last) - date(1970, 1, 1)).days
+    name = date(2024, month, 1).strftime("%B")
+    assert told_days(f"The last day of {name} 2024 was warm.", None) == (day, day + 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["We may second that.", "The first of many.", "On the first day of school we met."]
+)
+def test_ordinals_that_are_no_days(text: str) -> None:
+    assert told_days(text, MAY_8) == (0, 0)
