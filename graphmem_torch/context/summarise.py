@@ -34,6 +34,7 @@ _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins w
 _GAP = "… "
 _LEAD_WORDS = 2  # in front of the first wanted word of a window
 _WINDOWS = 64  # places of a long sentence from which a window is tried
+_NEXT = 0.5  # of the value of a line, for the line after it: a row has cells, a head has a body
 
 
 def extract(
@@ -51,6 +52,10 @@ def extract(
     pass a sentence, and more often than the first sentences alone. Always the same for the same
     texts; needs no model.
 
+    A code block, a table or a list that does not fit is taken line by line; a line is worth at
+    least half of the line before it. Of a long sentence that holds more of the question's words
+    than all that fits, the best run of words is written.
+
     Args:
         texts: n texts; their words say which are rare.
         question: Without words of its own, the first sentences.
@@ -59,7 +64,8 @@ def extract(
         count: Counts the tokens of a text.
     """
     limits = [max_tokens] * len(texts) if isinstance(max_tokens, int) else list(max_tokens)
-    parts = [split_sentences(text) for text in texts]
+    read = [_parts(text, limit, count) for text, limit in zip(texts, limits, strict=True)]
+    parts, follows = [each for each, _ in read], [after for _, after in read]
     words = [[frozenset(terms(part)) for part in each] for each in parts]
     wanted = frozenset(terms(question))
     total = sum(map(len, words))
@@ -69,28 +75,52 @@ def extract(
     return [
         text
         if count(text) <= limit
-        else _fitting(
-            each,
-            [
-                sum(idf[w] for w in sorted(said & wanted)) / scale + _LEAD / place
-                for place, said in enumerate(own, 1)
-            ],
-            limit,
-            count,
-            idf,
-        )
-        for text, each, own, limit in zip(texts, parts, words, limits, strict=True)
+        else _fitting(each, own, _values(own, after, idf, scale), limit, count, idf)
+        for text, each, own, after, limit in zip(texts, parts, words, follows, limits, strict=True)
     ]
+
+
+def _parts(text: str, limit: int, count: Callable[[str], int]) -> tuple[list[str], list[bool]]:
+    """The sentences of a text, and the lines of those that do not fit; whether each goes on."""
+    parts, goes_on = list[str](), list[bool]()
+    for sentence in split_sentences(text):
+        lines = [line for line in sentence.splitlines(keepends=True) if line.strip()]
+        whole = len(lines) < 2 or count(sentence) <= limit
+        parts += [sentence] if whole else lines
+        goes_on += [False] if whole else [place > 0 for place in range(len(lines))]
+    return parts, goes_on
+
+
+def _values(
+    words: Sequence[frozenset[str]],
+    follows: Sequence[bool],
+    wanted: Mapping[str, float],
+    scale: float,
+) -> list[float]:
+    """What each part of a text is worth, by its words and its place."""
+    values, before = list[float](), 0.0
+    for place, (own, after) in enumerate(zip(words, follows, strict=True), 1):
+        before = max(_worth(own, wanted) / scale, _NEXT * before if after else 0.0)
+        values.append(before + _LEAD / place)
+    return values
+
+
+def _worth(words: frozenset[str], wanted: Mapping[str, float]) -> float:
+    return sum(wanted[word] for word in sorted(words & wanted.keys()))
 
 
 def _fitting(
     parts: Sequence[str],
+    words: Sequence[frozenset[str]],
     values: Sequence[float],
     limit: int,
     count: Callable[[str], int],
     wanted: Mapping[str, float],
 ) -> str:
-    """The best sentences that fit together, by falling value; what does not fit is passed over."""
+    """The best sentences that fit together, by falling value; what does not fit is passed over.
+
+    Or words of the best sentence that does not fit, if they hold more of what is wanted.
+    """
     chosen: list[int] = []
     left = limit
     for place in sorted(range(len(parts)), key=lambda i: (-values[i], i)):
@@ -100,10 +130,14 @@ def _fitting(
     # Marks of gaps, and seams where tokens merge, are seen only in the whole.
     while chosen and count(_joined(parts, sorted(chosen))) > limit:
         chosen.pop()
-    if chosen:
-        return _joined(parts, sorted(chosen))
-    best = parts[max(range(len(parts)), key=lambda i: (values[i], -i))]
-    return _window_of(best.strip(), limit, count, wanted)
+    held = _worth(frozenset().union(*(words[place] for place in chosen)), wanted)
+    left_out = [place for place in range(len(parts)) if place not in chosen]
+    best = max(left_out, key=lambda i: (values[i], -i), default=None)
+    if best is not None and (not chosen or _worth(words[best], wanted) > held):
+        window = _window_of(parts[best].strip(), limit, count, wanted)
+        if not chosen or _worth(frozenset(terms(window)), wanted) > held:
+            return window
+    return _joined(parts, sorted(chosen))
 
 
 def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
@@ -111,7 +145,8 @@ def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
     pieces = []
     for before, place in zip([None, *chosen], chosen, strict=False):
         gap = before is not None and place > before + 1
-        space = " " if parts[place][-1:].isspace() else ""
+        end = parts[place][-1:]
+        space = "\n" if end == "\n" else " " if end.isspace() else ""
         pieces.append((_GAP if gap else "") + parts[place].rstrip() + space)
     return "".join(pieces).rstrip()
 
@@ -129,7 +164,10 @@ def _window_of(
         frozenset(terms(text[start:end])) & wanted.keys()
         for start, end in zip(starts, ends, strict=True)
     ]
+    # Where a word stands that the text has often, there are too many places to try all.
+    often = Counter(word for own in said for word in own)
     places = [place for place, own in enumerate(said) if own]
+    places.sort(key=lambda place: min(often[word] for word in said[place]))
 
     def part(first: int) -> tuple[str, int]:
         mark = _GAP if first else ""
@@ -144,7 +182,7 @@ def _window_of(
     best, most = part(0), -1.0
     for first in dict.fromkeys([0, *(max(0, place - _LEAD_WORDS) for place in places[:_WINDOWS])]):
         found, stop = part(first)
-        worth = sum(wanted[word] for word in frozenset().union(*said[first:stop]))
+        worth = _worth(frozenset().union(*said[first:stop]), wanted)
         if worth > most + 1e-12 and (first == 0 or count(found) <= limit):
             best, most = (found, stop), worth
     return best[0]

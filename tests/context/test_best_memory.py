@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -108,6 +109,25 @@ def test_a_long_sentence_gives_the_words_that_are_asked_for() -> None:
             "0.25",
         ),
         (
+            "name,number\n" + "".join(f"person{i},{1000 + i}\n" for i in range(300)),
+            "What is the number of person157?",
+            "1157",
+        ),
+        (
+            "Hello. "
+            + " ".join(f"reed{i}" for i in range(400))
+            + " the spare key hangs in the boathouse "
+            + " ".join(f"moss{i}" for i in range(400))
+            + ". Bye.",
+            "Where is the spare key?",
+            "boathouse",
+        ),
+        (
+            "今天天气很好我们去公园散步，" * 120 + "我的保险箱号码是4471，" + "今天天气很好。" * 9,
+            "我的保险箱号码是多少？",
+            "4471",
+        ),
+        (
             "Der Ausschuss ging die lange Liste ohne Eile durch. " * 30
             + "Der Ersatzschlüssel liegt unter dem Blumentopf. ",
             "Wo liegt der Ersatzschlüssel?",
@@ -119,9 +139,30 @@ def test_a_long_sentence_gives_the_words_that_are_asked_for() -> None:
             "花盆",
         ),
     ],
-    ids=["table", "code", "German", "Chinese"],
+    ids=["table", "code", "rows", "between greetings", "one sentence", "German", "Chinese"],
 )
 def test_extracts_of_other_texts(text: str, asked: str, wanted: str) -> None:
     with memory_of(text, "Yes.", "Sure.") as memory:
         context = memory.compile(asked, budget=90)
         assert wanted in context.text and count_tokens([context.text])[0] <= 90
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_line_that_is_asked_for_is_in_an_extract(seed: int) -> None:
+    """Of rows of a table of any size, and with any white space after them."""
+    draw = random.Random(seed)
+    rows = [f"item{i} {draw.randrange(10**6)}" for i in range(draw.randint(20, 200))]
+    place = draw.randrange(len(rows))
+    text = "\n".join(rows) + draw.choice(["", "\n", "\n\n  ", " " * 50])
+
+    def count(part: str) -> int:
+        return len(part.split())
+
+    limit = draw.randint(3, 20)
+    found = extract([text], f"What is item{place}?", limit, count=count)[0]
+    assert rows[place] in found and count(found) <= limit
+    assert set(found.replace("\u2026 ", "").splitlines()) <= set(rows)
+
+
+def test_white_space_is_no_part_of_an_extract() -> None:
+    assert extract(["One. Two.   \n\n\n"], "Three?", 9, count=len) == ["One."]
