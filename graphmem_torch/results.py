@@ -932,8 +932,9 @@ class Context:
             notes.append(f"the choice is within {short:.1%} of the best; no better one was found")
         if self.unrelated:
             count = len(self.unrelated)
-            are = "1 memory has" if count == 1 else f"{count} memories have"
-            notes.append(f"{are} nothing to do with the question and stay out")
+            one = count == 1
+            who, stay = ("1 memory has", "stays") if one else (f"{count} memories have", "stay")
+            notes.append(f"{who} nothing to do with the question and {stay} out")
         return tuple(notes)
 
     @property

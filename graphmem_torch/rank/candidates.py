@@ -163,12 +163,16 @@ class MemoryTensors:
     def list_of_questions(self) -> Tensor:  # [A] bool
         """The entries of a collection that holds nothing else than questions, which are its hits.
 
-        Entries are atoms that nobody says and that are beside no turn of their session.
+        Entries are atoms that nobody says and that are beside no turn of their session. Who asks
+        one question again and again makes no list.
         """
         assert self.asked_key is not None
         entry = (self.speaker < 0) & (self.previous < 0) & (self.next < 0)
         asks = entry & (self.asked_key != 0)
-        only = (entry.sum() >= _ENTRIES) & (asks.sum() >= _ONLY * entry.sum())
+        # Distinct ones, without a shape that depends on values.
+        keys = self.asked_key.masked_fill(~asks, 0).sort().values
+        distinct = ((keys.diff(prepend=keys.new_zeros(1)) != 0) & (keys != 0)).sum()
+        only = (entry.sum() >= _ENTRIES) & (distinct >= _ONLY * entry.sum())
         return asks & only
 
     @_once

@@ -63,6 +63,15 @@ def test_without_a_floor_all_may_be_there() -> None:
         assert len(context.sources) == 5 and not context.unrelated
 
 
+@pytest.mark.parametrize(("count", "note"), [(1, "1 memory has"), (2, "2 memories have")])
+def test_a_note_counts_what_stays_out(count: int, note: str) -> None:
+    with memory_of(KEY, *SHORT[:count], **NOISY) as memory:
+        context = memory.compile(ASKED, budget=500)
+        assert len(context.unrelated) == count
+        stay = "stays" if count == 1 else "stay"
+        assert context.notes == (f"{note} nothing to do with the question and {stay} out",)
+
+
 def test_where_nothing_is_related_nothing_is_left_out_for_it() -> None:
     with memory_of(*SHORT) as memory:
         assert not memory.compile("What boils at 630 kelvin?", budget=200).unrelated

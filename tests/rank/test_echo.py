@@ -186,6 +186,15 @@ def test_a_list_of_questions_finds_its_questions(statements: int) -> None:
         assert ("q7" in ids(memory, "How do I repair part 7?")) is is_list
 
 
+def test_who_asks_again_and_again_makes_no_list() -> None:
+    asked = [HOME, SISTER, "What is my pet?"]
+    with Memory.open(None, embedder="hashing") as memory:
+        memory.add("I live in Lisbon.")
+        for number in range(60):
+            memory.add(f"{asked[number % 3]}{' ' * number}")
+        assert memory.retrieve(HOME).hits[0].text == "I live in Lisbon."
+
+
 def test_only_what_may_be_seen_leads_and_is_led_to() -> None:
     with memory_of(EARLIER, LATEST) as memory:
         assert "e1" not in ids(memory, HOME, exclude=["e1"])
