@@ -170,7 +170,7 @@ class RankConfig:
         k: Hits a question.
         unique: Whether of memories that say the same (`Memory.duplicates`) only the best is a hit,
             which names the others.
-        echoes: Whether a stored question that is what is asked may be a hit. If not, what was said
+        echoes: Whether a stored question that asks the same may be a hit. If not, what was said
             after it takes its place (`docs/mathematics.md` 8.9).
         dense_limit: Up to this many atoms every atom is a candidate.
         candidates: Candidates that each base signal contributes in a larger store.

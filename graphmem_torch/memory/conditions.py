@@ -237,8 +237,5 @@ def _operand(field: str, operator: str, value: Any) -> Any:
             "use $in, for elements of a list $contains or $containsAll"
         )
     if field in FIELDS and not isinstance(value, str | None):
-        raise InputError(
-            f"where: {field}: expected what compares with its strings, got {value!r:.80}; give one "
-            "of these"
-        )
+        raise InputError(f"where: {field}: expected a string or None, got {value!r:.80}; give one")
     return composed(value) if isinstance(value, str) else value

@@ -330,6 +330,6 @@ class _Evaluation:
         if fits or not values or not held - {MISSING, NULL}:
             return None
         return (
-            f"where: {name}: expected what compares with its {names_of_types(held)}, got "
+            f"where: {name}: expected what the field holds, {names_of_types(held)}, got "
             f"{values[0]!r:.80}; give one of these"
         )

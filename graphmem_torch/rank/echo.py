@@ -1,7 +1,7 @@
-"""Echoes: stored questions that are what is asked, which are no evidence but lead to their replies.
+"""Echoes: stored questions that ask what is asked. They are no evidence but lead to their replies.
 
-An agent that stores each turn before it asks finds the turn itself first. Such an atom is not there
-for the question: no hit, no anchor, and nothing of it counts for its neighbours. What was said
+An agent that stores each turn before it asks would find the turn itself first. An echo is left out
+for the question: it is no hit and no anchor, and adds nothing to its neighbours. What was said
 after it takes its place (signal `reply`). `docs/mathematics.md` 8.9.
 """
 
@@ -19,26 +19,29 @@ from graphmem_torch.rank.relevance import cosine
 
 __all__ = ["without_echoes"]
 
-_LOOKED_AT = 64  # questions of a memory that are compared with what is asked, word by word
-_HALF = 0.5  # of the terms of what is asked, which a stored question must have
-_MOSTLY = 0.7  # of these terms, which one must have that asks for nothing else
-_ALIKE = 0.65  # cosine, above that of unrelated texts, of open questions that ask the same
-_LEADING = 0.85  # the cosine from which these lead to their replies, too
-_BARELY = 0.01  # how nearly what leads nowhere is what is asked
-_LEADS = 8  # echoes of a question whose replies are looked for
-_TURNS = 4  # turns behind an echo that are looked at
-_EARLIER = 0.5  # of the weight of a reply, for the reply to the echo before
-_LATER = 0.5  # of the weight of a reply, for the turn behind it
+_LOOKED_AT = 64  # maximum of stored questions that are compared with a question term by term
+_HALF = 0.5  # minimum share of the terms of the question that an echo has
+_MOSTLY = 0.7  # the same for an echo that is known by its terms alone
+_ALIKE = 0.65  # minimum cosine, above that of unrelated texts, of open questions that ask the same
+_LEADING = 0.85  # minimum cosine of open questions that lead to their replies
+_BARELY = 0.01  # likeness of an echo that leads to no reply
+_LEADS = 8  # maximum of echoes whose replies are looked for
+_TURNS = 4  # maximum of turns after an echo that are looked at
+_EARLIER = 0.5  # share of a reply's weight for the reply to the echo before
+_LATER = 0.5  # share of a reply's weight for the turn after it
 _OPEN, _NO_ANSWER = 1, 2  # of `text.asking.FORMS`
 _TILE = 1 << 22  # floats at a time
 
 
 def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
-    """Questions without the atoms that only ask the same, and with the replies to these.
+    """Leave echoes out of what questions may see, and add the replies that they lead to.
 
-    An atom is an echo if it asks in the same words (its key is equal), or if it does nothing but
-    ask and all its terms are among those of the question, of which it has half. Or if it asks
-    openly, proposing no name and no number, has half of the terms, and is as near by cosine.
+    An atom is an echo if one of these holds:
+
+    - It asks in the same words: its key is equal.
+    - It only asks, all of its terms are terms of the question, and it has 70 % of those.
+    - It only asks, openly and without a name or number, each of both has half of the other's
+      terms, and the cosine is high.
 
     Args:
         memory: A atoms.
@@ -115,9 +118,8 @@ def _replies(
     """What follows the echoes of B questions in their sessions, and what it weighs.
 
     The latest of the nearest echoes leads with all of its weight, each before it with half of that
-    of the next. Of the turns behind one the first that may be seen is its reply; the one behind
-    that weighs half. Behind one whose speaker does not know, anything may be said: a turn there
-    weighs as much as it is like the question.
+    of the next. The first turn after an echo that may be seen is its reply; the turn after that
+    weighs half. After "I don't know" anything may be said: such a turn counts by its cosine.
     """
     # Of equal ones the latest, and of equal or unknown times the last that was stored.
     time = memory.time_bits.view(torch.float64)[rows].nan_to_num(-torch.inf)

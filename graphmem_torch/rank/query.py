@@ -51,8 +51,8 @@ class QueryBatch:
         asked_key: [B] int64, equal to that of stored questions that ask the same; 0: asks nothing.
         asked_terms: [B, W] int64, distinct terms of what is asked, -1 padding.
         asked_bits: [B, W] int64, the bit of each of these terms.
-        asked_words: [B] int64, how many terms these are, with those that no atom has; 0: stored
-            questions are wanted, so that only those in the same words are echoes.
+        asked_words: [B] int64, number of these terms and of those that no atom has; 0: the question
+            asks for stored questions, so that only those in the same words are echoes.
         replies: [B, P] int64, the atoms that follow stored questions which ask the same
             (`rank.echo`), -1 padding; reply_weight: [B, P] float32, how much these lead to each.
         followed: [B, P] int64, the atoms that what took the place of what led to

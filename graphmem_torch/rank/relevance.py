@@ -20,11 +20,11 @@ def relevance(
     query: QueryBatch,
     rows: Tensor,  # [B, k] int64, -1 = none
 ) -> Tensor:  # [B, k] float32 in [0, 1]
-    """The larger of cosine and share of words; of what follows a question, that of the question.
+    """Return the larger of the cosine and the share of words.
 
-    The cosine is above that of unrelated texts, relative to what is possible; the share of words is
-    that of the question's terms by idf that an atom has. An atom behind one that asks in its
-    session answers it, so it is as relevant as the other. 0 for no atom.
+    The cosine is above that of unrelated texts, relative to what is possible. The share is that of
+    the question's terms, by idf, that an atom has. The turn after one that asks may answer it, so
+    it is at least as relevant as that one. 0 for no atom.
 
     Args:
         memory: A atoms.

@@ -185,8 +185,8 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
     today", "the Monday before July 24, 2023"). A date without a year is the latest that has begun,
     unless the verb beside it says that it is ahead. A weekday alone, "the weekend" and "in three
     weeks" are placed by that verb, too. A month alone counts only after such a word as "in": April
-    may be somebody's name. Spans beyond 100 days, as years are, tell nothing apart; nor do those
-    that end outside of the years 1 to 9999, and dates that are in no calendar.
+    may be somebody's name. Left out are spans of more than 100 days, such as years,
+    spans that end outside of the years 1 to 9999, and dates that no calendar has.
 
     Args:
         text: What is said, or asked.
@@ -214,9 +214,9 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
     May"). A month without a year is that of the year named beside it ("March last year"). Dates in
     figures count where they can be one day alone: 15/06/2023, 12.9.2023 (day first),
     2023-09-11T10:00; Q3 2023 is a quarter. A day is the least: a time of the day takes in all of
-    it. `stated_bounds` says what several come to, and which are beside what is asked. What is
-    reckoned from today and is not over, as "next week" or "tonight", is no window unless the
-    question tells of the past: who asks so asks for advice.
+    it. `stated_bounds` says what several come to, and which are beside what is asked. A time that
+    is told from today and is not over ("next week", "tonight") is no window, unless the question
+    is about the past: such questions ask for advice.
 
     Args:
         text: The question.

@@ -532,7 +532,7 @@ def test_split_name(
     [
         ('{"meta.page": {"$gte": 3}, "speaker": {"$exists": true}}', ["D2:1", "D2:2"], None),
         ('{"meta.pgae": 1}', [], "did you mean 'meta.page'?"),
-        ('{"meta.page": "1"}', [], "expected what compares with its numbers, got '1'"),
+        ('{"meta.page": "1"}', [], "expected what the field holds, numbers, got '1'"),
         ('{"meta.page": true}', [], "numbers, got True"),
     ],
 )
