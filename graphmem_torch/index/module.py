@@ -490,7 +490,7 @@ class MemoryIndex(nn.Module):
         Raises:
             InputError: For shapes that do not fit the index.
         """
-        return relevance(self.tensors, self._checked(query, None)[0], rows)
+        return relevance(self.tensors, self._fitting(query), rows)
 
     def _tiles(self, query: QueryBatch, tile: int) -> Iterator[tuple[slice, Candidates]]:
         """Parts of B questions, one at least, against every atom, of so many floats each."""
@@ -654,6 +654,15 @@ class MemoryIndex(nn.Module):
         return {**self.__dict__, "_read": None, "_taken_up": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
+        query = self._fitting(query)
+        count = self.config.rank.k if k is None else k
+        check_count("k", count)
+        if not self.config.rank.echoes:
+            query = without_echoes(self.tensors, query)
+        return query, count
+
+    def _fitting(self, query: QueryBatch) -> QueryBatch:
+        """The questions in the precision of the index, with shapes that fit it."""
         if not isinstance(query, QueryBatch):
             raise InputError(
                 f"query: expected a QueryBatch, got {type(query).__name__}; "
@@ -661,14 +670,8 @@ class MemoryIndex(nn.Module):
             )
         atoms, dim = self.embeddings.shape
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))
-        count = self.config.rank.k if k is None else k
-        check_count("k", count)
         embedding = self._work(query.embedding)
-        if embedding is not query.embedding:
-            query = replace(query, embedding=embedding)
-        if not self.config.rank.echoes:
-            query = without_echoes(self.tensors, query)
-        return query, count
+        return query if embedding is query.embedding else replace(query, embedding=embedding)
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]

@@ -81,7 +81,13 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
         part = slice(start, start + step)
         terms = query.asked_terms[part].contiguous()
         score = memory.bm25.score(terms)[:, rows].masked_fill(words[None] == 0, 0.0)
-        worth, place = stable_topk(score, min(_LOOKED_AT, len(rows)))
+        sharing = torch.arange(len(rows), device=rows.device)
+        if not torch.compiler.is_compiling():  # most stored questions have none of the terms
+            sharing = (score > 0).any(0).nonzero().squeeze(1)
+            if not len(sharing):
+                continue
+        worth, best = stable_topk(score[:, sharing], min(_LOOKED_AT, len(sharing)))
+        place = sharing[best]
         near = _near(memory, query.rows(part), rows[place], words[place])
         near = near.masked_fill(worth <= 0, 0.0)
         alike[part] = alike[part].scatter_reduce(1, place, near, "amax")
