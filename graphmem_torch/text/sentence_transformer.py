@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -205,9 +206,12 @@ def _inside(encoding: Any, stop: int) -> int:
     return next((place for place, end in enumerate(ends) if end > stop), len(encoding.ids))
 
 
+_log = logging.getLogger(__name__)
+
 # Padded pieces of one forward pass. Sorted by length there is hardly any padding, so this is about
 # the cache on a CPU, and about filling the device on a GPU.
 _BATCH_PIECES = {"cpu": 1_024, "cuda": 65_536}
+_READ = 65_536  # characters of a text: seconds on a CPU
 
 
 class SentenceTransformerEmbedder:
@@ -215,8 +219,9 @@ class SentenceTransformerEmbedder:
 
     Texts longer than the model's window are read in windows of nearly equal length: the pooled
     vector is the mean of the windows' weighted by their pieces, brought to unit length; the token
-    vectors follow one another. Encoders that want something in front of a question, or of a text to
-    be found, get it in front of every window.
+    vectors follow one another. Of a text of more than 65,536 characters the beginning is read, with
+    a warning: a megabyte would take minutes on a CPU. Encoders that want something in front of a
+    question, or of a text to be found, get it in front of every window.
 
     Token vectors (`docs/mathematics.md` 8.1) are those of the last layer, content pieces only,
     times a fixed projection, unit length, as int8.
@@ -351,6 +356,13 @@ class SentenceTransformerEmbedder:
     def _encode_block(
         self, texts: Sequence[str], advance: Callable[[float], object], pieces: Pieces, task: str
     ) -> Encoded:
+        if cut := sum(len(text) > _READ for text in texts):
+            _log.warning(
+                "%d texts of more than %d characters: the encoder reads their beginning; words are "
+                "found in all of it, and `add_document` cuts a text into chunks",
+                *(cut, _READ),
+            )
+            texts = [text[:_READ] for text in texts]
         flat = pieces.read(texts)
         left, shown = pieces.windows(flat), 0
         row = flat.keep.cumsum(0) - 1  # of each content piece among the token vectors

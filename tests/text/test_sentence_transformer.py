@@ -202,6 +202,20 @@ def test_blocks_make_no_difference(tiny: Any, small: SentenceTransformerEmbedder
     assert encode_checked(blocks, []).pooled.shape == (0, 16)
 
 
+def test_of_a_very_long_text_the_beginning_is_read(
+    small: SentenceTransformerEmbedder, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = "canoe abc " * 100_000
+    found = small.encode(["ab", long])
+    assert "1 texts of more than 65536 characters" in caplog.text
+    caplog.clear()
+    whole = small.encode(["ab", long[:65_536]])
+    assert caplog.text == ""
+    torch.testing.assert_close(found.pooled, whole.pooled, atol=0, rtol=0)
+    assert found.offsets is not None and whole.offsets is not None
+    assert torch.equal(found.offsets, whole.offsets)
+
+
 def test_progress_counts_the_texts(
     small: SentenceTransformerEmbedder,
     capsys: pytest.CaptureFixture[str],
