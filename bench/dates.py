@@ -46,7 +46,7 @@ Days = tuple[date, date]
 
 @dataclass(frozen=True)
 class Dates:
-    """What to measure.
+    """Settings of a measurement.
 
     Attributes:
         readers: Names of readers, of `READERS`.

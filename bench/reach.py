@@ -33,7 +33,7 @@ _ADDED = 5000  # memories that are added at once
 
 @dataclass(frozen=True)
 class Reach:
-    """What to measure.
+    """Settings of a measurement.
 
     Attributes:
         data: JSON lines with `text`, `book`, `chapter` and `par`; also `.xz`.

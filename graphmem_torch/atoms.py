@@ -148,7 +148,7 @@ class Atom:
             and of scalars of numpy (`plain`): these come back, and are what filters compare.
         edges: Edges the input states.
         event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
-        title: What it is called, in one line: of a document, or the headings above a section. It is
+        title: Title in one line: of a document, or the headings above a section. It is
             searched and shown as a line of its own above the text.
 
     An aggregate that a consolidation makes has the time of its latest member, from which on it may

@@ -25,7 +25,7 @@ def plain_meta(value: Any, place: str) -> Any:
     """Return `meta`, or a part of it, with a plain value for each value in it.
 
     Args:
-        value: What a caller gave; lists and mappings in any depth.
+        value: Value from a caller; lists and mappings in any depth.
         place: Name of the field, for messages, such as `atom 'a': meta`.
 
     Raises:

@@ -34,7 +34,7 @@ class Progress:
         """Nothing is shown yet.
 
         Args:
-            items: What is worked on, one after another; `update` counts instead where there is
+            items: Items to work on, one after another; `update` counts instead where there is
                 none.
             what: Name of the work.
             shown: Whether it is shown at all.

@@ -64,8 +64,8 @@ def compare(
         first: A file that `graphmem eval` wrote: its report, or its `--rankings`.
         second: Another one.
         systems: One system of each file that are compared instead.
-        seed: Of what is drawn.
-        resamples: Of the intervals.
+        seed: Seed of the draws.
+        resamples: Number of resamples of the intervals.
 
     Raises:
         InputError: A file that is neither, questions that are not the same under one id, systems

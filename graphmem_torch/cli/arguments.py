@@ -31,12 +31,12 @@ _EXPECTED = {int: "a whole number", float: "a number", Path: "a path"}
 
 @dataclass(frozen=True)
 class Argument:
-    """What the command line takes for one field of a command.
+    """Argument of the command line for one field of a command.
 
     Attributes:
         field: Name of the field.
-        label: What messages call it: the option, or the metavar of a positional argument.
-        metavar: What its values are called in usage.
+        label: Name in messages: the option, or the metavar of a positional argument.
+        metavar: Name of its values in usage.
         types: Type of each value; one type for all where `many`.
         choices: The values that do; empty: any of the type.
         many: Whether it takes any number of values.

@@ -222,7 +222,7 @@ class Update(MemoryCommand):
     Attributes:
         id: Its id.
         text: What it says from now on.
-        title: What it is called; an empty one takes it away, here and below.
+        title: New title; an empty one takes it away, here and below.
         kind: Turn, note, ...
         speaker: Who said it.
         session: Where it belongs.

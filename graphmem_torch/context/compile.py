@@ -265,7 +265,7 @@ class _Shortened:
 
     Attributes:
         item: [R] int64 place among the items; -1: the best item fits.
-        text: What is written of each; empty where it fits.
+        text: Text written of each; empty where it fits.
         cost: [R] int64 tokens of its entry.
     """
 
@@ -404,7 +404,7 @@ class _Writing:
         *,
         share: float = 1.0,
     ) -> str | None:
-        """As much of the text of a memory as fits into a prompt of these; None: no word.
+        """Return as much of the text of a memory as fits into a prompt; None: no word.
 
         Args:
             question: Number of the question.
@@ -412,7 +412,7 @@ class _Writing:
             limit: Tokens of the prompt.
             rows: Memories in the prompt, in their order.
             whole: The text.
-            share: Of the room that the others leave.
+            share: Share of the room that the others leave.
         """
         rows = self._in_order(question, rows)
         atom = self._read(rows)[row]

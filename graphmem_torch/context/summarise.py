@@ -97,7 +97,7 @@ def _values(
     wanted: Mapping[str, float],
     scale: float,
 ) -> list[float]:
-    """What each part of a text is worth, by its words and its place."""
+    """Return the value of each part of a text, by its words and its place."""
     values, before = list[float](), 0.0
     for place, (own, after) in enumerate(zip(words, follows, strict=True), 1):
         before = max(_worth(own, wanted) / scale, _NEXT * before if after else 0.0)
@@ -154,7 +154,7 @@ def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
 def _window_of(
     text: str, limit: int, count: Callable[[str], int], wanted: Mapping[str, float]
 ) -> str:
-    """As many words in a row as fit, those that hold most of the words that are wanted.
+    """Return as many words in a row as fit, those with most of the wanted words.
 
     From the first word on if that is as good; at least one word, be it longer.
     """

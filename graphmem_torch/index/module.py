@@ -445,7 +445,7 @@ class MemoryIndex(nn.Module):
         """What the steps of a plan leave for each of B questions (`rank.plan.prune`).
 
         Args:
-            query: As for `forward`.
+            query: Questions, as for `forward`.
             plan: Of each question.
             events: Events of the atoms that state one.
             tile: As for `forward`.
@@ -484,7 +484,7 @@ class MemoryIndex(nn.Module):
         """Return how much atoms have to do with each question (`rank.relevance.relevance`).
 
         Args:
-            query: As for `forward`.
+            query: Questions, as for `forward`.
             rows: Atoms of each question.
 
         Raises:

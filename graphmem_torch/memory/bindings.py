@@ -186,7 +186,7 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
 
 
 def load_extractor(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:
-    """What is to find the concepts of a store, loaded, as for `bind_concepts`.
+    """Load the extractor that finds the concepts of a store, as for `bind_concepts`.
 
     Loading takes seconds the first time: do it before others have to wait.
 

@@ -202,7 +202,7 @@ class StoreColumns:
 def _asked(
     store: StoreReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
 ) -> list[Asked]:
-    """What atoms ask, without the titles above and the names of their speakers in front.
+    """Return what atoms ask, without their titles and the names of their speakers.
 
     An entry of nobody and no session asks nothing if it has a title, or metadata, which may hold
     its answer.

@@ -52,13 +52,13 @@ _DEEPEST = 64  # keys, one in the other
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one field must be.
+    """Condition on one field.
 
     Attributes:
         field: `kind`, `speaker`, ... or `meta.` and keys with dots between them; NFC.
         operator: `$eq`, one of `ORDER`, `$in`, `$contains`, `$containsAny`, `$containsAll` or
             `$exists`.
-        values: What it is compared with: None, truth values, strings in NFC, numbers.
+        values: Values to compare with: None, truth values, strings in NFC, numbers.
     """
 
     field: str

@@ -174,7 +174,7 @@ def nodes_of(
     """Node numbers by id, as it was given.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         ids: Their ids, in any form of Unicode.
         is_archived: Whether what is not stored was put aside, for the message.
 

@@ -131,7 +131,7 @@ def _single(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any],
 
 
 def _nested(values: Iterable[tuple[int, Any]], keys: str) -> Iterator[tuple[int, list[Any], bool]]:
-    """What lies under keys with dots between them, which may be part of a key, where it is there.
+    """Return the values under a path; its dots divide keys or are part of one.
 
     The elements of a list of mappings are looked at one by one. What is found in several places is
     a list.
@@ -213,7 +213,7 @@ def _close(name: str, names: Iterable[str], count: int) -> list[str]:
 
 @dataclass(eq=False)
 class _Notes:
-    """What is to be said of the fields of a filter, which several memories may be asked.
+    """Return the warnings about the fields of a filter over several memories.
 
     Attributes:
         absent: For each field that a memory did not have, what finds names like it there.
@@ -267,7 +267,7 @@ class _Evaluation:
         every: [A] bool, True.
         notes: Receives what is to be said of the fields.
         near: Finds names of fields that are like another.
-        removing: As in `AtomFields.where`.
+        removing: Whether what is found is erased, as in `AtomFields.where`.
     """
 
     column: Callable[[str], FieldColumn]

@@ -64,7 +64,7 @@ def changes_since(store: StoreReader, since: float) -> list[Change]:
     """See `Memory.changes`; inside `store.reading()`.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         since: Seconds since the epoch UTC.
     """
     found = [Change("added", when, id_) for when, _, id_ in store.stored_since(since)]

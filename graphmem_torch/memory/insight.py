@@ -185,7 +185,7 @@ def to_particles(
     """Atoms as particles; inside `store.reading()`.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         nodes: Their numbers.
         importance: By node.
         validity: By id.

@@ -129,7 +129,7 @@ class Intake:
         return self._store(batch[:half], add) + self._store(batch[half:], add)
 
     def report(self) -> Added:
-        """What was left out, which a warning also says."""
+        """Return what was left out, and warn of it."""
         if self._skipped or self._losses:
             told = self._skipped[:_SHOWN]
             told += [f"{len(self._skipped) - _SHOWN} more"] if len(self._skipped) > _SHOWN else []
@@ -259,7 +259,7 @@ def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
 
 
 def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
-    """What is looked at before the store, which checks the rest, sees the atom."""
+    """Return an atom whose fields are checked as far as the store does not check them."""
     mended, halves = replace_surrogates({name: getattr(atom, name) for name in _TEXTS})
     if halves:
         atom = replace(atom, **mended)

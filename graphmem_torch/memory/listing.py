@@ -74,7 +74,7 @@ def listed_page(
     """A page of atoms, of one moment.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         ordering: Their order.
         among: Node numbers of those that may be listed; None: all.
         limit: Atoms, at most; None: all that follow.
@@ -122,7 +122,7 @@ def moment_of(after: object) -> float | None:
 
 
 def _cursor(ordering: Ordering, moment: float, key: _Key) -> str:
-    """What `after` takes to go on behind a key: the key itself, so that its atom may be gone."""
+    """Return the cursor after a key: the key itself, so that its atom may be gone."""
     said = json.dumps([ordering.name, ordering.falling, moment, *key]).encode()
     return base64.urlsafe_b64encode(said).decode()
 

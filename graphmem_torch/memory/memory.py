@@ -636,7 +636,7 @@ class Memory:
             text: The document; the chunks joined are this text.
             name: What it is called.
             time: When it was written, a time as in `retrieve`.
-            title: What its chunks are found and shown with; if `name` ends with `.md`, the headings
+            title: Title of its chunks; if `name` ends with `.md`, the headings
                 above them come first.
 
         Raises:
@@ -792,7 +792,7 @@ class Memory:
         document that gets another text `start` and `end` go from its `meta`: it lies there no more.
 
         Args:
-            id: Of a stored atom; or a mapping as `given` is, with the `id` in it.
+            id: Id of a stored atom; or a mapping as `given` is, with the `id` in it.
             given: New values by field, as a mapping that `add` takes: `{"text": "..."}`, or a
                 message, `{"role": ..., "content": ...}`, of which `meta` is replaced if it says
                 more than a text.
@@ -3849,7 +3849,7 @@ class Memory:
         return self.store.forms.ids(listed) if texts else listed
 
     def _as_given(self, ids: str | Sequence[str], found: Mapping[str, T]) -> dict[str, T]:
-        """What was found by stored ids, by those that a caller gave."""
+        """Return what was found by stored ids, by the ids that a caller gave."""
         given = [ids] if isinstance(ids, str) else ids
         return {name: found[form] for name, form in zip(given, self._listed(ids), strict=True)}
 

@@ -142,7 +142,7 @@ class Namespaces(Generic[M]):
         """The memory of a namespace.
 
         Args:
-            name: As it was created, or in another form of Unicode.
+            name: Name of the namespace, in any form of Unicode.
             fingerprint: Of the encoder, where it is known.
             dim: Width of its embeddings.
             create: Makes it where there is none.

@@ -65,7 +65,7 @@ def plans_of(
     """The plan of each question; None where it has none.
 
     Args:
-        given: What the caller says, of all questions or of each: a plan, "present" for `PRESENT`,
+        given: Plan of all questions or of each: a plan, "present" for `PRESENT`,
             True for one that is chosen from the question, False for none, None for what the
             settings say.
         questions: B questions.

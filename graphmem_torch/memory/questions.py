@@ -129,7 +129,7 @@ def encode_questions(
 
 
 def _asked(questions: Sequence[str], snapshot: Snapshot) -> dict[str, Tensor]:
-    """What questions ask, by which echoes are known; nothing where none asks."""
+    """Return what questions ask, by which echoes are known; nothing where none asks."""
     read = list(map(read_asked, questions))
     if not any(each.key for each in read):
         return {}

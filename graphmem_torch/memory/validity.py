@@ -113,7 +113,7 @@ def validity_of(
     """See `Memory.validity`; inside `store.reading()`.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         nodes: Node numbers by id.
         as_of: As far as was known at this moment, seconds since the epoch UTC; None: today.
     """
@@ -164,7 +164,7 @@ def supersede(
     See `Memory.supersede`.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         pairs: What took the place of what.
         named: Node numbers of ids of stored atoms.
         now: Seconds since the epoch UTC.
@@ -246,7 +246,7 @@ def restore_statements(
     """States again what `named_statements` gave, as far as the atoms are there.
 
     Args:
-        store: Of the atoms.
+        store: Store of the atoms.
         statements: In order.
         kept: Nodes of which nothing is stated any more: they have statements of their own.
     """

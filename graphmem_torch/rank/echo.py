@@ -69,7 +69,7 @@ def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
 
 
 def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [n] -> [B, n]
-    """How nearly each atom that asks is what is asked: 1 in the same words, 0 not at all."""
+    """Return how nearly each atom that asks is what is asked: 1 in the same words, 0 not."""
     assert query.asked_key is not None and memory.asked_key is not None
     key = query.asked_key[:, None]
     alike = ((memory.asked_key[rows][None] == key) & (key != 0)).float()
@@ -121,7 +121,7 @@ def _replies(
     rows: Tensor,  # [n] int64, ascending
     seen: Tensor,  # [B, A] bool
 ) -> tuple[Tensor, Tensor]:  # [B, P] int64, -1 = none; [B, P]
-    """What follows the echoes of B questions in their sessions, and what it weighs.
+    """Return what follows the echoes of B questions in their sessions, and its weight.
 
     The latest of the nearest echoes leads with all of its weight, each before it with half of that
     of the next. The first turn after an echo that may be seen is its reply; the turn after that

@@ -1,4 +1,4 @@
-"""What the readers of exports of chat programs share: records, times, and what is passed over.
+"""Parts shared by the readers of chat exports: records, times, and what is passed over.
 
 A reader gives records, mappings that `atom_from_record` reads. Each has `id`, the export's own id
 with the program and the conversation before it, `text`, `speaker`, `session` (the conversation),
@@ -63,7 +63,7 @@ def record(
         program: Name of the program.
         conversation: Its id or name of the conversation.
         message: Its id of the message.
-        text: What was said.
+        text: Text of the message.
         speaker: Who said it.
         time: When, seconds since the epoch, UTC.
         title: Name of the conversation, for people.

@@ -93,7 +93,7 @@ def read_discord(data: Mapping[str, Any], losses: Counter[str]) -> Iterator[Reco
 
 
 def _text(message: Mapping[str, Any], losses: Counter[str], channels: Mapping[str, str]) -> str:
-    """What a message says, and its embeds."""
+    """Return the text of a message and of its embeds."""
     content = message.get("content")
     if content is not None and not isinstance(content, str):
         raise TypeError("content: expected a string")

@@ -58,7 +58,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
 
     Args:
         request: What is evaluated.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         The report (see `bench/quality/README.md`) and its table.

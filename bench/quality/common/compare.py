@@ -174,8 +174,8 @@ class Answer:
         """The rankings without the candidate that has the name of the question.
 
         Args:
-            ids: Of the candidates.
-            names: Of the B questions; many are no candidate's.
+            ids: Ids of the candidates.
+            names: Names of the B questions; many are no candidate's.
         """
         place = {name: i for i, name in enumerate(ids)}
         own = torch.tensor([place.get(name, -1) for name in names])[:, None]
@@ -208,7 +208,7 @@ def compare(
         encoders: Of the memories.
         request: Its seed is that of the intervals, and of the questions that are timed.
         rankings: What the ranking of every question is added to, if the request asks for it.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
         timed: Questions of each conversation whose latency is measured.
 
     Returns:

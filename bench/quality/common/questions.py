@@ -30,7 +30,7 @@ class Question:
         id: Its name in a file of rankings; the set counts where there is none.
         relevance: Grades of the gold, above 0; all alike by default.
         absent: Relevant documents that the collection lacks, with their grades: never found.
-        answer: As the data has it; empty where it has none.
+        answer: Answer in the data; empty where it has none.
         time: When it is asked, seconds since the epoch, UTC; None: nobody knows.
     """
 

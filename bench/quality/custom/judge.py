@@ -87,7 +87,7 @@ def judge_questions(
         encoders: One for each preset of the request.
         cutoffs: Numbers of hits at which everything is measured.
         columns: Measures and cut-offs of the table; of the second the preset's gain is shown.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
         counts: What else was counted.
         without_own: Whether an atom of a question's own id is left out of its ranking.
     """

@@ -47,9 +47,9 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     evidence; the reply is the answer as the data set has it, said by an assistant.
 
     Args:
-        request: What is evaluated: a LoCoMo file, a folder of chats, or a root with `locomo` and
+        request: Data to evaluate: a LoCoMo file, a folder of chats, or a root with `locomo` and
             `longmemeval` below it.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         The report (see `bench/quality/README.md`) and a table for each set.
@@ -98,7 +98,7 @@ def _sets(request: Request) -> list[QuestionSet]:
 def _asked(
     conversation: Conversation, config: Config, encoder: CachingEmbedder, request: Request
 ) -> dict[tuple[str, str], Tensor]:  # [n, 3] each: recall, reply among the first, echo first
-    """What each system finds of the questions that have evidence, by how they were stored."""
+    """Return the hits of each system for questions with evidence, by how they were stored."""
     concepts = encoder.extractor(config.link.concepts)
     asked = [q for q in conversation.questions if q.gold and q.category != ADVERSARIAL]
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}

@@ -105,7 +105,7 @@ def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
 
     Args:
         request: What is evaluated; of several presets the first.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         `ablations` by variant, `gate`, `paraphrases`, `cold_start`, `low_similarity` and

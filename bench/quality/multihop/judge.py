@@ -26,7 +26,7 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
 
     Args:
         request: What is evaluated.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
         timed: Questions of each set whose latency is measured.
 
     Returns:

@@ -46,7 +46,7 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
     Args:
         request: What is evaluated; no data is read.
         size: As `PROJECTS`.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         The report (see `bench/quality/README.md`) and its tables.

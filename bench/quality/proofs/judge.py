@@ -169,7 +169,7 @@ def judge_set(
     Args:
         proofs: The set.
         config: The preset.
-        seed: Of what is drawn.
+        seed: Seed of the draws.
         draws: How often dependencies are removed; by default the more the smaller a set is.
         advance: Called with 1 after each draw, and after the chains.
     """

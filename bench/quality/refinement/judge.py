@@ -60,7 +60,7 @@ def judge(
         together: Sessions that are told before what was asked in them.
         timed: Questions asked alone, at each number of sessions.
         grid: Of decay on LoCoMo, as `sweep.GRID`.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         The report (see `bench/quality/README.md`) and its tables.

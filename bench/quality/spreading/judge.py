@@ -94,9 +94,9 @@ def judge(
     """What spreading activation adds to rankings without a graph, by the best of many settings.
 
     Args:
-        request: What is evaluated: a LoCoMo file, or a root with any of `locomo`, `multihop` and
+        request: Data to evaluate: a LoCoMo file, or a root with any of `locomo`, `multihop` and
             `longmemeval` below it. Memories are linked as the preset links.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
         settings: Number of settings, but for larger stores.
         large: Number of settings where all conversations, or all passages, are one store.
         steps: Of the gradient that learns the gains of edge types.

@@ -73,7 +73,7 @@ def judge(
         facts: As `FACTS`.
         weights: As `WEIGHTS`.
         instants: As `INSTANTS`.
-        resamples: Of the intervals.
+        resamples: Number of resamples of the intervals.
 
     Returns:
         The report (see `bench/quality/README.md`) and its tables.
