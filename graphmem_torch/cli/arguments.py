@@ -62,7 +62,7 @@ class Argument:
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """Usage of the argument, as help and messages show it."""
         if self.is_flag:
             return self.label
         return self.metavar if self.positional else f"{self.label} {self.metavar}"

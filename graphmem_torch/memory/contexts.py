@@ -442,7 +442,7 @@ def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]
 
 
 def ask_model(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
-    """What a language model (see `Memory.answer`) says to each context, or why it says nothing.
+    """Return the answer of a language model to each context, or why there is none.
 
     `wait` gives the result of what is awaitable.
     """

@@ -32,7 +32,7 @@ from ..request import Judged, Request
 __all__ = ["WAYS", "judge"]
 
 WAYS = ("not stored", "asked", "answered")
-"""How a question is stored before it is asked: not at all, as the latest turn, or in a session in
+"""Ways to store a question before it is asked: not at all, as the latest turn, or in a session in
 the middle of the memory, where a reply follows, and again as the latest turn."""
 
 _DEPTH, _CUTOFF, _FIRST = 30, 10, 5
