@@ -25,11 +25,12 @@ from ..common.scores import BUDGETS, difference_table, group_masks
 from ..common.sets import QuestionSet, locomo_set, passage_set
 from ..common.task import RetrievalTask
 from ..common.texts import read_passage_sets
-from .greedy import fill_by_density, kept_whole, line_costs, prefix, skipping
+from .greedy import fill_by_density, kept_part, kept_whole, line_costs, prefix, skipping
 from .hops import ablate, ablation_figures
 
 __all__ = [
     "CURVE",
+    "PARTS",
     "SYSTEMS",
     "chosen_by",
     "compare_curves",
@@ -49,13 +50,13 @@ _LEVEL = 0.95
 
 
 def gold_share(
-    chosen: Tensor,  # [B, K, N] bool
+    chosen: Tensor,  # [B, K, N] bool, or the share of each that was chosen
     gold: Tensor,  # [B, G] candidates, -1 = padding
 ) -> Tensor:  # [B, K] float64, NaN without gold
     """Share of each question's gold that is among what was chosen."""
     real = gold >= 0
     places = gold.clamp(min=0)[:, None].expand(-1, chosen.shape[1], -1)
-    found = (chosen.gather(2, places) & real[:, None]).sum(2).double()
+    found = (chosen.gather(2, places).double() * real[:, None]).sum(2)
     count = real.sum(1, keepdim=True)
     return (found / count.clamp(min=1)).masked_fill(count == 0, torch.nan)
 
@@ -156,21 +157,30 @@ SYSTEMS: Mapping[str, str] = {
 }
 """The baselines; the preset's own name stands for the whole of `Memory.compile`."""
 
+PARTS = "{}, parts"
+"""Name of a preset where an extract counts for the share of its memory's words that it holds."""
+
+_PART = 0.99  # of a memory that does not stand there whole, at most
 _STEP = 64  # questions at once: their choices are [64, 13, N] bool
 
 
 def chosen_by(task: RetrievalTask, *, subject: str) -> dict[str, list[Tensor]]:
     """For each system its choices: tiles of [B, len(CURVE), N] bool, N candidates.
 
+    Of the preset under test also with extracts, as shares in [0, 1] (`PARTS`).
+
     Args:
         task: Candidates and questions.
         subject: Name of the preset under test.
     """
-    found: dict[str, list[Tensor]] = {name: [] for name in (subject, *SYSTEMS)}
+    parts = PARTS.format(subject)
+    found: dict[str, list[Tensor]] = {name: [] for name in (subject, parts, *SYSTEMS)}
     plain = line_costs(_atoms(task, task.ids), task.memory.config.context.tokenizer)
     for start in range(0, len(task.questions), _STEP):
         asked = slice(start, start + _STEP)
-        found[subject].append(_compiled(task, asked))
+        share = _compiled(task, asked)
+        found[subject].append(share == 1.0)
+        found[parts].append(share)
         for name, chosen in _baselines(task, asked, plain).items():
             found[name].append(chosen)
     return found
@@ -203,22 +213,22 @@ def _atoms(task: RetrievalTask, ids: Sequence[str]) -> list[Atom]:
     return task.memory.store.atoms([known[name][0] for name in ids])
 
 
-def _compiled(task: RetrievalTask, asked: slice) -> Tensor:  # [B, K, N] bool
-    """The gold that stands whole in the contexts; nothing else of them is asked for."""
+def _compiled(task: RetrievalTask, asked: slice) -> Tensor:  # [B, K, N] float64
+    """The share of each gold memory that stands in the contexts; nothing else is asked for."""
     curves = task.memory.compile(task.questions[asked], budget=list(CURVE))
     wanted = task.evidence[asked]
     known = {atom.id: atom for atom in _atoms(task, sorted(set(chain(*wanted))))}
     layout = load_format(task.memory.config.context.format)
-    kept = task.positions(
-        [
-            sorted(kept_whole(context, [known[name] for name in gold], layout))
-            for gold, curve in zip(wanted, curves, strict=True)
-            for context in curve
-        ]
-    )
-    chosen = torch.zeros(len(kept), len(task.ids) + 1, dtype=torch.bool)
-    chosen.scatter_(1, kept.masked_fill(kept < 0, len(task.ids)), True)
-    return chosen[:, :-1].view(len(wanted), len(CURVE), -1)
+    place = {name: number for number, name in enumerate(task.ids)}
+    share = torch.zeros(len(wanted), len(CURVE), len(place), dtype=torch.float64)
+    for b, (gold, curve) in enumerate(zip(wanted, curves, strict=True)):
+        atoms = [known[name] for name in sorted({*gold} & place.keys())]
+        for column, context in enumerate(curve):
+            whole = kept_whole(context, atoms, layout)
+            for atom in atoms:
+                part = kept_part(context, atom) if context.extract else 0.0
+                share[b, column, place[atom.id]] = 1.0 if atom.id in whole else min(part, _PART)
+    return share
 
 
 def _baselines(task: RetrievalTask, asked: slice, plain: Tensor) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 
 import torch
 from torch import Tensor
@@ -15,7 +16,17 @@ from graphmem_torch.text.tokens import count_tokens
 
 from ..common.rankings import rank_candidates
 
-__all__ = ["fill_by_density", "kept_whole", "line_costs", "nearest_that_fit", "prefix", "skipping"]
+__all__ = [
+    "fill_by_density",
+    "kept_part",
+    "kept_whole",
+    "line_costs",
+    "nearest_that_fit",
+    "prefix",
+    "skipping",
+]
+
+_RUN = 3  # words in a row that are taken from a memory: fewer stand in other texts as well
 
 
 def line_costs(atoms: Sequence[Atom], tokenizer: str) -> Tensor:  # [N] int64
@@ -124,3 +135,17 @@ def kept_whole(context: Context, atoms: Iterable[Atom], layout: Format) -> set[s
             if entry in context.text:
                 kept.add(atom.id)
     return kept
+
+
+def kept_part(context: Context, atom: Atom) -> float:
+    """Share of the words of a memory that an extract of it holds; 0 of what is no source.
+
+    Counted are runs of at least three words that memory and prompt have in the same order, each
+    word of the prompt once.
+    """
+    if atom.id not in context.sources or context.tokens > context.budget:
+        return 0.0
+    words = atom.rendered.split()
+    same = SequenceMatcher(None, words, context.text.split(), autojunk=False)
+    sizes = [block.size for block in same.get_matching_blocks()]
+    return sum(size for size in sizes if size >= _RUN) / max(1, len(words))

@@ -16,8 +16,14 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.quality.common.baselines import BASELINES
 from graphmem_torch.quality.common.rankings import rank_candidates
-from graphmem_torch.quality.context.gold import CURVE, SYSTEMS, entry_costs, read_gold_sets
-from graphmem_torch.quality.context.greedy import kept_whole, nearest_that_fit
+from graphmem_torch.quality.context.gold import (
+    CURVE,
+    PARTS,
+    SYSTEMS,
+    entry_costs,
+    read_gold_sets,
+)
+from graphmem_torch.quality.context.greedy import kept_part, kept_whole, nearest_that_fit
 from graphmem_torch.quality.context.judge import judge
 from graphmem_torch.quality.context.noise import random_facts
 from graphmem_torch.quality.request import Request
@@ -53,7 +59,7 @@ def test_judge_on_a_small_root(root: Path) -> None:
     assert set(report["gold"]) == {"locomo", "small"}
     assert report["n"]["small"] == {"all": 2}
     for group in report["gold"]["small"]["groups"].values():
-        assert set(group) == {preset, *SYSTEMS}
+        assert set(group) == {preset, PARTS.format(preset), *SYSTEMS}
         for system in group.values():
             recall = [system["recall"][str(b)] for b in CURVE]
             # Eight passages of about 35 tokens are less than 4,096 tokens.
@@ -141,6 +147,22 @@ def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     assert kept_whole(cut, atoms, written) == set()
     assert kept_whole(replace(whole, budget=whole.tokens - 1), atoms, written) == set()
     assert kept_whole(replace(whole, sources=("b",)), atoms, written) == {"b"}
+
+
+def test_kept_part_is_the_share_of_words_of_an_extract() -> None:
+    rain = [f"It rained for {day} hours that day." for day in range(2, 11)]
+    sentences = ["The pump was mended.", *rain, "The spare key is in the barn."]
+    text = " ".join(sentences)
+    config = load_config("default", {"link.concepts": "none", "context.floor": 0})
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add([Atom("a", text)])
+        (atom,) = memory.get(["a"])
+        part, whole = memory.compile("Where is the spare key?", budget=[30, 500])
+    assert part.extract and sentences[-1] in part.text and not whole.extract
+    held = sum(len(sentence.split()) for sentence in sentences if sentence in part.text)
+    assert kept_part(part, atom) == pytest.approx(held / len(text.split()), abs=1e-9)
+    assert kept_part(whole, atom) == 1.0 and kept_part(part, replace(atom, id="b")) == 0.0
+    assert kept_part(replace(part, budget=part.tokens - 1), atom) == 0.0
 
 
 def test_nearest_that_fit_is_a_prefix_of_the_cosines() -> None:
