@@ -17,9 +17,11 @@ from torch import Tensor
 __all__ = [
     "Interval",
     "bootstrap_interval",
+    "holm",
     "interval_table",
     "mean_interval",
     "randomization_test",
+    "stratified_interval",
 ]
 
 Interval = tuple[float, float, float]
@@ -126,6 +128,58 @@ def mean_interval(
 ) -> list[float] | None:
     """`interval_table` of a single column."""
     return interval_table(values[:, None], [""], seed=seed, resamples=resamples)[""]
+
+
+def stratified_interval(
+    values: Sequence[Tensor],  # each [n_i] float, NaN = no value
+    *,
+    seed: int,
+    resamples: int = 2000,
+    level: float = 0.95,
+) -> list[float] | None:
+    """Mean of the means of several groups, and its percentile interval; None without values.
+
+    Each group is resampled by itself, so its share of the mean stays what it is.
+
+    Args:
+        values: The groups, one value per question.
+        seed: Of the resamples.
+        resamples: Number of resamples.
+        level: Coverage in (0, 1).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    groups = [known for each in values if len(known := each[~torch.isnan(each)].double())]
+    if not groups:
+        return None
+    means = torch.stack(
+        [
+            torch.cat(
+                [
+                    part @ rows / len(rows)
+                    for part in _drawn(len(rows), resamples, generator, _BLOCK)
+                ]
+            )
+            for rows in groups
+        ]
+    ).mean(0)
+    low, high = _quantiles(means[:, None].numpy(), (1 - level) / 2, (1 + level) / 2)
+    middle = sum(float(rows.mean()) for rows in groups) / len(groups)
+    return [middle, float(low[0]), float(high[0])]
+
+
+def holm(probabilities: Sequence[float | None]) -> list[float | None]:
+    """Probabilities of several tests, corrected for their number (Holm 1979); None stays None.
+
+    The i-th smallest of m, from 0, is multiplied by m - i; none is below a smaller one's result,
+    none above 1.
+    """
+    known = sorted((value, place) for place, value in enumerate(probabilities) if value is not None)
+    corrected: list[float | None] = [None] * len(probabilities)
+    highest = 0.0
+    for rank, (value, place) in enumerate(known):
+        highest = max(highest, min(1.0, value * (len(known) - rank)))
+        corrected[place] = highest
+    return corrected
 
 
 def randomization_test(

@@ -30,6 +30,8 @@ from ..common.texts import read_passage_sets
 from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
+from .collections import read_chat_sets, read_collections
+from .promise import hold_against, kind_table, set_table
 
 __all__ = [
     "claim_set",
@@ -94,7 +96,8 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         found[one.questions.name] = _compared(one, fits, encoders, request, resamples, rankings)
         _tell(request, sets, found)
     report = _report(request, sets, found)
-    return Judged(report, format_all(report), rankings)
+    tables = [format_all(report), set_table(report), kind_table(report)]
+    return Judged(report, tables, rankings)
 
 
 def _report(
@@ -111,6 +114,7 @@ def _report(
         sets=found,
     )
     report["config"]["eval"] = {"cv": request.cv}
+    report["promise"] = hold_against(asked, report)
     return report
 
 
@@ -137,7 +141,8 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
 
     A LoCoMo file in `locomo` (with `*evidence*.jsonl` beside it, if there is one) as turns and with
     its facts; passages anywhere, each pair of files and all merged; needles in the texts of `text`;
-    claims in `claims`, to be asked for their evidence; chats in `longmemeval`.
+    claims in `claims`, to be asked for their evidence; chats in `longmemeval`; collections in BEIR
+    form in the folders of `ir`, chats of people in those of `chats`.
 
     Args:
         root: Path of the folder.
@@ -166,10 +171,13 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
         sets.append(read_chats(folder))
     if len(passages) > 1:
         sets.append(merged_passages(passages))
+    sets += read_collections(root / "ir")
+    sets += read_chat_sets(root / "chats", tokenizer)
     if not sets:
         raise InputError(
             "expected LoCoMo in locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
-            "texts in text, claims in claims or chats in longmemeval, found none of them",
+            "texts in text, claims in claims, chats in longmemeval or chats, or collections in ir, "
+            "found none of them",
             where=str(root),
         )
     return sets
@@ -215,6 +223,7 @@ def needle_set(essays: Sequence[Essay], tokenizer: Tokenizer, seed: int) -> Ques
         cutoffs=(1, 5, 10, 25),
         at=1,
         sources=frozenset({"needles"}),
+        data_kind="needles",
     )
 
 
@@ -250,6 +259,7 @@ def claim_set(claims: Sequence[Mapping[str, Any]], seed: int) -> QuestionSet:
         },
         at=5,
         sources=frozenset({"claims"}),
+        data_kind="evidence",
     )
 
 
@@ -330,23 +340,31 @@ def _compared(
 
 
 def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
-    """What stands for a set: recall of its first group, of candidates and of sessions."""
+    """What stands for a set: its measure of its first group, and recall of sessions."""
     group = next(iter(asked.groups))
     title = asked.name if group == "all" else f"{asked.name} {group}"
+    if asked.measure == "ndcg":
+        title = f"{title} nDCG"
     shared = {"set": asked.name, "group": group, "k": asked.at}
-    yield {"title": f"{title} @{asked.at}", "of": "systems", **shared}
+    yield {
+        "title": f"{title} @{asked.at}",
+        "of": "systems",
+        "measure": asked.measure,
+        "data_kind": asked.data_kind,
+        **shared,
+    }
     if any(question.sessions for one in asked.conversations for question in one.questions):
-        yield {"title": f"sessions @{asked.at}", "of": "sessions", **shared}
+        yield {"title": f"sessions @{asked.at}", "of": "sessions", "measure": "recall", **shared}
 
 
 def format_all(report: Mapping[str, Any]) -> Table:
-    """Recall in percent, a line for each system; then who beats the preset beyond the interval."""
+    """Measures in percent, a line for each system; who beats the preset beyond the interval."""
     subject, columns = report["preset"], report["columns"]
     found = dict.fromkeys(
         name for column in columns for name in report["sets"][column["set"]][column["of"]]
     )
     names = [name for name in found if name != subject] + [subject]
-    heads = [Head("recall, %"), *(Head(column["title"], _shown) for column in columns)]
+    heads = [Head("recall or nDCG, %"), *(Head(column["title"], _shown) for column in columns)]
     rows = [["n", *(report["n"][column["set"]] for column in columns)]]
     rows += [[name, *(_cell(report, column, name) for column in columns)] for name in names]
     lines = [""]
@@ -361,7 +379,7 @@ def format_all(report: Mapping[str, Any]) -> Table:
 
 def _cell(report: Mapping[str, Any], column: Mapping[str, Any], name: str) -> float | None:
     figures = report["sets"][column["set"]][column["of"]].get(name, {})
-    value = figures.get("recall", {}).get(column["group"], {}).get(str(column["k"]))
+    value = figures.get(column["measure"], {}).get(column["group"], {}).get(str(column["k"]))
     assert value is None or isinstance(value, float)
     return value
 

@@ -86,6 +86,7 @@ def read_chats(folder: Path) -> QuestionSet:
         groups=groups,
         at=5,
         sources=frozenset({_NAME}),
+        data_kind="assistant",
     )
 
 

@@ -243,6 +243,7 @@ def compare(
                 answer.ranking,
                 task.gold,
                 task.costs,
+                grades=task.grades,
                 confidence=answer.confidence,
                 known=answer.known,
             )
@@ -261,7 +262,8 @@ def compare(
         "groups": asks.groups,
     }
     report: dict[str, Any] = {"n": built.counts(), "made_with": built.made_with()}
-    report |= {"systems": summarise(scores, built.categories, **drawn)}
+    found_by = summarise(scores, built.categories, measure=asks.measure, **drawn)
+    report |= {"systems": found_by}
     if sessions:
         report["sessions"] = measured(by_session, built.categories, **drawn)
     places = {k: asks.cutoffs.index(k) for k in (10, asks.at) if k in asks.cutoffs}

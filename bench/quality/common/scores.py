@@ -83,13 +83,14 @@ class Scores:
         gold: Tensor,  # [B, G], -1 = padding
         costs: Tensor | None = None,  # [N] tokens of each candidate
         *,
+        grades: Tensor | None = None,  # [B, G] of the gold; all alike by default
         confidence: Tensor | None = None,  # [B]
         known: Tensor | None = None,  # [B] bool
     ) -> None:
         """Take in the rankings of one conversation's questions."""
         highest = max((int(part.max()) for part in (ranking, gold) if part.numel()), default=-1)
         positions = gold_positions(ranking, gold, highest + 1)
-        for name, value in ranking_measures(positions, gold, self.cutoffs).items():
+        for name, value in ranking_measures(positions, gold, self.cutoffs, grades=grades).items():
             self.measures[name].append(value)
         if costs is not None:
             self.budget.append(budget_recall(ranking, gold, costs, BUDGETS))
@@ -112,13 +113,20 @@ def summarise(
     seed: int,
     resamples: int = 2000,
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
+    measure: str = "recall",
 ) -> dict[str, dict[str, Any]]:
     """The figures of every system, as the evaluation's JSON has them: `measured`, and what it took.
 
     The recall within budgets of tokens is that of the first group.
     """
     figures = measured(
-        scores, categories, subjects=subjects, seed=seed, resamples=resamples, groups=groups
+        scores,
+        categories,
+        subjects=subjects,
+        seed=seed,
+        resamples=resamples,
+        groups=groups,
+        measure=measure,
     )
     first = group_masks(categories, groups)[next(iter(groups))]
     return {name: figures[name] | _costs(own, categories, first) for name, own in scores.items()}
@@ -132,12 +140,13 @@ def measured(
     seed: int,
     resamples: int = 2000,
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
+    measure: str = "recall",
 ) -> dict[str, dict[str, Any]]:
     """The measures of every system by group and cut-off, with intervals.
 
-    Intervals: `ci.recall[group][k]` is [low, high] of each system's recall, and for each of
-    `subjects` `ci.difference[system][group][k]` is [mean, low, high] of its recall minus that
-    system's, resampled in pairs.
+    Intervals of one measure: `ci.recall[group][k]` is [low, high] of each system's recall, and for
+    each of `subjects` `ci.difference[system][group][k]` is [mean, low, high] of its recall minus
+    that system's, resampled in pairs.
 
     Args:
         scores: By system name.
@@ -147,18 +156,19 @@ def measured(
             other's interval.
         resamples: Bootstrap resamples.
         groups: Categories by the name of a group.
+        measure: Of the intervals, in place of recall.
     """
-    recalls = {name: torch.cat(own.measures["recall"]) for name, own in scores.items()}
+    asked = {name: torch.cat(own.measures[measure]) for name, own in scores.items()}
     masks = group_masks(categories, groups)
     drawn = {"seed": seed, "resamples": resamples}
     systems = {}
     for name, own in scores.items():
         tables = {
-            group: interval_table(recalls[name][mask], own.cutoffs, **drawn)
+            group: interval_table(asked[name][mask], own.cutoffs, **drawn)
             for group, mask in masks.items()
         }
         intervals: dict[str, Any] = {
-            "recall": {
+            measure: {
                 group: {k: None if ends is None else ends[1:] for k, ends in table.items()}
                 for group, table in tables.items()
             }
@@ -166,7 +176,7 @@ def measured(
         if name in subjects:
             gains = {
                 group: difference_table(
-                    {other: values[mask] for other, values in recalls.items()},
+                    {other: values[mask] for other, values in asked.items()},
                     name,
                     own.cutoffs,
                     **drawn,
@@ -175,12 +185,12 @@ def measured(
             }
             intervals["difference"] = {
                 other: {group: table[other] for group, table in gains.items()}
-                for other in recalls
+                for other in asked
                 if other != name
             }
         systems[name] = {
-            measure: grouped_means(torch.cat(values), categories, own.cutoffs, groups)
-            for measure, values in own.measures.items()
+            each: grouped_means(torch.cat(values), categories, own.cutoffs, groups)
+            for each, values in own.measures.items()
         } | {"ci": intervals}
     return systems
 

@@ -33,6 +33,8 @@ class QuestionSet:
         cutoffs: Numbers of hits at which it is measured.
         at: The one of them that stands for the set.
         sources: What it was made of; sets that share a source are not told apart by fitting.
+        measure: Name of the measure that stands for the set.
+        data_kind: Kind of data, such as "tables"; what is fitted leaves out whole kinds.
     """
 
     name: str
@@ -42,6 +44,8 @@ class QuestionSet:
     cutoffs: tuple[int, ...] = CUTOFFS
     at: int = 10
     sources: frozenset[str] = frozenset()
+    measure: str = "recall"
+    data_kind: str = ""
 
     @property
     def conversational(self) -> bool:
@@ -67,7 +71,7 @@ def locomo_set(data: Path, *, evidence: Path | None = None, input: str = "raw") 
     """The conversations of a LoCoMo file; see `read_conversations`."""
     found = read_conversations(data, evidence=evidence, input=input)
     name = "locomo" if input == "raw" else f"locomo {input}"
-    return QuestionSet(name, tuple(found), sources=frozenset({"locomo"}))
+    return QuestionSet(name, tuple(found), sources=frozenset({"locomo"}), data_kind="conversations")
 
 
 def passage_set(passages: PassageSet) -> QuestionSet:
@@ -119,4 +123,5 @@ def _passages(
         cutoffs=(2, 5, 10, 25),
         at=5,
         sources=frozenset(sources),
+        data_kind="multi-hop",
     )

@@ -24,7 +24,7 @@ from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
 from .encoder import CachingEmbedder
-from .questions import Conversation
+from .questions import Conversation, Question
 from .rankings import gold_tensor
 
 __all__ = [
@@ -53,6 +53,7 @@ class RetrievalTask:
         session_gold: [B, G] numbers of the sessions that hold the answers, -1 = padding.
         costs: [T] tokens of each turn as it is shown.
         gold: [B, G] positions among the turns of what answers each question, -1 = padding.
+        grades: [B, G] how relevant each of these is, 0 for padding.
         evidence: Atom ids of the same, for each question.
         categories: [B] categories of the questions.
         asked: B questions, with their names and grades.
@@ -103,6 +104,7 @@ class RetrievalTask:
         self.categories = torch.tensor([question.category for question in self.asked])
         self.evidence = [list(question.gold) for question in self.asked]
         self.gold = gold_tensor([[place[g] for g in gold] for gold in self.evidence])
+        self.grades = _grades(self.gold, self.ids, self.asked)
         number = {name: code for code, name in enumerate(columns.session.names)}
         self.session_gold = gold_tensor(
             [[number[name] for name in question.sessions] for question in self.asked]
@@ -177,6 +179,15 @@ class RetrievalTask:
         target = position[self.graph.target[derived].long()]
         kept = (target >= 0) & (position[source] < 0)
         return source[kept], target[kept]
+
+
+def _grades(gold: Tensor, ids: Sequence[str], asked: Sequence[Question]) -> Tensor:  # [B, G]
+    """The grades of gold candidates [B, G], in its order."""
+    rows = [
+        [question.grades[ids[place]] if place >= 0 else 0.0 for place in places]
+        for places, question in zip(gold.tolist(), asked, strict=True)
+    ]
+    return torch.tensor(rows, dtype=torch.float64).view(gold.shape)
 
 
 def memory_of(

@@ -51,7 +51,8 @@ def test_all_says_who_beats_the_preset() -> None:
     ends = {"dense": [-0.2, -0.3, -0.1], "bm25": [-0.1, -0.3, 0.1], "rrf": [0.2, 0.1, 0.3]}
     figures = {name: {"recall": {"all": {"5": 0.5}}, "ci": {}} for name in (*ends, "default")}
     figures["default"]["ci"] = {"difference": {n: {"all": {"5": e}} for n, e in ends.items()}}
-    column = {"title": "made up @5", "of": "systems", "set": "made", "group": "all", "k": 5}
+    column = {"title": "made up @5", "of": "systems", "measure": "recall"}
+    column |= {"set": "made", "group": "all", "k": 5}
     report = {
         "preset": "default",
         "n": {"made": 3},
