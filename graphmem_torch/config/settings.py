@@ -16,6 +16,7 @@ __all__ = [
     "DecayConfig",
     "EmbedderConfig",
     "GateConfig",
+    "HopConfig",
     "LinkConfig",
     "ModesConfig",
     "PlanConfig",
@@ -100,11 +101,33 @@ class AnchorConfig:
             `semantic`: the best by cosine, each at its cosine (ContextOS).
         k: Anchors a question (for `dual`, of each trigger).
         temperature: Of `fused`: the higher, the more the anchors behind the best bring.
+        named: Of `fused`: what a document that the question names has in addition when anchors are
+            chosen, times the signal `named`.
     """
 
     source: Literal["fused", "dual", "semantic"] = "fused"
     k: int = _bounded(10, 1)
     temperature: float = _bounded(1.0, 1e-3)
+    named: float = _bounded(0.0, 0)
+
+
+@dataclass(frozen=True)
+class HopConfig:
+    """What the signal `hop` adds to a document that an anchor leads to (`docs/mathematics.md` 8.4).
+
+    In units of the score, for the strongest anchor. A question that names no document takes the
+    first two, one that names a document the last two, and one in between a mixture.
+
+    Attributes:
+        title: Of an anchor that mentions the title.
+        entity: Of an anchor that shares all entities.
+        title_named, entity_named: The same where the question names a document.
+    """
+
+    title: float = _bounded(1.0, 0)
+    entity: float = _bounded(1.0, 0)
+    title_named: float = _bounded(1.0, 0)
+    entity_named: float = _bounded(1.0, 0)
 
 
 @dataclass(frozen=True)
@@ -537,6 +560,7 @@ class Config:
     anchors: AnchorConfig = AnchorConfig()
     spread: SpreadConfig = SpreadConfig()
     rank: RankConfig = RankConfig()
+    hops: HopConfig = HopConfig()
     gate: GateConfig = GateConfig()
     modes: ModesConfig = ModesConfig()
     segment: SegmentConfig = SegmentConfig()

@@ -29,6 +29,7 @@ from graphmem_torch.index.retrieve import (
     conducting_nodes,
     spread_from,
     start_of,
+    started_from,
     traversed,
 )
 from graphmem_torch.ops import SparseRows
@@ -36,8 +37,9 @@ from graphmem_torch.ops.propagate import fan_scale
 from graphmem_torch.ops.spread import Rule
 from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
-from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
+from graphmem_torch.rank.hops import Pairs
+from graphmem_torch.rank.lifts import Heights, raises
 from graphmem_torch.rank.paths import hop_discount, strongest_paths
 from graphmem_torch.rank.query import QueryBatch
 
@@ -47,7 +49,7 @@ _TILE = 1 << 24  # values of a mask of left-out memories by nodes that are held 
 _REACH = 3  # turns on both sides that a window looks at
 
 # Signals of a text by itself that all others are read beside, or that anchors are chosen by.
-_APART = ("semantic", "lexical", "lexical_unread", "lexical_session")
+_APART = ("semantic", "lexical", "lexical_unread", "lexical_session", "late", "named")
 _DERIVED = ("interaction_focus", "interaction_sharp", "semantic_positive", "lexical", "semantic")
 
 
@@ -86,7 +88,7 @@ class Explained(NamedTuple):
 def explain(
     memory: MemoryTensors,
     plan: Plan,
-    weights: Tensor,  # [4, F], by form
+    weights: Tensor,  # [3, F], by form
     query: QueryBatch,  # one question
     row: int,
     k: int,
@@ -192,7 +194,7 @@ def _gradients(
     """Of the score in the weights of edges and in the activation of anchors and seeds."""
     memory, graph, reached = found.memory, found.memory.graph, found.reached
     none = torch.zeros_like(graph.weight), torch.zeros_like(start.value)
-    if reached.anchors is None or reached.value is None or not (plan.activates or plan.hops):
+    if reached.anchors is None or reached.value is None or not plan.starts:
         return none
     names = [plan.names[i] for i in plan.places(graph=True)]
     with torch.enable_grad():
@@ -231,6 +233,7 @@ class _Watched(Candidates):
     def __init__(self, of: Candidates, rows: Tensor) -> None:  # [1, C]
         super().__init__(of.memory, of.query, of.config, rows)
         self.looking: set[str] = set()
+        self.comparing: set[str] = set()
         self.compared: list[Tensor] = []
         self._asked: list[str] = []
 
@@ -257,6 +260,7 @@ class _Watched(Candidates):
 
     def session_max(self, values: Tensor) -> Tensor:
         self._look()
+        self.comparing.update(self._asked)
         self.compared.append(values)
         return super().session_max(values)
 
@@ -264,7 +268,7 @@ class _Watched(Candidates):
 def _influence(
     found: Candidates,
     plan: Plan,
-    weights: Tensor,  # [4, F]
+    weights: Tensor,  # [3, F]
     rows: Tensor,  # [C] int64, the candidates of the question, -1 = padding
     place: Tensor,  # [] of the atom among them
 ) -> Tensor:  # [A]
@@ -294,7 +298,7 @@ class _Without:
         self,
         found: Candidates,
         plan: Plan,
-        weights: Tensor,  # [4, F]
+        weights: Tensor,  # [3, F]
         rows: Tensor,  # [*] int64, the candidates of `found`
         kept: Tensor,  # [C], where those are that there are for the question
         row: int,
@@ -304,9 +308,12 @@ class _Without:
         self.own = int(torch.searchsorted(self.rows, row))
         memory = found.memory
         self.sources = memory.derived_source[memory.derived_target == row].long()
-        self.base = [plan.names[i] for i in plan.places(graph=False)]
-        self.graph = [plan.names[i] for i in plan.places(graph=True)]
-        self.form = found.form.expand(found.shape)[0, kept]
+        self.base = [*plan.base]
+        # What hops raise follows from the base scores of atom and anchors.
+        self.graph = [plan.names[i] for i in plan.places(graph=True) if plan.names[i] != "hop"]
+        self.form, self.amid = (
+            each.expand(found.shape)[0, kept] for each in (found.form, found.amid)
+        )
         self.whole = _Watched(found, self.rows[None])
         if found.__dict__.get("matches") is not None:
             self.whole.matches = found.__dict__["matches"][:, :, kept]
@@ -315,11 +322,16 @@ class _Without:
                 self.whole._signals[name] = value.expand(found.shape)[:, kept]
         values = [self.whole.signal(name).expand(1, len(self.rows)) for name in self.base]
         self.looking = [name for name in self.base if name in self.whole.looking]
-        self.score = self._weighed(values, self.base, self.form)  # [1, C]
+        everyone = torch.arange(len(self.rows), device=self.rows.device)[None]
+        self.score = self._weighed(values, self.base, everyone)  # [1, C]
+        self.named = self.score.new_zeros(len(self.rows))
+        if memory.hops is not None and plan.starts:
+            self.named = self.whole.signal("named").expand(1, len(self.rows))[0]
         self.started = self._start(self._asked(self.rows.new_full((1,), -1)), self.score)
         anchors = self.started.anchors
         known = self.rows[:0] if anchors is None else anchors[0][anchors[0] >= 0]
-        self.least = self.score[0, self._place(known)].amin() if len(known) else -torch.inf
+        led = self.score[0] + found.config.anchors.named * self.named
+        self.least = led[self._place(known)].amin() if len(known) else -torch.inf
         self.passed = self._passed()
 
     def mattering(self) -> Tensor:  # [M] int64 rows
@@ -332,7 +344,7 @@ class _Without:
         query = self._asked(left)
         base, moved = self._base(left, query)
         score = base[:, self.own]
-        if not self.graph:
+        if not self.plan.places(graph=True):
             return score
         moved = self._moved(left, moved)
         still = ((left < 0) | self.passed[left]) & ~moved
@@ -343,11 +355,43 @@ class _Without:
             found = self._brought(part, self._as_started(part), left[some])
             brought[:] = found[0]  # what activation does not pass changes nothing
             brought[some] = found
+        if self.plan.lifts:
+            same = (~moved).nonzero().squeeze(1)
+            part = query.rows(same)
+            brought[same] += self._raised(part, self._as_started(part), base[same])
         some = moved.nonzero().squeeze(1)
         if len(some):
             part = query.rows(some)
-            brought[some] = self._brought(part, self._start(part, base[some]))
+            started = self._start(part, base[some])
+            brought[some] = self._brought(part, started)
+            if self.plan.lifts:
+                brought[some] += self._raised(part, started, base[some])
         return score + brought
+
+    def _raised(
+        self,
+        query: QueryBatch,  # M questions
+        started: Reached,
+        base: Tensor,  # [M, C]
+    ) -> Tensor:  # [M]
+        """What hops bring to the score of the atom without each memory."""
+        if started.anchors is None or not started.anchors.shape[1] or not len(query):
+            return base.new_zeros(len(query))
+        own = self.rows.new_tensor([[self.row]]).expand(len(query), -1)
+        last = Candidates(self.found.memory, query, self.found.config, own)
+        still = replace(self.plan, walks=False, spreads=False, hops=False)
+        lifts = brought_from(last, still, started, None).lifts
+        if lifts is None:
+            return base.new_zeros(len(query))
+        assert isinstance(lifts, Pairs)
+        here = lifts.target == self.row
+        lifts = Pairs(*(part[here] for part in lifts))
+        anchor = base.gather(1, self._place(started.anchors))
+        anchor = anchor.masked_fill(started.anchors < 0, torch.inf)
+        heights = Heights(anchor, base[:, self.own : self.own + 1])
+        raised = raises(lifts, heights, torch.zeros_like(lifts.target), here[here])
+        weight = self.weights[self.form[self.own], self.plan.names.index("hop")]
+        return raised[:, 0] * weight
 
     def _as_started(self, query: QueryBatch) -> Reached:  # M questions
         """The anchors as nothing left out leaves them; a traversal, which has seeds of its own."""
@@ -360,6 +404,7 @@ class _Without:
             expanded(self.started.value),
             expanded(self.started.relevance),
             traversal=self._traversed(query) if self.plan.traverses else None,
+            named=None if self.started.named is None else self.started.named.expand(len(query)),
         )
 
     def _moved(self, left: Tensor, looked: Tensor) -> Tensor:  # [M], [M] bool -> [M] bool
@@ -371,6 +416,10 @@ class _Without:
         if anchors is None:
             return torch.zeros_like(left, dtype=torch.bool)
         moved = (left[:, None] == anchors).any(1) & (left >= 0)
+        if self.started.named is not None:  # that a question names it strengthens hops
+            place = self._place(left)
+            first = (self.rows[place] == left) & (self.named[place] >= self.started.named)
+            moved |= first & (self.started.named > 0)
         if source != "fused":
             return moved
         if self.plan.walks or "proximity" in self.graph:  # which are relative to all candidates
@@ -378,12 +427,13 @@ class _Without:
         return moved | looked
 
     def _weighed(
-        self, values: Sequence[Tensor], names: Sequence[str], form: Tensor
+        self, values: Sequence[Tensor], names: Sequence[str], place: Tensor
     ) -> Tensor:  # F times [b, n], [b or 1, n] -> [b, n]
-        """The part of the score that some signals make."""
+        """The part of the score that some signals make, for the candidates at some places."""
         if not names:
             return self.weights.new_zeros(values[0].shape if values else (1, len(self.rows)))
-        stacked = self.found.in_units(torch.stack(list(values), 2), names)
+        form, amid = self.form[place], self.amid[place]
+        stacked = self.found.in_units(torch.stack(list(values), 2), names, amid)
         weights = self.weights[:, [self.plan.names.index(name) for name in names]]
         sums = stacked @ weights.T
         return sums.gather(2, form.expand(sums.shape[:2])[:, :, None]).squeeze(2)
@@ -456,15 +506,18 @@ class _Without:
         matches = self.whole.__dict__.get("matches")
         if matches is not None:
             other.matches = matches[0][:, place].transpose(0, 1)
-        values = [other.signal(name) for name in self.looking]
-        known = [self.whole.signal(name)[0, place] for name in self.looking]
-        form = self.form[place]
-        change = self._weighed(values, self.looking, form)
-        change = change - self._weighed(known, self.looking, form)
+        # What is the best of a session stays so without one that was not.
+        looking = [name for name in self.looking if session or name not in self.whole.comparing]
+        if not looking:
+            return torch.zeros_like(left, dtype=torch.bool)
+        values = [other.signal(name) for name in looking]
+        known = [self.whole.signal(name)[0, place] for name in looking]
+        change = self._weighed(values, looking, place)
+        change = change - self._weighed(known, looking, place)
         looks = (listed[:, :, None] == near[:, None]).any(2) & (listed >= 0)
         change = change.where(looks & other.valid, 0.0)
         scores.index_put_((some[:, None], place), change, accumulate=True)
-        before = self.score[0, place]
+        before = self.score[0, place] + self.found.config.anchors.named * self.named[place]
         highest = torch.maximum(before, before + change)
         return ((change != 0) & (highest >= self.least)).any(1)
 
@@ -485,15 +538,14 @@ class _Without:
         """The anchors without each memory."""
         plan, found = self.plan, self.found
         traversal = self._traversed(query) if plan.traverses else None
-        if not (plan.activates or plan.hops):
+        if not plan.starts:
             return Reached(traversal=traversal)
         many = Candidates(found.memory, query, found.config, self.rows.expand(len(query), -1))
         for name in _APART:
             if name in self.whole._signals:
                 many._signals[name] = self.whole._signals[name].expand(len(query), -1)
-        anchors, value = anchor_activation(many, base, found.config.anchors)
-        relevance = anchor_relevance(many, base, value, found.config.anchors)
-        return Reached(anchors, value, relevance, traversal=traversal)
+        many._base_scores = base
+        return replace(started_from(many, plan), traversal=traversal)
 
     def _traversed(self, query: QueryBatch) -> SparseRows | None:
         everyone = Candidates(self.found.memory, query, self.found.config)
@@ -555,18 +607,21 @@ class _Without:
             last._signals[name] = known.expand(count, -1)
         last.reached = started
         if started.anchors is not None:
-            plan = replace(self.plan, walks=False, spreads=self.plan.spreads and left is None)
+            spreads = self.plan.spreads and left is None
+            plan = replace(self.plan, walks=False, lifts=False, spreads=spreads)
             mask = conducting_nodes(memory, query) if plan.spreads else None
             last.reached = started
             if self.plan.walks:
-                walk = replace(self.plan, spreads=False, hops=False)
+                walk = replace(self.plan, spreads=False, hops=False, lifts=False)
                 started = brought_from(last, walk, started, conducting_nodes(memory, found.query))
             last.reached = brought_from(last, plan, started, mask, dense=True)
             if self.plan.spreads and left is not None:
                 last.reached = replace(last.reached, activation=self._spread(left, wanted))
         at = int((wanted == self.row).nonzero()[0])
         values = [last.signal(name).expand(count, -1)[:, at : at + 1] for name in self.graph]
-        return self._weighed(values, self.graph, self.form[None, self.own : self.own + 1])[:, 0]
+        if not values:
+            return self.weights.new_zeros(count)
+        return self._weighed(values, self.graph, wanted.new_tensor([[self.own]]))[:, 0]
 
     def _spread(self, left: Tensor, wanted: Tensor) -> Tensor:  # [M] rows, [W] rows -> [M, A]
         """The activation of some atoms without each memory, from the anchors as they are."""

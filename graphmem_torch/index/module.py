@@ -57,6 +57,7 @@ from graphmem_torch.rank.registry import (
     reading,
     signal_names,
     weight_table,
+    weights_of,
 )
 from graphmem_torch.rank.relevance import relevance
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
@@ -84,7 +85,7 @@ class Features(NamedTuple):
     form: Tensor
     listed: Tensor
 
-    def scores(self, weights: Tensor) -> Tensor:  # [4, F] -> [B, C]
+    def scores(self, weights: Tensor) -> Tensor:  # [3, F] -> [B, C]
         """What `MemoryIndex.score` makes of them; also for what is not listed."""
         return weighted_sums(self.values, weights.to(self.values.dtype), self.form)
 
@@ -101,7 +102,7 @@ class MemoryIndex(nn.Module):
         weight_keys: Those keys of `rank.weights` that it ranks by.
         signal_names: F signals of the score.
         reads: What these read that is made only for those who ask (`rank.registry.Signal`).
-        weights: Parameter [4, F], the weight of each for memories of each form
+        weights: Parameter [3, F], the weight of each for memories of each form
             (`rank.registry.FORMS`).
         edge_gains: Parameter [14], what the weights of edges are multiplied by, by `EdgeType`; ones
             where nothing was learned.
@@ -144,7 +145,7 @@ class MemoryIndex(nn.Module):
         if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
         check_signal_names(named)
-        idle = [] if "hop_document" in tensors else ["hops", "documents"]
+        idle = [] if "hop_document" in tensors else ["hops", "lifts", "documents"]
         idle += ["words"] if "tokens" in tensors else []
         asked = signal_names(named)
         left = reading(asked, *idle)
@@ -588,12 +589,8 @@ class MemoryIndex(nn.Module):
         A gain counts for both ways of its type. An index that is made by them may keep other edges
         of a node where `spread.max_edges` cuts: these are the strongest with the gains.
         """
-        config, weights = self.config, self.weights.detach().cpu()
-        learned: dict[str, float] = {}
-        for name, column in zip(self.signal_names, weights.T, strict=True):
-            plain = learned[name] = float(column[0])
-            forms = zip(FORMS[1:], column[1:].tolist(), strict=True)
-            learned |= {f"{name}@{form}": value - plain for form, value in forms if value != plain}
+        config = self.config
+        learned = weights_of(self.signal_names, self.weights.detach().cpu())
         gains = self.edge_gains.detach().tolist()
         edges, reverse = (
             {kind: gain * gains[EdgeType[kind.upper()]] for kind, gain in named.items()}

@@ -31,8 +31,11 @@ from graphmem_torch.rank.anchors import (
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
 from graphmem_torch.rank.hops import (
     dense_entity_hop,
+    dense_hop_lifts,
     dense_title_hop,
     entity_hop,
+    hop_lifts,
+    largest_lifts,
     title_hop,
 )
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
@@ -161,12 +164,13 @@ class Plan:
         rule: What the candidates are.
         traverses: Whether a question walks from its seeds.
         hops: Whether a signal reads where hops lead.
+        lifts: Whether a signal reads what hops raise.
         activates: Whether another signal reads the graph, and there is one to spread over.
         walks: Whether one of these reads where a walk from the anchors is.
         spreads: Whether activation is of use; beside a walk only where a signal or the
             abstention reads it.
         statistics: S of them, that abstention reads.
-        gate: [4, S], their weights by form.
+        gate: [3, S], their weights by form.
         constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
             numbers, or tensors [].
     """
@@ -176,12 +180,23 @@ class Plan:
     rule: CandidateRule
     traverses: bool
     hops: bool
+    lifts: bool
     activates: bool
     walks: bool
     spreads: bool
     statistics: tuple[str, ...]
     gate: Tensor
     constants: Mapping[str, float | Tensor]
+
+    @property
+    def starts(self) -> bool:
+        """Whether anything starts at anchors."""
+        return self.activates or self.hops or self.lifts
+
+    @property
+    def base(self) -> tuple[str, ...]:
+        """The signals that need no graph, which choose the anchors."""
+        return tuple(self.names[place] for place in self.places(graph=False))
 
     def places(self, *, graph: bool) -> list[int]:
         """Where the signals that need the graph are among the names, or the base signals."""
@@ -190,10 +205,13 @@ class Plan:
     @classmethod
     def of(cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool) -> Plan:
         """The plan of some signals; `graph` says whether there is one worth spreading over."""
-        own = reading(names, "traversal", "hops")  # these go their own ways
+        own = reading(names, "traversal", "hops", "lifts")  # these go their own ways
         activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
         walks = activates and bool(reading(names, "walk"))
         statistics = tuple(signal_names(config.gate.weights))
+        needed = activates and len(reading(names, "derived")) < sum(
+            SIGNALS[name].graph for name in names if name not in own
+        )
         read = bool(reading(names, "activation")) or "activation" in statistics
         return cls(
             config,
@@ -201,9 +219,10 @@ class Plan:
             rule,
             traverses=rule == CandidateRule.REACHED or bool(reading(names, "traversal")),
             hops=bool(reading(names, "hops")),
+            lifts=bool(reading(names, "lifts")),
             activates=activates,
             walks=walks,
-            spreads=activates and (read or not walks),
+            spreads=needed and (read or not walks),
             statistics=statistics,
             gate=weight_table(config.gate.weights),
             constants=_constants(config.spread),
@@ -244,7 +263,7 @@ class Ranked(NamedTuple):
 def ranked(
     found: Candidates,  # C for each of B questions
     names: Sequence[str],  # F signals
-    weights: Tensor,  # [4, F], by form
+    weights: Tensor,  # [3, F], by form
     k: int,
 ) -> Ranked:
     """The candidates that may be hits, as many as k hits and abstention take.
@@ -287,7 +306,7 @@ def _once(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] 
 def retrieve(
     memory: MemoryTensors,
     plan: Plan,
-    weights: Tensor,  # [4, F], by form
+    weights: Tensor,  # [3, F], by form
     query: QueryBatch,
     k: int,
     *,
@@ -331,7 +350,7 @@ def retrieve(
 def candidates_of(
     memory: MemoryTensors,
     plan: Plan,
-    weights: Tensor,  # [4, F], by form
+    weights: Tensor,  # [3, F], by form
     query: QueryBatch,
     k: int,
     *,
@@ -349,18 +368,24 @@ def candidates_of(
         found = found.extended(query.replies)
     if stages is not None:
         stages.done("candidates")
-    if not (plan.activates or plan.hops) or found.shape[1] == 0:
+    if not plan.starts or found.shape[1] == 0:
         return found
-    base = plan.places(graph=False)
-    signals = found.signals([plan.names[place] for place in base])
-    score = found.scores(signals, weights.index_select(1, numbers_on(weights.device, base)))
+    own = weights.index_select(1, numbers_on(weights.device, plan.places(graph=False)))
+    found = found.reaching(replace(found.reached, base=(plan.base, own)))
+    found.base_scores()
     if stages is not None:
         stages.done("base signals")
-    reached = reached_from(found, plan, score, conducting)
+    reached = reached_from(found, plan, conducting)
     found = found.reaching(reached)
     if stages is not None:
         stages.done("anchors and graph")
-    brought = (reached.title_hop, reached.entity_hop, reached.walk, reached.activation)
+    lifted = reached.lifts
+    if isinstance(lifted, Tensor):
+        lifted = lifted.amax(1)
+    elif lifted is not None:
+        lifted = largest_lifts(lifted, len(query), memory.num_atoms)
+    hopped = reached.title_hop, reached.entity_hop, lifted
+    brought = *hopped, reached.walk, reached.activation
     planned = query.planned is not None  # what else is reached may be no hit
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
@@ -371,14 +396,26 @@ def candidates_of(
 def reached_from(
     found: Candidates,
     plan: Plan,
-    score: Tensor,  # [B, C], of the signals that need no graph
     conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
 ) -> Reached:
     """The anchors of B questions, and what the graph brings from them."""
-    config = plan.config
-    anchors, value = anchor_activation(found, score, config.anchors)
-    relevance = anchor_relevance(found, score, value, config.anchors)
-    return brought_from(found, plan, Reached(anchors, value, relevance), conducting)
+    return brought_from(found, plan, started_from(found, plan), conducting)
+
+
+def started_from(found: Candidates, plan: Plan) -> Reached:
+    """The anchors of B questions, chosen by the base scores and by what the questions name."""
+    config, score = plan.config.anchors, found.base_scores()
+    named = None
+    if found.memory.hops is not None and (plan.lifts or config.named):
+        own = found.signal("named").expand(found.shape).where(found.valid, 0.0)
+        named = own.amax(1)
+        score = score + config.named * own
+    anchors, value = anchor_activation(found, score, config)
+    relevance = anchor_relevance(found, score, value, config)
+    given = found.reached
+    return Reached(
+        *(anchors, value, relevance), traversal=given.traversal, named=named, base=given.base
+    )
 
 
 def brought_from(
@@ -389,7 +426,7 @@ def brought_from(
     *,
     dense: bool = False,
 ) -> Reached:
-    """What the graph brings from the anchors in `reached`, as far as a signal reads it.
+    """What the graph brings from the anchors of `started_from`, as far as a signal reads it.
 
     With `dense`, activation is a matrix, also where it need not be.
     """
@@ -397,24 +434,43 @@ def brought_from(
     anchors, value, relevance = reached.anchors, reached.value, reached.relevance
     assert anchors is not None and value is not None and relevance is not None
     brought: dict[str, Any] = {}
-    if plan.hops and memory.hops is not None:
-        hops, named = memory.hops, found.named_keys
-        seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
-        fixed = torch.compiler.is_compiling()
-        by_title, by_entity = (
-            (dense_title_hop, dense_entity_hop) if fixed else (title_hop, entity_hop)
-        )
-        hopped = {
-            "title_hop": by_title(hops, anchors, value, named),
-            "entity_hop": by_entity(hops, anchors, value, named, seeds),
-        }
-        brought = {name: _allowed(one, query) for name, one in hopped.items()}
+    if (plan.hops or plan.lifts) and memory.hops is not None:
+        brought = _hopped(found, plan, reached)
     if plan.walks:
         start = start_of(memory, query, anchors, relevance)
         brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
     if plan.spreads:
         brought |= _activated(memory, plan, query, anchors, value, conducting, dense=dense)
     return replace(reached, traversal=found.reached.traversal, **brought)
+
+
+def _hopped(found: Candidates, plan: Plan, reached: Reached) -> dict[str, Any]:
+    """Where hops from the anchors lead, and what they lift, as `Reached`."""
+    hops, query, named = found.memory.hops, found.query, found.named_keys
+    anchors, value = reached.anchors, reached.value
+    assert hops is not None and anchors is not None and value is not None
+    seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
+    fixed = torch.compiler.is_compiling()
+    brought: dict[str, Any] = {}
+    if plan.hops:
+        by_title, by_entity = (
+            (dense_title_hop, dense_entity_hop) if fixed else (title_hop, entity_hop)
+        )
+        brought["title_hop"] = _allowed(by_title(hops, anchors, value, named), query)
+        brought["entity_hop"] = _allowed(by_entity(hops, anchors, value, named, seeds), query)
+    if plan.lifts:
+        own, share = plan.config.hops, reached.named
+        share = value.new_zeros(len(value)) if share is None else share.to(value.dtype)
+        strength = torch.stack(
+            [
+                own.title + share * (own.title_named - own.title),
+                own.entity + share * (own.entity_named - own.entity),
+            ],
+            dim=1,
+        )
+        lift = dense_hop_lifts if fixed else hop_lifts
+        brought["lifts"] = lift(hops, anchors, value, strength, named, seeds)
+    return brought
 
 
 def _chosen(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:

@@ -20,7 +20,7 @@ from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import Features, MemoryIndex
 from graphmem_torch.linalg.logistic import minimise
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, weight_table
+from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, signal_names, weight_table
 from graphmem_torch.results import Learned
 from graphmem_torch.store.learned import LearnedRow
 
@@ -269,7 +269,7 @@ def _trained(
 
 
 class _ByKey(torch.nn.Module):
-    """The weights [4, F] of an index by the steps [K] of keys: what `parametrize` asks for."""
+    """The weights [3, F] of an index by the steps [K] of keys: what `parametrize` asks for."""
 
     def __init__(
         self, index: MemoryIndex, keys: Sequence[str], unit: Tensor, start: Mapping[str, float]
@@ -280,7 +280,7 @@ class _ByKey(torch.nn.Module):
         self.start = weight_table(dict.fromkeys(index.weight_keys, 0.0) | had).to(unit)
         self.weighs = _weighs(weighed, names).to(unit) / unit[:, None, None]
 
-    def forward(self, step: Tensor) -> Tensor:  # [K] -> [4, F]
+    def forward(self, step: Tensor) -> Tensor:  # [K] -> [3, F]
         return self.start + torch.tensordot(step, self.weighs, 1)
 
 
@@ -300,13 +300,12 @@ def _with_evidence(found: Features, gold: Tensor) -> tuple[Features, Tensor]:
     return Features(*(part[told] for part in found)), gold[told]
 
 
-def _weighs(weighed: Sequence[Weight], names: Sequence[str]) -> Tensor:  # [K, 4, F]
+def _weighs(weighed: Sequence[Weight], names: Sequence[str]) -> Tensor:  # [K, 3, F]
     """1 where a weight of an index with these signals is changed by what is weighed, else 0."""
     table = torch.zeros(len(weighed), len(FORMS), len(names))
     for own, one in zip(table, weighed, strict=True):
         if one.signal in names:
-            rows = slice(None) if one.form is None else FORMS.index(one.form)
-            own[rows, names.index(one.signal)] = 1.0
+            own[one.rows, names.index(one.signal)] = 1.0
     return table
 
 
@@ -474,6 +473,11 @@ def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
     settings = config_to_dict(config)
     sections = {name: settings[name] for name in _RANKING}
     sections["rank"] = {k: v for k, v in settings["rank"].items() if k != "k"}
+    # What a preset does not use does not change what was learned by it.
+    if "hop" in signal_names(config.rank.weights):
+        sections["hops"] = settings["hops"]
+    if not config.anchors.named:
+        sections["anchors"] = {k: v for k, v in settings["anchors"].items() if k != "named"}
     if kind == THRESHOLD:
         sections["gate"] = {k: v for k, v in settings["gate"].items() if k != "threshold"}
     data = json.dumps([encoder, sections], sort_keys=True)

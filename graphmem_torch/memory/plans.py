@@ -266,7 +266,7 @@ def _batch(
         starts=starts,
         discount=torch.tensor([float(plan.discount) for plan in plans]),
         late=torch.tensor([plan.late * _DAY for plan in plans], dtype=torch.float64),
-        terms=snapshot.vocabulary.encode_padded(texts),
+        terms=snapshot.vocabulary.encode_padded(texts)[0],
         **numbers,
     ).to(snapshot.index.embeddings.device)
 

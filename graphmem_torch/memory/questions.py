@@ -110,9 +110,11 @@ def encode_questions(
     background = background_of(embedder)
     speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
     spans = None if asked is None else _spans(questions, asked)
+    terms, missing = snapshot.vocabulary.encode_padded(list(questions))
     batch = QueryBatch(
         embedding=encoded.pooled,
-        terms=snapshot.vocabulary.encode_padded(list(questions)),
+        terms=terms,
+        missing=missing,
         tokens=tokens,
         pieces=pieces,
         speakers=_if_any(speakers),

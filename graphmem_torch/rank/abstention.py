@@ -12,7 +12,7 @@ from graphmem_torch.config import GateConfig
 from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.registry import FORMS, Weight, signal_names
+from graphmem_torch.rank.registry import Weight, signal_names
 from graphmem_torch.text.embedder import usual_cosine
 
 __all__ = [
@@ -134,7 +134,7 @@ def abstention_statistics(
 def confidence(
     statistics: Tensor,  # [B, S], of `signal_names(config.weights)`
     form: Tensor,  # [B] int64, of the first hit
-    weights: Tensor,  # [4, S], `weight_table(config.weights)`
+    weights: Tensor,  # [3, S], `weight_table(config.weights)`
     config: GateConfig,
 ) -> Tensor:  # [B] in [0, 1]
     """The weighted sum of the statistics, through the link of the preset."""
@@ -151,8 +151,8 @@ def of_forms(
     names, columns = signal_names(keys), []
     for weight in map(Weight.named, keys):
         column = statistics[:, names.index(weight.signal)]
-        other = False if weight.form is None else form != FORMS.index(weight.form)
-        columns.append(column.masked_fill(torch.as_tensor(other), 0.0))
+        own = torch.isin(form, torch.tensor(weight.rows, device=form.device))
+        columns.append(column.where(own, 0.0))
     return torch.stack(columns, dim=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
@@ -16,16 +17,27 @@ from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.ops.tiles import numbers_on
-from graphmem_torch.rank.hops import HopParts, named_keys
+from graphmem_torch.rank.hops import HopParts, Pairs, named_keys, title_bearers
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows", "turn_pointers", "weighted_sums"]
+__all__ = [
+    "Candidates",
+    "MemoryTensors",
+    "Reached",
+    "merge_rows",
+    "sharpened",
+    "turn_pointers",
+    "weighted_sums",
+]
 
 
 T = TypeVar("T")
 
 _NEAR = 3  # turns on both sides that signals look at; found together
+_TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # of `MemoryTensors.length_trend`
+_TREND_SHARE = 0.5  # of it in the trend of a question, where a sample is its background
+_LEFT = 0.1  # share of the variance of a signal that its trend leaves at least
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
 _LEAST = 1e-6  # a signal that differs by less tells nothing
 _NONE = 1e-30  # a square that is none beside it
@@ -33,6 +45,7 @@ _ENTRIES = 3  # entries that make a collection
 _ONLY = 0.95  # of these, questions in a list of questions
 
 
+_TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
 _COMPUTED: list[str] = []  # the names of all that is computed once
 
 
@@ -191,6 +204,41 @@ class MemoryTensors:
             order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
         return SortedRows.of(order, first)
 
+    @_once
+    def title_bearers(self) -> Tensor:  # [A] int64
+        """How many atoms bear the title of each, where there are documents."""
+        assert self.hops is not None
+        return title_bearers(self.hops)
+
+    @_once
+    def length_trend(self) -> Tensor | None:  # [2]
+        """Mean correlation of late interaction and its sharp form with length, of many questions.
+
+        The questions are the first tokens of atoms drawn evenly, all tokens alike, against atoms
+        drawn evenly. None without token vectors.
+        """
+        tokens, offsets = self.tokens, self.token_offsets
+        if tokens is None or offsets is None or not len(tokens):
+            return None
+        atoms, device = self.num_atoms, tokens.device
+        probes, drawn = (
+            torch.arange(count, device=device) * atoms // count
+            for count in (min(_TREND_PROBES, atoms), min(_TREND_ATOMS, atoms))
+        )
+        start, end = offsets[probes], offsets[probes + 1]
+        place = start[:, None] + torch.arange(_TREND_TOKENS, device=device)
+        known = place < end[:, None]
+        asked = tokens[place.clamp(max=len(tokens) - 1)].float()
+        asked = torch.nn.functional.normalize(asked, dim=2).where(known[:, :, None], 0.0)
+        rows = drawn.expand(len(probes), -1)
+        best = token_maxima(asked, known, tokens, offsets, candidates=rows.contiguous())
+        count = known.sum(1).clamp(min=1)[:, None]
+        # A text finds itself: it is left out.
+        other = (rows != probes[:, None]) & known.any(1, keepdim=True)
+        values = torch.stack([best.sum(1) / count, sharpened(best).sum(1) / count], dim=1)
+        length = self.log_words.float()[rows]
+        return _correlation(values, length, _even_share(other)).mean(0)
+
     def conducting(self, graph: Graph) -> MemoryTensors:
         """The same memory whose nodes are joined by another graph; what it keeps is kept."""
         other = replace(self, graph=graph)
@@ -220,6 +268,10 @@ class Reached:
         traversal: [B, A] discount^hops from the seeds of a traversal.
         title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to, dense in
             a graph that is compiled.
+        named: [B] in [0, 1], how much the question names a document.
+        base: Names of the base signals and their weights [forms, F], which chose the anchors.
+        lifts: What a hop from each anchor adds to what it leads to, as pairs, or [B, K, A] in a
+            graph that is compiled.
     """
 
     anchors: Tensor | None = None
@@ -231,6 +283,9 @@ class Reached:
     traversal: SparseRows | None = None
     title_hop: SparseRows | Tensor | None = None
     entity_hop: SparseRows | Tensor | None = None
+    named: Tensor | None = None
+    base: tuple[tuple[str, ...], Tensor] | None = None
+    lifts: Pairs | Tensor | None = None
 
 
 class Candidates:
@@ -273,6 +328,8 @@ class Candidates:
         self._turns: list[tuple[Tensor, Tensor]] = []  # by distance, from 1 on
         self._farthest: Tensor | None = None  # [1 or B, 2, C], the rows of the last of these
         self._widest: dict[int, Tensor] = {}
+        self._trends: dict[str, Tensor] = {}
+        self._base_scores: Tensor | None = None
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
         """The same questions against others; what is known of every atom is not computed again."""
@@ -295,6 +352,7 @@ class Candidates:
         other._turns, other._farthest, other._widest = self._turns, self._farthest, self._widest
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
         other._keep_scales(self)
+        other._trends, other._base_scores = self._trends, self._base_scores
         return other
 
     def extended(self, extra: Tensor) -> Candidates:  # [B, e] int64, -1 = none
@@ -309,6 +367,7 @@ class Candidates:
         both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
         more = self.narrowed(both.values)
         more._keep_scales(self)
+        more._trends = self._trends
         known = self.__dict__.get("matches")  # a preset that does not read them never makes them
         if known is not None:
             matches = torch.cat([known, self._best_matches(fresh)], dim=2)
@@ -346,27 +405,43 @@ class Candidates:
         if shape[0] != 1:  # else no question shares anything with another
             found = [value.expand(shape) for value in found]
         values = torch.stack(found, dim=1)
-        if self.config.rank.scale == "raw" or 0 in values.shape:
-            return values.mT
-        fresh = [place for place, name in enumerate(names) if name not in self._scaled]
-        if fresh:
-            own = (
-                values
-                if len(fresh) == len(names)
-                else values.index_select(1, numbers_on(values.device, fresh))
-            )
-            scale = self.scale_of([names[place] for place in fresh], own)
-            self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
-            self._scaled += [names[place] for place in fresh]
-        return self.in_units(values.mT, names)
+        if self.config.rank.scale != "raw" and 0 not in values.shape:
+            self._take_scales(names, values)
+        return self.in_units(values.mT, names, self.amid)
 
-    def in_units(self, values: Tensor, names: Sequence[str]) -> Tensor:  # [..., n, F], as given
+    def _take_scales(self, names: Sequence[str], values: Tensor) -> None:  # [B, F, C]
+        """Keeps the scales of signals that have none yet."""
+        fresh = [place for place, name in enumerate(names) if name not in self._scaled]
+        if not fresh:
+            return
+        own = (
+            values
+            if len(fresh) == len(names)
+            else values.index_select(1, numbers_on(values.device, fresh))
+        )
+        scale = self.scale_of([names[place] for place in fresh], own)
+        self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
+        self._scaled += [names[place] for place in fresh]
+
+    def in_units(
+        self,
+        values: Tensor,  # [..., n, F]
+        names: Sequence[str],
+        amid: Tensor,  # [..., n] bool, as `amid` of these atoms
+    ) -> Tensor:  # [..., n, F]
         """Other values of signals in the units of those that `signals` gave, of one question or B.
 
-        A copy, but with `rank.scale: raw`, where they are what they are.
+        What reads the turns around is 0 for atoms that have none.
         """
-        if self.config.rank.scale == "raw":
+        if self.config.rank.scale != "raw" and 0 not in values.shape:
+            values = self._in_units(values, names)
+        around = [SIGNALS[name].context for name in names]
+        if not any(around):
             return values
+        alone = ~amid[..., None] & torch.tensor(around, device=values.device)
+        return values.masked_fill(alone, 0.0)
+
+    def _in_units(self, values: Tensor, names: Sequence[str]) -> Tensor:  # [..., n, F], a copy
         assert self._scales is not None
         mean, unit = self._scales
         if [*names] != self._scaled:
@@ -404,6 +479,57 @@ class Candidates:
             places = numbers_on(other._scales.device, kept)
             self._scales = other._scales.index_select(2, places)
 
+    def beyond_length(self, name: str) -> Tensor:  # [B, C]
+        """A signal in units of the background, without its trend with the length of the atoms.
+
+        (z - r y) / sqrt(max(1 - r^2, 0.1)), y the units of ln(1 + words) and r the mean of z y over
+        the background (`docs/mathematics.md` 8.1). Where the background is a sample r is the mean
+        of that and of `MemoryTensors.length_trend`.
+        """
+        names = [name, "length"]
+        values = torch.stack([self.signal(each).expand(self.shape) for each in names], dim=1)
+        if 0 in values.shape:
+            return values[:, 0]
+        self._take_scales(names, values)
+        own, length = self._in_units(values.mT, names).unbind(2)
+        if name not in self._trends:
+            self._trends[name] = self.trend_of(name, own, length)
+        trend = self._trends[name]
+        return (own - trend * length) * (1.0 - trend.square()).clamp(min=_LEFT).rsqrt()
+
+    def trend_of(
+        self,
+        name: str,
+        values: Tensor,  # [B, C], in units of the background
+        length: Tensor,  # [B, C], likewise
+    ) -> Tensor:  # [B, 1] in [-1, 1]
+        """How much a signal follows the length of the atoms; see `beyond_length`."""
+        share = self._share.to(values.dtype)
+        trend = (share * values * length).sum(1, keepdim=True)
+        usual = None if self.rows is None or self.by_words else self.memory.length_trend
+        if usual is not None:
+            allowed = self.query.allowed
+            count = (share > 0).sum(1, keepdim=True)
+            whole = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
+            own = torch.where(count < whole, _TREND_SHARE, 0.0)  # of a sample
+            trend = trend + own * (usual[_TRENDS.index(name)] - trend)
+        return trend.clamp(min=-1.0, max=1.0)
+
+    def base_scores(self) -> Tensor:  # [B, C]
+        """The weighted sums of the signals that chose the anchors, computed once."""
+        if self._base_scores is None:
+            assert self.reached.base is not None
+            names, weights = self.reached.base
+            self._base_scores = self.scores(self.signals(names), weights)
+        return self._base_scores
+
+    @_once
+    def amid(self) -> Tensor:  # [B or 1, C] bool
+        """Which candidates somebody said among other turns of a session."""
+        memory = self.memory
+        beside = (self.pick(memory.previous) >= 0) | (self.pick(memory.next) >= 0)
+        return beside & (self.form != FORMS.index("plain"))
+
     @_once
     def _share(self) -> Tensor:  # [B or 1, C] float64
         """What each candidate counts for in the moments: those that are background, all alike."""
@@ -420,12 +546,9 @@ class Candidates:
         memory = self.memory
         spoken, role = self.pick(memory.speaker) >= 0, self.pick(memory.role)
         form = spoken.long() * FORMS.index("peer")
-        form = form.masked_fill(role != 0, FORMS.index("chat"))
-        if memory.hops is None:
-            return form
-        return form.masked_fill(self.pick(memory.hops.document), FORMS.index("document"))
+        return form.masked_fill(role != 0, FORMS.index("chat"))
 
-    def scores(self, signals: Tensor, weights: Tensor) -> Tensor:  # [B, C, F], [4, F] -> [B, C]
+    def scores(self, signals: Tensor, weights: Tensor) -> Tensor:  # [B, C, F], [3, F] -> [B, C]
         """The weighted sums of signals, by the weights of each candidate's form."""
         return weighted_sums(signals, weights, self.form.expand(self.shape))
 
@@ -488,15 +611,19 @@ class Candidates:
 
         The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
         drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
-        nothing. Rows sum to 1. Where there are no token vectors the tokens are terms.
+        nothing. Rows sum to 1. Where there are no token vectors the tokens are terms, and rows sum
+        to the share of those that the memory has: one that it lacks weighs as the rarest.
         """
         if self._every is not None:
             return self._every.token_weights
         pieces, df = self.query.pieces, self.memory.piece_df
+        other: Tensor | float = 0.0  # the weight of terms that no atom has
         if self.by_words:
             assert self.query.terms is not None
             known = self.query.terms >= 0
             odds = torch.expm1(self.memory.bm25.idf.float()[self.query.terms.clamp(min=0)])
+            if self.query.missing is not None:
+                other = self.query.missing[:, None] * self.rarest
         else:
             assert pieces is not None and df is not None
             df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
@@ -505,12 +632,26 @@ class Candidates:
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
-        return _normalised(smooth)[:, :, None], _normalised(strict)[:, :, None]
+        return _normalised(smooth, other)[:, :, None], _normalised(strict, other)[:, :, None]
 
     @_once
+    def named(self) -> tuple[Tensor, Tensor] | None:
+        """What the questions name, and its share of them, as `rank.hops.named_keys` has it.
+
+        A term that the memory does not have counts as the rarest that it may have.
+        """
+        missing, idf = self.query.missing, self.memory.bm25.idf
+        return named_keys(self.query.terms, idf, None if missing is None else missing * self.rarest)
+
+    @property
     def named_keys(self) -> Tensor | None:
-        """What the questions name, as `rank.hops.named_keys` has it."""
-        return named_keys(self.query.terms)
+        """The keys of `named`."""
+        return None if self.named is None else self.named[0]
+
+    @property
+    def rarest(self) -> float:
+        """The idf of a term that a single atom has."""
+        return math.log1p(max(0.0, self.memory.num_atoms - 0.5) / 1.5)
 
     @_once
     def lexical_scores(self) -> Tensor | None:  # [B, A]
@@ -650,9 +791,23 @@ def _keep_computed(other: object, own: object) -> None:
             other.__dict__[name] = own.__dict__[name]
 
 
+def sharpened(values: Tensor) -> Tensor:
+    """The fourth power, 0 below 0: near-exact matches count for more than many vague ones."""
+    return values.clamp(min=0.0).square().square()
+
+
+def _correlation(values: Tensor, other: Tensor, share: Tensor) -> Tensor:  # [B, F, C], [B, C]
+    """Correlations [B, F] over the candidates, by their shares; 0 of what is constant."""
+    both = torch.cat([values, other[:, None]], dim=1)
+    mean, deviation = _moments(both, share)
+    unit = deviation.masked_fill(deviation <= _LEAST, torch.inf)
+    scaled = (both - mean[:, :, None]) / unit[:, :, None]
+    return (scaled[:, :-1] * scaled[:, -1:] * share[:, None].to(scaled.dtype)).sum(2)
+
+
 def weighted_sums(
     signals: Tensor,  # [B, C, F]
-    weights: Tensor,  # [4, F]
+    weights: Tensor,  # [3, F]
     form: Tensor,  # [B, C] int64
 ) -> Tensor:  # [B, C]
     """The weighted sums of signals, by the row of weights that `form` names."""
@@ -700,6 +855,6 @@ def _moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, F, 
     return mean.squeeze(2).to(values.dtype, copy=True), deviation.to(values.dtype, copy=True)
 
 
-def _normalised(weights: Tensor) -> Tensor:
-    total = weights.sum(1, keepdim=True)
+def _normalised(weights: Tensor, other: Tensor | float) -> Tensor:
+    total = weights.sum(1, keepdim=True) + other
     return torch.where(total > 0, weights / total.clamp(min=1e-12), 0.0)

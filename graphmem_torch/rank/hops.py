@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,13 +19,19 @@ from graphmem_torch.ops.spmm import csr_rows
 __all__ = [
     "HOP_PARTS",
     "HopParts",
+    "Pairs",
     "dense_entity_hop",
+    "dense_hop_lifts",
     "dense_title_hop",
     "entity_hop",
+    "hop_lifts",
     "hop_parts",
     "is_named",
+    "largest_lifts",
     "name_key",
     "named_keys",
+    "named_share",
+    "title_bearers",
     "title_hop",
 ]
 _LONGEST = 8  # terms of a name
@@ -33,6 +40,7 @@ _MOST = 512  # the same as a number: what a question costs does not grow with th
 _NAMESAKES = 8  # documents of one title; more, and it is a heading such as "Introduction"
 _BASE = 6364136223846793005  # odd, so that no term is lost in 64 bits (Knuth's multiplier)
 _PAIR = 2862933555777941757
+_TINY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,21 +184,36 @@ def name_key(terms: Tensor) -> int:  # [n] int64
     return int(_start_keys(terms, ends, ends[1:]))
 
 
-def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted
-    """What the questions name, one key for each question and run of up to 8 of its terms.
+def named_keys(
+    query_terms: Tensor | None,  # [B, W], -1 padding
+    idf: Tensor | None = None,  # [V], of each term
+    missing: Tensor | None = None,  # [B], idf of the terms that the memory does not have
+) -> tuple[Tensor, Tensor] | None:  # [m] sorted, [m] in [0, 1]
+    """What the questions name: one key for each question and run of up to 8 of its terms.
 
-    Runs that end in padding have the key of no name.
+    Beside each key stands the share of the question's idf that the run has. Runs that end in
+    padding have the key of no name. Without `idf` all terms count alike.
     """
     if query_terms is None:
         return None
-    found = [query_terms.new_empty(0)]
+    weight = (query_terms >= 0).float()
+    if idf is not None:
+        weight = weight * idf.float()[query_terms.clamp(min=0)]
+    whole = weight.sum(1, keepdim=True)
+    if missing is not None:
+        whole = whole + missing[:, None]
+    weight = weight / whole.clamp(min=_TINY)
+    found, shares = [query_terms.new_empty(0)], [weight.new_empty(0)]
     row = torch.arange(len(query_terms), device=query_terms.device)[:, None]
-    key = torch.zeros_like(query_terms)
+    key, share = torch.zeros_like(query_terms), torch.zeros_like(weight)
     for length in range(1, min(_LONGEST, query_terms.shape[1]) + 1):
         last = query_terms[:, length - 1 :]
         key = key[:, : last.shape[1]] * _BASE + last + 1
+        share = share[:, : last.shape[1]] + weight[:, length - 1 :]
         found.append(_pair_keys(row, key.where(last >= 0, 0)).flatten())
-    return torch.cat(found).sort().values
+        shares.append(share.flatten())
+    keys, order = torch.cat(found).sort()
+    return keys, torch.cat(shares)[order]
 
 
 def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
@@ -198,61 +221,188 @@ def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
     return key * _PAIR + row
 
 
-def title_hop(
+class Pairs(NamedTuple):
+    """What anchors lead to: P pairs of an anchor of a question and an atom.
+
+    Attributes:
+        row: [P] int64, the question.
+        place: [P] int64, the anchor among those of the question.
+        target: [P] int64, the atom.
+        value: [P], of the hop, for an anchor of weight 1.
+    """
+
+    row: Tensor
+    place: Tensor
+    target: Tensor
+    value: Tensor
+
+
+def title_pairs(
     parts: HopParts,
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
-    value: Tensor,  # [B, K], w_p = exp(F_p - max F)
-    named: Tensor | None = None,  # of `named_keys`
-) -> SparseRows:  # [B, A]
-    """max_p w_p / sqrt(titles in p) over the anchors that mention the title of a document.
+    named: Tensor | None = None,  # keys of `named_keys`
+) -> Pairs:
+    """1 / sqrt(titles in p) for each anchor p that mentions the title of a document.
 
     Titles that the question names lead nowhere: it finds them itself.
     """
-    row, atom, weight = _seeds(anchors, value)
-    sender, edge = row_entries(parts.mention_indptr, atom)
+    row, place = (anchors >= 0).nonzero(as_tuple=True)
+    sender, edge = row_entries(parts.mention_indptr, anchors[row, place])
     target = parts.mention_target[edge].long()
-    reached = weight[sender] * parts.mention_weight.float()[edge]
-    fresh = ~is_named(row[sender], parts.title_key[target], named)
-    return _largest(row[sender], target, reached * fresh, len(anchors), parts.num_atoms)
+    row, place = row[sender], place[sender]
+    fresh = ~is_named(row, parts.title_key[target], named)
+    return Pairs(row, place, target, parts.mention_weight.float()[edge] * fresh)
 
 
-def entity_hop(
+def entity_pairs(
     parts: HopParts,
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
-    value: Tensor,  # [B, K], w_p = exp(F_p - max F)
-    named: Tensor | None = None,  # of `named_keys`
-    seeds: tuple[Tensor, Tensor] | None = None,  # [B, S] of `name_key`, 0 = none; [B, 1] their w
-) -> SparseRows:  # [B, A]
-    """max_p w_p sqrt(<x_p without the question's entities, x_c>) over the anchors, for documents c.
+    named: Tensor | None = None,  # keys of `named_keys`
+) -> Pairs:
+    """sqrt(<x_p without the question's entities, x_c>) for each anchor p and document c.
 
-    x is the unit IDF vector of an atom's entities. An anchor does not lead to itself. A seed is an
-    entity that counts as an anchor about nothing else: it leads to w sqrt(its part of x_c).
+    x is the unit IDF vector of an atom's entities. An anchor does not lead to itself.
     """
-    row, atom, weight = _seeds(anchors, value)
+    row, place = (anchors >= 0).nonzero(as_tuple=True)
+    atom = anchors[row, place]
     seed, edge = row_entries(parts.entity_indptr, atom)
     entity, share = parts.entity[edge].long(), parts.entity_weight.float()[edge]
     fresh = ~is_named(row[seed], parts.entity_key[entity], named)
     seed, entity, share = seed[fresh], entity[fresh], share[fresh]
-    sender, place = row_entries(parts.bearer_indptr, entity)
-    target, other = parts.bearer[place].long(), parts.bearer_weight.float()[place]
+    sender, bearer = row_entries(parts.bearer_indptr, entity)
+    target, other = parts.bearer[bearer].long(), parts.bearer_weight.float()[bearer]
     start = seed[sender]
     key, slot = torch.unique(start * parts.num_atoms + target, return_inverse=True)
     product = share.new_zeros(len(key)).index_add_(0, slot, share[sender] * other)
     start, target = key // max(1, parts.num_atoms), key % max(1, parts.num_atoms)
     there = parts.document[target] & (target != atom[start])
-    reached = weight[start] * product.clamp(min=0.0).sqrt() * there
-    question = row[start]
+    return Pairs(row[start], place[start], target, product.clamp(min=0.0).sqrt() * there)
+
+
+def seed_pairs(
+    parts: HopParts,
+    keys: Tensor,  # [B, S] of `name_key`, 0 = none
+) -> Pairs:
+    """sqrt(its part of x_c) for each entity that is a seed, which leads as the first anchor does.
+
+    It counts as an anchor about nothing else.
+    """
+    row, _, entity = ((keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]).nonzero(
+        as_tuple=True
+    )
+    sender, bearer = row_entries(parts.bearer_indptr, entity)
+    target, part = parts.bearer[bearer].long(), parts.bearer_weight.float()[bearer]
+    led = part.clamp(min=0.0).sqrt() * parts.document[target]
+    return Pairs(row[sender], torch.zeros_like(target), target, led)
+
+
+def title_hop(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K], w_p = exp((F_p - max F) / temperature)
+    named: Tensor | None = None,  # keys of `named_keys`
+) -> SparseRows:  # [B, A]
+    """max_p w_p / sqrt(titles in p) over the anchors that mention the title of a document."""
+    row, place, target, led = title_pairs(parts, anchors, named)
+    return _largest(row, target, value[row, place] * led, len(anchors), parts.num_atoms)
+
+
+def entity_hop(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K], w_p = exp((F_p - max F) / temperature)
+    named: Tensor | None = None,  # keys of `named_keys`
+    seeds: tuple[Tensor, Tensor] | None = None,  # [B, S] of `name_key`, 0 = none; [B, 1] their w
+) -> SparseRows:  # [B, A]
+    """max_p w_p sqrt(<x_p without the question's entities, x_c>) over the anchors, for documents c.
+
+    A seed is an entity that leads to w sqrt(its part of x_c).
+    """
+    row, place, target, led = entity_pairs(parts, anchors, named)
+    reached = value[row, place] * led
     if seeds is not None:
-        keys, value = seeds
-        asked, _, entity = (
-            (keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]
-        ).nonzero(as_tuple=True)
-        sender, place = row_entries(parts.bearer_indptr, entity)
-        bearer, part = parts.bearer[place].long(), parts.bearer_weight.float()[place]
-        led = value[asked[sender], 0] * part.clamp(min=0.0).sqrt() * parts.document[bearer]
-        question = torch.cat([question, asked[sender]])
-        target, reached = torch.cat([target, bearer]), torch.cat([reached, led])
-    return _largest(question, target, reached, len(anchors), parts.num_atoms)
+        asked, _, bearer, part = seed_pairs(parts, seeds[0])
+        row, target = torch.cat([row, asked]), torch.cat([target, bearer])
+        reached = torch.cat([reached, seeds[1][asked, 0] * part])
+    return _largest(row, target, reached, len(anchors), parts.num_atoms)
+
+
+def hop_lifts(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K], w_p
+    strength: Tensor,  # [B, 2], of a hop by title and by entity
+    named: Tensor | None = None,  # keys of `named_keys`
+    seeds: tuple[Tensor, Tensor] | None = None,  # as for `entity_hop`
+) -> Pairs:
+    """w_p (T title + E entity) for each anchor and what it leads to (`docs/mathematics.md` 8.4)."""
+    parted = [title_pairs(parts, anchors, named), entity_pairs(parts, anchors, named)]
+    lifted = [
+        pairs.value * strength[pairs.row, column] * value[pairs.row, pairs.place]
+        for column, pairs in enumerate(parted)
+    ]
+    if seeds is not None and anchors.shape[1]:
+        led = seed_pairs(parts, seeds[0])
+        parted.append(led)
+        lifted.append(led.value * strength[led.row, 1] * seeds[1][led.row, 0])
+    row, place, target, _ = (torch.cat(each) for each in zip(*parted, strict=True))
+    slots, atoms = anchors.shape[1], parts.num_atoms
+    key, slot = torch.unique((row * slots + place) * atoms + target, return_inverse=True)
+    both = torch.cat(lifted)
+    lift = both.new_zeros(len(key)).index_add_(0, slot, both)
+    some = lift > 0
+    key, lift = key[some], lift[some]
+    row, target = key // max(1, slots * atoms), key % max(1, atoms)
+    return Pairs(row, key // max(1, atoms) % max(1, slots), target, lift)
+
+
+def dense_title_pairs(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    named: Tensor | None = None,
+) -> Tensor:  # [B, K, A]
+    """`title_pairs` in shapes that no value decides: along all mentions, for all anchors."""
+    target = parts.mention_target.long()
+    sender = csr_rows(parts.mention_indptr, len(target)).long()
+    weight = parts.mention_weight.float()
+    row = torch.arange(len(anchors), device=anchors.device)[:, None].expand(-1, len(target))
+    fresh = ~is_named(row, parts.title_key[target].expand_as(row), named)
+    reached = (anchors[:, :, None] == sender) * (weight * fresh)[:, None]
+    found = weight.new_zeros(*anchors.shape, parts.num_atoms)
+    return found.scatter_reduce(2, target.expand_as(reached), reached, "amax")
+
+
+def dense_entity_pairs(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    named: Tensor | None = None,
+) -> Tensor:  # [B, K, A]
+    """`entity_pairs` in shapes that no value decides: products with all entities of all atoms."""
+    (questions, count), atoms = anchors.shape, parts.num_atoms
+    to_entities = parts.bearer_indptr, parts.bearer, parts.bearer_weight.float()
+    to_atoms = parts.entity_indptr, parts.entity, parts.entity_weight.float()
+    picked = to_atoms[2].new_zeros(atoms + 1, anchors.numel())
+    picked.scatter_(0, (anchors % (atoms + 1)).view(1, -1), 1.0)
+    about = spmm(*to_entities, picked[:atoms])  # [entities, B * K]
+    keys = parts.entity_key.expand(questions, -1)
+    row = torch.arange(questions, device=anchors.device)[:, None].expand_as(keys)
+    fresh = ~is_named(row, keys, named)
+    about = about * fresh.T.repeat_interleave(count, dim=1)
+    likeness = spmm(*to_atoms, about).clamp(min=0.0).sqrt().view(atoms, questions, count)
+    other = torch.arange(atoms, device=anchors.device)[:, None, None] != anchors
+    there = other & (anchors >= 0) & parts.document[:, None, None]
+    return (likeness * there).permute(1, 2, 0)
+
+
+def dense_seeds(
+    parts: HopParts,
+    keys: Tensor,  # [B, S] of `name_key`, 0 = none
+) -> Tensor:  # [B, A]
+    """The largest of `seed_pairs` for each atom, in shapes that no value decides."""
+    asked = ((keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]).any(1)
+    share = parts.entity_weight.float().clamp(min=0.0).sqrt()
+    led = spmm(parts.entity_indptr, parts.entity, share, asked.T.float(), reduce="max")
+    return (led.clamp(min=0.0) * parts.document[:, None]).T
 
 
 def dense_title_hop(
@@ -261,16 +411,8 @@ def dense_title_hop(
     value: Tensor,  # [B, K]
     named: Tensor | None = None,
 ) -> Tensor:  # [B, A]
-    """`title_hop` in shapes that no value decides: along all mentions, for all questions."""
-    weight = value.new_zeros(len(anchors), parts.num_atoms + 1)  # and where none goes
-    weight = weight.scatter_reduce(1, anchors % weight.shape[1], value, "amax")
-    target = parts.mention_target.long()
-    sender = csr_rows(parts.mention_indptr, len(target)).long()
-    reached = weight[:, sender] * parts.mention_weight.to(value.dtype)
-    row = torch.arange(len(anchors), device=anchors.device)[:, None].expand_as(reached)
-    fresh = ~is_named(row, parts.title_key[target].expand_as(reached), named)
-    found = value.new_zeros(len(anchors), parts.num_atoms)
-    return found.scatter_reduce(1, target.expand_as(reached), reached * fresh, "amax")
+    """`title_hop` in shapes that no value decides."""
+    return _strongest(dense_title_pairs(parts, anchors, named) * value[:, :, None])
 
 
 def dense_entity_hop(
@@ -280,42 +422,65 @@ def dense_entity_hop(
     named: Tensor | None = None,
     seeds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:  # [B, A]
-    """`entity_hop` in shapes that no value decides: products with all entities of all atoms."""
-    (questions, count), atoms = anchors.shape, parts.num_atoms
-    to_entities = parts.bearer_indptr, parts.bearer, parts.bearer_weight.to(value.dtype)
-    to_atoms = parts.entity_indptr, parts.entity, parts.entity_weight.to(value.dtype)
-    picked = value.new_zeros(atoms + 1, anchors.numel())
-    picked.scatter_(0, (anchors % (atoms + 1)).view(1, -1), 1.0)
-    about = spmm(*to_entities, picked[:atoms])  # [entities, B * K]
-    keys = parts.entity_key.expand(questions, -1)
-    row = torch.arange(questions, device=anchors.device)[:, None].expand_as(keys)
-    fresh = ~is_named(row, keys, named)
-    about = about * fresh.T.repeat_interleave(count, dim=1)
-    likeness = spmm(*to_atoms, about).clamp(min=0.0).sqrt().view(atoms, questions, count)
-    other = torch.arange(atoms, device=anchors.device)[:, None, None] != anchors
-    found = (likeness * value * (other & (anchors >= 0))).amax(2)
-    if seeds is not None:
-        wanted, worth = seeds
-        asked = ((wanted[:, :, None] == parts.entity_key) & (wanted != 0)[:, :, None]).any(1)
-        share = to_atoms[2].clamp(min=0.0).sqrt()
-        led = spmm(*to_atoms[:2], share, asked.T.to(value.dtype), reduce="max").clamp(min=0.0)
-        found = torch.maximum(found, led * worth.T)
-    return (found * parts.document[:, None]).T
+    """`entity_hop` in shapes that no value decides."""
+    found = _strongest(dense_entity_pairs(parts, anchors, named) * value[:, :, None])
+    if seeds is None:
+        return found
+    return torch.maximum(found, dense_seeds(parts, seeds[0]) * seeds[1])
 
 
-def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The question, the row and the weight of every anchor there is."""
-    row, place = (anchors >= 0).nonzero(as_tuple=True)
-    return row, anchors[row, place], value[row, place]
+def dense_hop_lifts(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K]
+    strength: Tensor,  # [B, 2]
+    named: Tensor | None = None,
+    seeds: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:  # [B, K, A]
+    """`hop_lifts` in shapes that no value decides."""
+    lifts = strength[:, :1, None] * dense_title_pairs(parts, anchors, named)
+    lifts = lifts + strength[:, 1:, None] * dense_entity_pairs(parts, anchors, named)
+    lifts = lifts * value[:, :, None]
+    if seeds is None or not anchors.shape[1]:
+        return lifts
+    led = dense_seeds(parts, seeds[0]) * strength[:, 1:] * seeds[1]
+    first = torch.arange(anchors.shape[1], device=anchors.device)[:, None] == 0
+    return lifts + led[:, None] * first
+
+
+def _strongest(values: Tensor) -> Tensor:  # [B, K, A] -> [B, A]
+    """The largest value of any anchor; 0 where there is none."""
+    return torch.nn.functional.pad(values, (0, 0, 0, 1)).amax(1)
 
 
 def is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
-    """Whether questions name what keys stand for; `named` as of `named_keys`, 0 is no key."""
+    """Whether questions name what keys stand for; `named` are keys of `named_keys`, 0 is none."""
     if named is None or not len(named):
         return torch.zeros_like(key, dtype=torch.bool)
     wanted = _pair_keys(row, key)
     place = torch.searchsorted(named, wanted).clamp(max=len(named) - 1)
     return (named[place] == wanted) & (key != 0)
+
+
+def named_share(row: Tensor, key: Tensor, named: tuple[Tensor, Tensor] | None) -> Tensor:
+    """The share of a question's idf that the names behind keys have in it; 0 if it names none."""
+    if named is None or not len(named[0]):
+        return torch.zeros(key.shape, device=key.device)
+    keys, shares = named
+    place = torch.searchsorted(keys, _pair_keys(row, key)).clamp(max=len(keys) - 1)
+    return shares[place].where(is_named(row, key, keys), 0.0)
+
+
+def title_bearers(parts: HopParts) -> Tensor:  # [A] int64
+    """How many atoms bear the title of each."""
+    ordered = parts.title_key.sort().values
+    first = torch.searchsorted(ordered, parts.title_key)
+    return torch.searchsorted(ordered, parts.title_key, right=True) - first
+
+
+def largest_lifts(pairs: Pairs, rows: int, columns: int) -> SparseRows:  # [B, A]
+    """The largest lift of each atom by any anchor."""
+    return _largest(pairs.row, pairs.target, pairs.value, rows, columns)
 
 
 def _largest(row: Tensor, column: Tensor, value: Tensor, rows: int, columns: int) -> SparseRows:

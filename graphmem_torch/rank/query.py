@@ -23,6 +23,7 @@ class QueryBatch:
     Attributes:
         embedding: [B, d] float32 unit rows.
         terms: [B, W] int64 term ids of the lexical index, -1 padding.
+        missing: [B] float32, how many terms of a question the lexical index does not have.
         tokens: [B, Q, m] float32 unit token vectors.
         pieces: [B, Q] int64 word-piece numbers, -1 padding.
         speakers: [B, S] bool, the speakers a question names.
@@ -61,6 +62,7 @@ class QueryBatch:
 
     embedding: Tensor
     terms: Tensor | None = None
+    missing: Tensor | None = None
     tokens: Tensor | None = None
     pieces: Tensor | None = None
     speakers: Tensor | None = None
@@ -114,6 +116,7 @@ class QueryBatch:
         axes: dict[str, tuple[int | str, ...]] = {
             "embedding": (dim,),
             "terms": ("?",),
+            "missing": (),
             "tokens": ("?", "?"),
             "pieces": ("?",),
             "speakers": (speakers,),

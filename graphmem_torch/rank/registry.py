@@ -22,6 +22,7 @@ __all__ = [
     "signal",
     "signal_names",
     "weight_table",
+    "weights_of",
 ]
 Compute = Callable[..., Tensor]  # (candidates) -> [B, C], or [1, C] where all questions share it
 
@@ -35,10 +36,12 @@ class Signal:
         compute: `Candidates -> [B, C]`.
         graph: Whether it needs the graph; those without are the base signals, which choose the
             anchors.
-        conversational: Whether it reads speakers, dates or the form of a question.
-        reads: What it reads that is made only for those who ask: `activation`, `traversal`, `walk`
-            or `hops` of `Reached`, `documents`, or `retention`, `ended`, `followed`, `replies` or
-            `span` of a question; `words`, where a memory has no token vectors.
+        context: Whether it reads the turns around. Such a signal is 0 for an atom that nobody said,
+            and for one without other turns in its session.
+        reads: What it reads that is made only for those who ask: `activation`, `traversal`, `walk`,
+            `hops` or `lifts` of `Reached`, `documents`, or `retention`, `ended`, `followed`,
+            `replies` or `span` of a question; `derived`, what was derived from an atom; `words`,
+            where a memory has no token vectors.
         indicator: Whether its values mean the same in every memory (0 or 1, a share), so that they
             are taken as they are where other signals are scaled by the memory's background.
         learned: Whether its weight is learned from evidence; else it stays as it is given.
@@ -47,7 +50,7 @@ class Signal:
     name: str
     compute: Compute
     graph: bool = False
-    conversational: bool = False
+    context: bool = False
     reads: tuple[str, ...] = ()
     indicator: bool = False
     learned: bool = True
@@ -60,7 +63,7 @@ def signal(
     name: str,
     *,
     graph: bool = False,
-    conversational: bool = False,
+    context: bool = False,
     reads: tuple[str, ...] = (),
     indicator: bool = False,
     learned: bool = True,
@@ -78,7 +81,7 @@ def signal(
                 f"signal: expected a new name, got {name!r}, which {_origin(known.compute)} has; "
                 "choose another"
             )
-        SIGNALS[name] = Signal(name, compute, graph, conversational, reads, indicator, learned)
+        SIGNALS[name] = Signal(name, compute, graph, context, reads, indicator, learned)
         return compute
 
     return decorate
@@ -93,9 +96,11 @@ def reading(names: Iterable[str], *what: str) -> list[str]:
     return [name for name in names if not set(SIGNALS[name].reads).isdisjoint(what)]
 
 
-FORMS = ("plain", "peer", "chat", "document")
-"""The forms of memories that may have weights of their own: a text of any kind; what one of several
-people says; a turn of a user and an assistant; a document, which begins with its title."""
+FORMS = ("plain", "peer", "chat")
+"""The forms of memories that may have weights of their own: what nobody said; what one of several
+people says; a turn of a user or an assistant."""
+
+_GROUPS = {**{form: (form,) for form in FORMS}, "said": ("peer", "chat")}
 
 
 @dataclass(frozen=True)
@@ -104,11 +109,16 @@ class Weight:
 
     Attributes:
         signal: Its name.
-        form: One of `FORMS`; None for all.
+        form: One of `FORMS`, or `said` for `peer` and `chat`; None for all.
     """
 
     signal: str
     form: str | None = None
+
+    @property
+    def rows(self) -> list[int]:
+        """The places in `FORMS` that it is for."""
+        return [FORMS.index(form) for form in (_GROUPS[self.form] if self.form else FORMS)]
 
     @classmethod
     @cache  # an index is made of few keys, again and again
@@ -132,9 +142,22 @@ def weight_table(weights: Mapping[str, float]) -> Tensor:  # [len(FORMS), F] flo
     table = np.zeros((len(FORMS), len(names)), np.float32)
     for key, value in weights.items():
         weight = Weight.named(key)
-        rows = slice(None) if weight.form is None else FORMS.index(weight.form)
-        table[rows, names.index(weight.signal)] += value
+        table[weight.rows, names.index(weight.signal)] += value
     return torch.from_numpy(table)
+
+
+def weights_of(names: Iterable[str], table: Tensor) -> dict[str, float]:  # [len(FORMS), F]
+    """The keys of `rank.weights` whose `weight_table` this is, with as few keys as it takes."""
+    found: dict[str, float] = {}
+    for name, column in zip(names, table.T.tolist(), strict=True):
+        plain, *others = column
+        found[name] = plain
+        if len({*others}) == 1:
+            added = {"said": others[0] - plain}
+        else:
+            added = {form: value - plain for form, value in zip(FORMS[1:], others, strict=True)}
+        found |= {f"{name}@{form}": value for form, value in added.items() if value}
+    return found
 
 
 def check_signal_names(weights: Iterable[str]) -> None:
@@ -142,5 +165,5 @@ def check_signal_names(weights: Iterable[str]) -> None:
     for weight in map(Weight.named, weights):
         if weight.signal not in SIGNALS:
             raise ConfigError(unknown("signal", weight.signal, sorted(SIGNALS)))
-        if weight.form is not None and weight.form not in FORMS:
-            raise ConfigError(unknown("form", weight.form, FORMS))
+        if weight.form is not None and weight.form not in _GROUPS:
+            raise ConfigError(unknown("form", weight.form, tuple(_GROUPS)))

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from graphmem_torch.modes.search import mode_weights
 from graphmem_torch.ops.topk_cosine import inner_products
-from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.hops import is_named
+from graphmem_torch.rank.candidates import Candidates, sharpened
+from graphmem_torch.rank.hops import is_named, named_share
+from graphmem_torch.rank.lifts import raised_by_hops
 from graphmem_torch.rank.paths import discounted
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
@@ -29,6 +30,8 @@ from graphmem_torch.rank.routing import relative_pagerank
 __all__ = []
 
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
+_NAMED = 0.15  # share of a question's idf from which on it names a document in full
+_BEARERS = 2  # documents of one title; more, and it is a heading such as "Introduction"
 
 
 @signal("semantic")
@@ -73,7 +76,7 @@ def _lexical_unread(c: Candidates) -> Tensor:
     return c.pick_each(c.query.unread[:, None].square() * scores / best)
 
 
-@signal("lexical_session")
+@signal("lexical_session", context=True)
 def _session(c: Candidates) -> Tensor:
     """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
     scores = c.session_scores
@@ -97,10 +100,6 @@ def _combined(
     return (weights * (change(best) if change else best)).sum(1)
 
 
-def _sharp(values: Tensor) -> Tensor:
-    return values.clamp(min=0.0).square().square()
-
-
 @signal("interaction")
 def _interaction(c: Candidates) -> Tensor:
     """Late interaction with the atom."""
@@ -116,34 +115,42 @@ def _focus(c: Candidates) -> Tensor:
 @signal("interaction_sharp")
 def _atom_sharp(c: Candidates) -> Tensor:
     """Near-exact matches in the atom."""
-    return _combined(c, _sharp)
+    return _combined(c, sharpened)
 
 
-@signal("interaction_window")
+@signal("late")
+def _late(c: Candidates) -> Tensor:
+    """Late interaction, plain and sharp, without their trend with the length of the atom."""
+    if c.matches is None:
+        return c.zeros()
+    return c.beyond_length("interaction") + c.beyond_length("interaction_sharp")
+
+
+@signal("interaction_window", context=True)
 def _window(c: Candidates) -> Tensor:
     """Late interaction with the atom and the turns beside it."""
     return _combined(c, reach=_WINDOW)
 
 
-@signal("interaction_passage")
+@signal("interaction_passage", context=True)
 def _passage(c: Candidates) -> Tensor:
     """Late interaction with the seven turns around."""
     return _combined(c, reach=_PASSAGE)
 
 
-@signal("interaction_passage_sharp")
+@signal("interaction_passage_sharp", context=True)
 def _passage_sharp(c: Candidates) -> Tensor:
     """Near-exact matches in the seven turns around."""
-    return _combined(c, _sharp, reach=_PASSAGE)
+    return _combined(c, sharpened, reach=_PASSAGE)
 
 
-@signal("interaction_session")
+@signal("interaction_session", context=True)
 def _interaction_session(c: Candidates) -> Tensor:
     """Late interaction with the whole session."""
     return _combined(c, c.session_max)
 
 
-@signal("interaction_session_best")
+@signal("interaction_session_best", context=True)
 def _session_best(c: Candidates) -> Tensor:
     """The best single atom of the session."""
     return c.session_max(c.signal("interaction_focus"))
@@ -160,10 +167,10 @@ for _name, _own, _distance in (
     ("interaction_next", "interaction_focus", 1),
     ("interaction_sharp_previous", "interaction_sharp", -1),
 ):
-    signal(_name)(partial(_beside, own=_own, distance=_distance))
+    signal(_name, context=True)(partial(_beside, own=_own, distance=_distance))
 
 
-@signal("interaction_answer", conversational=True)
+@signal("interaction_answer", context=True)
 def _answer(c: Candidates) -> Tensor:
     """Late interaction with the turn before where that asks: this turn may be the answer."""
     return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
@@ -180,7 +187,22 @@ def _titled(c: Candidates) -> Tensor:
     return is_named(row, keys, c.named_keys).float()
 
 
-@signal("speaker", conversational=True, indicator=True)
+@signal("named", reads=("documents",), indicator=True)
+def _named(c: Candidates) -> Tensor:
+    """How much of the question the document's title is, 1 from 15 % of its idf on.
+
+    0 where more than two documents bear the title: it is a heading then.
+    """
+    hops = c.memory.hops
+    if hops is None:
+        return c.zeros()
+    keys = c.pick(hops.title_key).expand(c.shape)
+    row = torch.arange(c.shape[0], device=keys.device)[:, None].expand(c.shape)
+    share = (named_share(row, keys, c.named) / _NAMED).clamp(max=1.0)
+    return share.where(c.pick(c.memory.title_bearers) <= _BEARERS, 0.0)
+
+
+@signal("speaker", indicator=True)
 def _speaker(c: Candidates) -> Tensor:
     """1 for the words of a person whom the question names, -1 for the words of the others."""
     named = c.query.speakers
@@ -192,14 +214,14 @@ def _speaker(c: Candidates) -> Tensor:
     return torch.where(codes >= 0, 2.0 * own - anyone, 0.0).where(anyone > 0, 0.0)
 
 
-@signal("role", conversational=True, indicator=True)
+@signal("role", indicator=True)
 def _role(c: Candidates) -> Tensor:
     """1 for a user's words, -1 for an assistant's; the other way where its words are asked for."""
     role, recalls = c.pick(c.memory.role).float().expand(c.shape), c.query.recalls
     return role if recalls is None else torch.where(recalls[:, None], -role, role)
 
 
-@signal("date", conversational=True, reads=("span",), indicator=True)
+@signal("date", reads=("span",), indicator=True)
 def _date(c: Candidates) -> Tensor:
     """1 where the atom's month is named in the question, 2 where a day next to it is named too.
 
@@ -222,7 +244,7 @@ def _date(c: Candidates) -> Tensor:
     return torch.maximum(in_month.float() + on_day.float(), within)
 
 
-@signal("event", conversational=True, reads=("span",), indicator=True)
+@signal("event", reads=("span",), indicator=True)
 def _event(c: Candidates) -> Tensor:
     """1 where the atom tells of a time ("yesterday") within the days that the question names."""
     if c.query.span is None:
@@ -232,7 +254,7 @@ def _event(c: Candidates) -> Tensor:
     return (torch.maximum(start, first) < torch.minimum(end, behind)).float()
 
 
-@signal("time_expression", conversational=True, indicator=True)
+@signal("time_expression", indicator=True)
 def _time_expression(c: Candidates) -> Tensor:
     """1 where the question asks when and the atom tells a time."""
     asks = c.query.asks_when
@@ -247,7 +269,7 @@ def _length(c: Candidates) -> Tensor:
     return c.pick(c.memory.log_words).expand(c.shape)
 
 
-@signal("question", conversational=True, indicator=True)
+@signal("question", indicator=True)
 def _question(c: Candidates) -> Tensor:
     """1 where the atom asks rather than tells."""
     return c.pick(c.memory.is_question).expand(c.shape)
@@ -321,6 +343,12 @@ def _title_hop(c: Candidates) -> Tensor:
 def _entity_hop(c: Candidates) -> Tensor:
     """An anchor shares entities with the document that the question does not name."""
     return c.pick_reached(c.reached.entity_hop)
+
+
+@signal("hop", graph=True, reads=("lifts",), indicator=True, learned=False)
+def _hop(c: Candidates) -> Tensor:
+    """What a hop raises the score of a document by, which stays behind its anchor (8.4)."""
+    return raised_by_hops(c)
 
 
 @signal("pagerank", graph=True)
@@ -421,8 +449,9 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
 
 for _name, _own in (
     ("derived_interaction", "interaction_focus"),
+    ("derived_late", "late"),
     ("derived_sharp", "interaction_sharp"),
     ("derived_semantic", "semantic_positive"),
     ("derived_lexical", "lexical"),
 ):
-    signal(_name, graph=True)(partial(_from_derived, own=_own))
+    signal(_name, graph=True, reads=("derived",))(partial(_from_derived, own=_own))

@@ -218,12 +218,19 @@ class Vocabulary:
             self._size += 1
         return number
 
-    def encode_padded(self, texts: Sequence[str]) -> Tensor:
-        """Known term ids of questions, one row each: [B, Q] int64, -1 = padding; Q >= 1."""
-        rows = [self._known(terms(text)) for text in texts]
+    def encode_padded(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Term ids of questions, one row each, and how many terms of each have no id.
+
+        Returns:
+            [B, Q] int64, -1 = padding, Q >= 1; and [B] float32.
+        """
+        found = [terms(text) for text in texts]
+        rows = [self._known(own) for own in found]
+        missing = [len(own) - len(row) for own, row in zip(found, rows, strict=True)]
         width = max([1, *map(len, rows)])
         padded = [row + [-1] * (width - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
+        ids = torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
+        return ids, torch.tensor(missing, dtype=torch.float32)
 
     def to_bytes(self) -> bytes:
         """The terms in the order of their numbers."""

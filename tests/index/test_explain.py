@@ -53,7 +53,8 @@ CASES = {
 def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """After a call the units of signals stay what they were first: statistics are kept."""
     known: dict[str, Tensor] = {}
-    scale, fixed = Candidates.scale_of, False
+    trends: dict[str, Tensor] = {}
+    scale, trend, fixed = Candidates.scale_of, Candidates.trend_of, False
 
     def kept(self: Candidates, names: list[str], values: Tensor) -> Tensor:
         if not fixed:
@@ -62,7 +63,13 @@ def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
             return own
         return torch.stack([known[name] for name in names], 2)
 
+    def followed(self: Candidates, name: str, values: Tensor, length: Tensor) -> Tensor:
+        if not fixed:
+            trends[name] = trend(self, name, values, length)[:1].detach()
+        return trends[name]
+
     monkeypatch.setattr(Candidates, "scale_of", kept)
+    monkeypatch.setattr(Candidates, "trend_of", followed)
 
     def fix() -> None:
         nonlocal fixed

@@ -16,8 +16,10 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.hops import (
     dense_entity_hop,
+    dense_hop_lifts,
     dense_title_hop,
     entity_hop,
+    hop_lifts,
     hop_parts,
     name_key,
     named_keys,
@@ -76,7 +78,8 @@ class Case:
         asked = torch.full((len(self.questions), width), -1)
         for row, words in zip(asked, self.questions, strict=True):
             row[: len(words)] = torch.tensor(words)
-        keys = named_keys(asked) if named else None
+        found_keys = named_keys(asked)
+        keys = found_keys[0] if named and found_keys is not None else None
         more = []
         if seeds is not None:
             known = [
@@ -209,9 +212,9 @@ def test_hops_index_without_documents_ranks_as_without_their_signals(
 ) -> None:
     config = load_config("default")
     index = MemoryIndex.build(random_columns(atoms=50), config)
-    of_documents = reading(SIGNALS, "hops", "documents")
+    of_documents = reading(SIGNALS, "hops", "lifts", "documents")
     assert set(of_documents).isdisjoint(index.signal_names)
-    assert set(signal_names(config.rank.weights)) > set(of_documents)
+    assert {"hop", "named"} < set(signal_names(config.rank.weights))
     assert index.hop_document is None
 
 
@@ -223,17 +226,101 @@ PASSAGES = [
 ]
 
 
-def test_title_hop_leads_to_the_document() -> None:
+def test_hop_leads_to_the_document_and_ends_behind_its_anchor() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add(PASSAGES)
         question = "Where was the director of the film Silent Harbour born?"
         hits = {hit.id: hit for hit in memory.retrieve(question, k=23).hits}
-        assert hits["person"].signals["title_hop"] > 0
+        assert hits["person"].signals["hop"] > 0
+        assert hits["film"].score > hits["person"].score > hits["other1"].score
+        assert hits["person"].score == pytest.approx(sum(hits["person"].signals.values()), abs=1e-4)
         # The question names it: no bridge is needed.
         named = {hit.id: hit for hit in memory.retrieve(f"{question} Orla Venn", k=23).hits}
-        assert named["person"].signals["title_hop"] == 0
+        assert named["person"].signals["hop"] == 0
         atoms = memory.index.num_atoms
         assert int(memory.index.hop_document.sum()) == atoms == len(PASSAGES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hop_lifts_are_the_loop_over_anchors(seed: int) -> None:
+    case = Case(seed)
+    strength = torch.rand(4, 2, generator=torch.Generator().manual_seed(seed)) + 0.5
+    whole, value = torch.zeros(4, 3, 40), case.value
+    for place in range(3):  # one anchor at a time: nothing is the largest of several
+        case.value = torch.zeros(4, 3)
+        case.value[:, place] = value[:, place]
+        by_title, by_entity = case.by_title(), case.by_entity()
+        whole[:, place] = strength[:, :1] * by_title + strength[:, 1:] * by_entity
+    case.value = value
+
+    def dense(*given: object) -> Tensor:
+        parts, anchors, own, named = given
+        return dense_hop_lifts(parts, anchors, own, strength, named)  # type: ignore[arg-type]
+
+    def sparse(*given: object) -> Tensor:
+        parts, anchors, own, named = given
+        found = hop_lifts(parts, anchors, own, strength, named)  # type: ignore[arg-type]
+        panel = torch.zeros(4, 3, 40)
+        panel[found.row, found.place, found.target] = found.value
+        return panel
+
+    assert whole.any()
+    for lifts in (dense, sparse):
+        torch.testing.assert_close(case.found(lifts), whole)
+
+
+@pytest.mark.parametrize("limit", [4096, 8])
+def test_hop_raises_are_the_loop_over_anchors_and_documents(limit: int) -> None:
+    """min(s(c) + lift, s(a) - 0.001) by hand, where all are candidates and where few are."""
+    config = load_config("default", {"rank.dense_limit": limit, "rank.candidates": 4})
+    with Memory.open(None, config=config, embedder="hashing:64", device="cpu") as memory:
+        memory.add(PASSAGES)
+        questions = [
+            "Where was the director of the film Silent Harbour born?",
+            "Quillfort and Malta?",
+        ]
+        found = memory.index.candidates(memory.encode_questions(questions))
+        names = memory.index.signal_names
+        base = [i for i, name in enumerate(names) if not SIGNALS[name].graph]
+        values = found.signals(names)
+        score = (values[:, :, base] * memory.index.weights[0, base]).sum(2)
+        assert (found.rows is None) is (limit > 100)
+        lifts, anchors, raised = found.reached.lifts, found.reached.anchors, 0
+        for b in range(2):
+            rows = range(found.shape[1]) if found.rows is None else found.rows[b].tolist()
+            own = {row: float(score[b, place]) for place, row in enumerate(rows) if row >= 0}
+            for place, c in enumerate(rows):
+                best = 0.0
+                for row, slot, target, lift in zip(*map(Tensor.tolist, lifts), strict=True):
+                    if row == b and target == c:
+                        a = own[int(anchors[b, slot])]
+                        best = max(best, min(own[c] + lift, a - 0.001) - own[c])
+                assert float(found.signal("hop")[b, place]) == pytest.approx(best, abs=1e-4)
+                raised += best > 0
+        assert raised >= 2
+
+
+def test_named_is_the_share_of_the_question() -> None:
+    with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
+        memory.add(PASSAGES)
+        twins = [Atom(f"twin{i}", f"Grey Heron\nA bird, number {i}.") for i in range(3)]
+        memory.add([*twins, *(Atom(f"two{i}", f"Red Kite\nA bird of prey {i}.") for i in range(2))])
+        words = "one two three four five six seven eight nine ten eleven twelve Quillfort"
+        questions = ["Was Orla Venn at Quillfort?", "The Grey Heron", "The Red Kite", words]
+        found = memory.index.candidates(memory.encode_questions(questions))
+        rows = memory.rows_of(["person", "town", "twin0", "two0", "two1"])
+        assert found.signal("named")[:, rows[:2]].tolist()[0] == [1.0, 1.0]
+        assert found.signal("named")[:, rows[2:]].tolist()[1:3] == [[0, 0, 0], [0, 1, 1]]
+        # Words that the memory lacks count as the rarest: here one of 13 is named.
+        query, bm25 = found.query, memory.index.tensors.bm25
+        atoms = memory.index.num_atoms
+        known = [term for term in query.terms[3].tolist() if term >= 0]
+        rarest = math.log(1 + (atoms - 0.5) / 1.5)
+        whole = sum(float(bm25.idf[term]) for term in known) + float(query.missing[3]) * rarest
+        (town,) = (term for term in known if term in query.terms[0].tolist())
+        share = float(bm25.idf[town]) / whole / 0.15
+        assert share < 1
+        assert float(found.signal("named")[3, rows[1]]) == pytest.approx(share, rel=1e-4)
 
 
 def test_titled_is_what_the_question_names() -> None:
@@ -247,7 +334,7 @@ def test_titled_is_what_the_question_names() -> None:
         for b, wanted in enumerate(named):
             titled = found.signal("titled")[b, rows].tolist()
             assert {name for name, value in zip(ids, titled, strict=True) if value} == wanted
-        signals = found.signals(["title_hop", "entity_hop"])
+        signals = found.signals(["hop", "named"])
         assert not signals[:, memory.rows_of(["turn"])].any()
 
 

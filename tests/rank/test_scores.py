@@ -22,6 +22,7 @@ from graphmem_torch.rank.registry import (
     check_signal_names,
     signal_names,
     weight_table,
+    weights_of,
 )
 
 Columns, Questions = Callable[..., IndexInput], Callable[..., QueryBatch]
@@ -150,9 +151,23 @@ def test_forms_of_what_is_stored() -> None:
         found = index.candidates(memory.encode_questions(["Oslo?", "What did you say of Oslo?"]))
         rows = memory.rows_of(["u", "a", "p", "d"])
         assert [FORMS[form] for form in found.form[0, rows].tolist()] == [
-            *("chat", "chat", "peer", "document")
+            *("chat", "chat", "peer", "plain")
         ]
         assert found.signal("role")[:, rows].tolist() == [[1, -1, 0, 0], [-1, 1, 0, 0]]
+
+
+def test_what_stands_around_is_nothing_where_nobody_speaks() -> None:
+    """Signals of the turns around are 0 for documents and for what is said alone."""
+    with Memory.open(None, embedder="hashing:32", device="cpu") as memory:
+        turns = [f"Turn {i} about Oslo and the sea." for i in range(5)]
+        memory.add([{"text": t, "speaker": "Ada", "session": "s"} for t in turns])
+        memory.add([{"text": t, "session": "d"} for t in turns])  # chunks of one document
+        memory.add({"id": "alone", "text": "Oslo again.", "speaker": "Ada", "session": "t"})
+        found = memory.index.candidates(memory.encode_questions(["What of turn 3 and Oslo?"]))
+        names = [name for name in memory.index.signal_names if SIGNALS[name].context]
+        values = found.signals(names)[0]
+        assert len(names) == 6 and bool(values[:5].any())
+        assert not values[5:].any()
 
 
 def test_a_memory_of_one_and_of_equal_texts_is_ranked() -> None:
@@ -167,6 +182,14 @@ def test_weight_table() -> None:
     table = weight_table({"semantic": 1.0, "length@chat": -2.0, "length": 0.5})
     assert signal_names(["semantic", "length@chat", "length"]) == ["semantic", "length"]
     assert table.tolist() == [[1.0, -1.5 if form == "chat" else 0.5] for form in FORMS]
+    said = weight_table({"semantic": 1.0, "semantic@said": -0.5})
+    assert said.tolist() == [[1.0 if form == "plain" else 0.5] for form in FORMS]
+    for keys in (
+        {"length": 0.5, "length@chat": -2.0},
+        {"length": 1.0, "length@said": 0.25},
+        {"length": 2.0},
+    ):
+        assert weights_of(["length"], weight_table(keys)) == keys
     with pytest.raises(ConfigError, match=r"form: expected .* got 'caht'; did you mean 'chat'\?"):
         check_signal_names(["length@caht"])
     with pytest.raises(ConfigError, match=r"signal: expected .* got 'lenth'"):

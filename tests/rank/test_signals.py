@@ -124,7 +124,31 @@ class Oracle:
             smooth.append(math.log(1 + odds) if piece >= 0 else 0.0)
             hard.append(max(0.0, math.log(odds)) if piece >= 0 else 0.0)
         chosen = hard if strict and sum(hard) > 0 else smooth
-        return [w / sum(chosen) if sum(chosen) else 0.0 for w in chosen]
+        whole = sum(chosen) + self.lacking(b)
+        return [w / whole if whole else 0.0 for w in chosen]
+
+    def lacking(self, b: int) -> float:
+        """What is asked and no atom can have, where words are compared."""
+        return 0.0
+
+    def late(self, b: int, atom: int) -> float:
+        """Late interaction plain and sharp, each without its trend with length."""
+        length = self.units([float(self.d.log_words[a]) for a in range(ATOMS)])
+        total = 0.0
+        for sharp in (False, True):
+            own = self.units(
+                [self.interaction(b, [a], strict=sharp, sharp=sharp) for a in range(ATOMS)]
+            )
+            trend = sum(z * y for z, y in zip(own, length, strict=True)) / ATOMS
+            rest = math.sqrt(max(1 - trend**2, 0.1))
+            total += (own[atom] - trend * length[atom]) / rest
+        return total
+
+    def units(self, values: list[float]) -> list[float]:
+        mean = math.fsum(values) / len(values)
+        deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / len(values))
+        unit = max(deviation, (max(values) - mean) / 8)
+        return [max(-8.0, (x - mean) / unit) if unit > 1e-6 else 0.0 for x in values]
 
     def interaction(
         self, b: int, atoms: list[int], *, strict: bool = True, sharp: bool = False
@@ -200,6 +224,10 @@ class OracleOfWords(Oracle):
     def match(self, b: int, w: int, atom: int) -> float:
         return float(int(self.asked[b, w]) in self.terms[atom])
 
+    def lacking(self, b: int) -> float:
+        rarest = math.log(1 + (ATOMS - 1 + 0.5) / (1 + 0.5))
+        return float(self.q.missing[b]) * rarest  # type: ignore[index]
+
 
 def expected(o: Oracle, name: str, b: int, a: int) -> float:
     def focus(x: int) -> float:
@@ -226,6 +254,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "interaction": lambda: o.interaction(b, [a], strict=False),
         "interaction_focus": lambda: focus(a),
         "interaction_sharp": lambda: sharp(a),
+        "late": lambda: o.late(b, a),
         "interaction_window": lambda: o.widened(b, a, 1),
         "interaction_passage": lambda: o.widened(b, a, 3),
         "interaction_passage_sharp": lambda: o.widened(b, a, 3, sharp=True),
@@ -246,6 +275,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "length": lambda: float(o.d.log_words[a]),
         "question": lambda: float(o.d.is_question[a]),
         "derived_semantic": lambda: o.from_derived(a, lambda x: max(0.0, o.cosine(b, x))),
+        "derived_late": lambda: o.from_derived(a, lambda x: o.late(b, x)),
         "derived_lexical": lambda: o.from_derived(a, lexical),
         "derived_interaction": lambda: o.from_derived(a, focus),
         "derived_sharp": lambda: o.from_derived(a, sharp),
@@ -256,7 +286,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
 # In test_routing.py, test_hops.py, tests/index/test_retrieve*.py and tests/test_memory_modes.py.
 GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
 GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
-GRAPH |= {"title_hop", "entity_hop", "titled"}
+GRAPH |= {"title_hop", "entity_hop", "titled", "named", "hop"}
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +312,8 @@ def asked_words(
     """The same without token vectors."""
     none = dict.fromkeys(("tokens", "pieces", "token_offsets"))
     data = replace(random_columns(ATOMS), **none, num_pieces=0)
-    query = replace(random_questions(COUNT), tokens=None, pieces=None)
+    missing = torch.arange(COUNT) % 3.0
+    query = replace(random_questions(COUNT), tokens=None, pieces=None, missing=missing)
     return MemoryIndex.build(data, config_from_dict({})), query, OracleOfWords(data, query)
 
 
@@ -292,6 +323,7 @@ def test_signals_one_by_one(name: str, asked: tuple[MemoryIndex, QueryBatch, Ora
 
 
 OF_WORDS = {name for name in SIGNALS if "interaction" in name or "sharp" in name}
+OF_WORDS |= {"late", "derived_late"}
 
 
 @pytest.mark.parametrize("name", sorted(OF_WORDS | {"semantic_alone"}))

@@ -102,9 +102,10 @@ def test_vocabulary_does_not_grow_by_questions() -> None:
     assert ids.tolist() == [0, 1, 1, 0]
     assert offsets.tolist() == [0, 1, 4]
     assert len(vocabulary) == 2
-    padded = vocabulary.encode_padded(["yellow boat", "", "red red boat"])
+    padded, missing = vocabulary.encode_padded(["yellow boat", "", "red red boat"])
     assert padded.tolist() == [[0, -1, -1], [-1, -1, -1], [1, 1, 0]]
-    assert vocabulary.encode_padded([]).shape == (0, 1)
+    assert missing.tolist() == [1.0, 0.0, 0.0]
+    assert vocabulary.encode_padded([])[0].shape == (0, 1)
 
 
 def test_vocabulary_survives_its_bytes() -> None:

@@ -1,0 +1,382 @@
+"""Weights and constants of `default`, fitted to kinds of data that each count alike.
+
+Listwise softmax with shrinkage to a prior, then a search of the constants of hops on the measures
+themselves, in which the worst kind counts half (`docs/mathematics.md` 8.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config
+from graphmem_torch.rank.registry import SIGNALS, Weight
+
+from .signals import LEARNED_FROM, Gathered
+
+__all__ = [
+    "CONSTANTS",
+    "INGREDIENTS",
+    "KEYS",
+    "PRIOR",
+    "KindFit",
+    "KindSet",
+    "fit_kinds",
+    "ingredient_values",
+    "leave_kinds_out",
+    "measure",
+    "preset_values",
+    "to_config",
+]
+
+KEYS: tuple[str, ...] = (
+    *("semantic@plain", "lexical@plain", "late@plain"),
+    *("semantic@said", "lexical@said", "late@said", "length@peer", "question@peer"),
+    *("interaction_passage", "interaction_session_best", "interaction_answer", "lexical_session"),
+    *("interaction_previous", "interaction_sharp_previous"),
+    *("speaker", "role", "date", "event", "time_expression"),
+    *("derived_semantic", "derived_late"),
+)
+"""What is fitted by descent."""
+
+PRIOR: Mapping[str, float] = {
+    **{f"semantic@{form}": 0.8 for form in ("plain", "said")},
+    **{f"{name}@{form}": 0.4 for name in ("lexical", "late") for form in ("plain", "said")},
+    # By hand, for kinds that the others tell nothing of: without chats a user's words come first.
+    "role": 1.0,
+}
+"""What the fit shrinks to; 0 for the rest."""
+
+CONSTANTS: Mapping[str, float] = {
+    "named": 0.5,
+    "anchors.named": 3.0,
+    "anchors.temperature": 4.5,
+    "hops.title": 0.5,
+    "hops.entity": 0.25,
+    "hops.title_named": 1.0,
+    "hops.entity_named": 1.0,
+}
+"""What is searched, from these values: by hand, for kinds without several hops."""
+
+INGREDIENTS: tuple[str, ...] = ("semantic", "lexical", "rrf", "interaction")
+_PENALTY, _OF_FLAGS = 0.01, 0.05  # on squared distances from the prior; share of it for flags
+_STEPS, _RATE, _RENEWED = 120, 0.05, 20  # steps of Adam, between which hops are renewed
+_FLOOR = 1 / 3  # of BM25 beside cosine for what nobody said
+_FACTORS = ((0.3, 0.5, 0.7, 1.4, 2.0, 3.0), (0.7, 0.85, 1.18, 1.4))
+_WORST = 0.5  # what the worst kind's difference to its best ingredient counts
+_ANCHORS, _BEHIND = 10, 0.001
+_PLACE = {name: place for place, name in enumerate(LEARNED_FROM)}
+
+
+@dataclass(frozen=True, eq=False)
+class KindSet:
+    """The questions of a set.
+
+    Attributes:
+        name: Of the set.
+        data_kind: Its kind of data.
+        measure: `recall` or `ndcg`.
+        at: Number of hits at which it is measured.
+        gathered: Signals of its memories.
+    """
+
+    name: str
+    data_kind: str
+    measure: str
+    at: int
+    gathered: Sequence[Gathered]
+
+
+@dataclass(frozen=True, eq=False)
+class KindFit:
+    """What was fitted: weights by key, and constants by name."""
+
+    weights: Mapping[str, float]
+    constants: Mapping[str, float] = field(default_factory=lambda: dict(CONSTANTS))
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """One memory as the fit reads it: Q questions, C candidates, K keys, P hops."""
+
+    terms: Tensor  # [Q, C, K]
+    fixed: Tensor  # [Q, C]
+    named: Tensor  # [Q, C]
+    listed: Tensor  # [Q, C] bool
+    found: Gathered
+
+    @classmethod
+    def of(cls, found: Gathered, fixed: Mapping[str, float]) -> _Design:
+        values = found.values.float()
+        columns = []
+        for key in KEYS:
+            weight = Weight.named(key)
+            own = torch.isin(found.form.long(), torch.tensor(weight.rows))
+            columns.append(values[:, :, _PLACE[weight.signal]] * own)
+        still = sum(
+            (values[:, :, _PLACE[name]] * value for name, value in fixed.items()),
+            start=torch.zeros(found.form.shape),
+        )
+        named = values[:, :, _PLACE["named"]]
+        return cls(torch.stack(columns, 2), still, named, found.listed, found)
+
+    def score(self, weights: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
+        """The weighted sums, before hops."""
+        return self.terms @ weights + self.fixed + constants["named"] * self.named
+
+    def raised(self, score: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
+        """By how much hops raise the scores; as `rank.lifts` has it, for kept candidates."""
+        hop, value = self.found.hop.long(), self.found.hop_value
+        none = torch.zeros_like(score)
+        if not len(hop):
+            return none
+        led = (score + constants["anchors.named"] * self.named).masked_fill(
+            ~self.listed, -torch.inf
+        )
+        best, place = led.topk(min(_ANCHORS, led.shape[1]))
+        weight = torch.exp((best - best[:, :1]) / constants["anchors.temperature"])
+        weight = none.scatter(1, place, weight.where(best > -torch.inf, 0.0))
+        share = self.named.where(self.listed, 0.0).amax(1)
+        question, anchor, target = hop.unbind(1)
+        strength = torch.stack(
+            [
+                (1 - share) * constants[f"hops.{name}"] + share * constants[f"hops.{name}_named"]
+                for name in ("title", "entity")
+            ],
+            1,
+        )
+        lift = weight[question, anchor] * (strength[question] * value).sum(1)
+        own = score[question, target]
+        top = score[question, anchor] - _BEHIND
+        gain = (torch.minimum(own + lift, top) - own).clamp(min=0.0)
+        flat = question * score.shape[1] + target
+        return none.flatten().scatter_reduce(0, flat, gain, "amax").view_as(score)
+
+    def ranked(self, weights: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
+        """The scores with hops, minus infinity for what is no hit."""
+        score = self.score(weights, constants)
+        score = score + self.raised(score, constants)
+        return score.masked_fill(~self.listed, -torch.inf)
+
+
+def measure(
+    score: Tensor,  # [Q, C]
+    found: Gathered,
+    name: str,
+    at: int,
+) -> Tensor:  # [Q]
+    """Recall or nDCG of a ranking at a number of hits, over all gold of each question."""
+    order = score.argsort(dim=1, descending=True, stable=True)[:, :at]
+    grade = found.gold.gather(1, order) * (score.gather(1, order) > -torch.inf)
+    if name == "recall":
+        return (grade > 0).sum(1) / (found.ideal > 0).sum(1)
+    discount = torch.log2(torch.arange(at, dtype=torch.float32) + 2.0)
+    gained = (grade / discount[: grade.shape[1]]).sum(1)
+    ideal = found.ideal[:, :at]
+    return gained / (ideal / discount[: ideal.shape[1]]).sum(1)
+
+
+def ingredient_values(one: KindSet) -> dict[str, Tensor]:
+    """The measure of each ingredient, question by question, among the kept candidates."""
+    parts: dict[str, list[Tensor]] = {name: [] for name in INGREDIENTS}
+    for found in one.gathered:
+        values = found.values.float()
+        own = {name: values[:, :, _PLACE[name]] for name in INGREDIENTS if name in _PLACE}
+        ranks = [_ranks(own[name].masked_fill(~found.listed, -torch.inf)) for name in own]
+        own["rrf"] = 1 / (60 + ranks[0]) + 1 / (60 + ranks[1])
+        for name, score in own.items():
+            score = score.masked_fill(~found.listed, -torch.inf)
+            parts[name].append(measure(score, found, one.measure, one.at))
+    return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def _ranks(scores: Tensor) -> Tensor:  # [Q, C], 1 = best, equal ones share their mean
+    ordered = scores.sort(dim=1).values
+    lower = torch.searchsorted(ordered, scores.contiguous())
+    upper = torch.searchsorted(ordered, scores.contiguous(), right=True)
+    return scores.shape[1] - (lower + upper - 1) / 2.0
+
+
+def preset_values(one: KindSet, fit: KindFit, fixed: Mapping[str, float]) -> Tensor:  # [n]
+    """The measure of fitted weights, question by question."""
+    weights = torch.tensor([fit.weights[key] for key in KEYS])
+    return torch.cat(
+        [
+            measure(
+                _Design.of(found, fixed).ranked(weights, fit.constants),
+                found,
+                one.measure,
+                one.at,
+            )
+            for found in one.gathered
+        ]
+    )
+
+
+def fit_kinds(
+    sets: Sequence[KindSet],
+    fixed: Mapping[str, float],
+    *,
+    told: Callable[[str], None] = lambda _: None,
+) -> KindFit:
+    """Weights and constants from several kinds, each counting alike, and each set of a kind.
+
+    Args:
+        sets: What is learned from.
+        fixed: Signals whose weights are set by hand, with these.
+        told: What hears of the progress.
+    """
+    designs = [[_Design.of(found, fixed) for found in one.gathered] for one in sets]
+    shares = _shares(sets)
+    best = [max(float(values.mean()) for values in ingredient_values(one).values()) for one in sets]
+    constants = dict(CONSTANTS)
+    hops = any(len(design.found.hop) for each in designs for design in each)
+    for turn, factors in enumerate(_FACTORS):
+        weights = _descended(designs, shares, constants)
+        if hops:
+            constants = _searched(sets, designs, best, weights, constants, factors)
+        told(f"turn {turn + 1}: {_objective(sets, designs, best, weights, constants):.4f}")
+    weights = _descended(designs, shares, constants)
+    return KindFit(dict(zip(KEYS, weights.tolist(), strict=True)), constants)
+
+
+def _shares(sets: Sequence[KindSet]) -> list[float]:
+    """What the mean of each set counts: kinds alike, and sets of a kind alike."""
+    kinds = [one.data_kind for one in sets]
+    return [1.0 / (len(set(kinds)) * kinds.count(kind)) for kind in kinds]
+
+
+def _descended(
+    designs: Sequence[Sequence[_Design]], shares: Sequence[float], constants: Mapping[str, float]
+) -> Tensor:  # [K]
+    prior = torch.tensor([PRIOR.get(key, 0.0) for key in KEYS])
+    flags = torch.tensor([SIGNALS[Weight.named(key).signal].indicator for key in KEYS])
+    penalty = _PENALTY * torch.where(flags, _OF_FLAGS, 1.0)
+    weights = prior.clone().requires_grad_()
+    steps = torch.optim.Adam([weights], lr=_RATE)
+    semantic, lexical = KEYS.index("semantic@plain"), KEYS.index("lexical@plain")
+    raised: list[list[Tensor]] = []
+    for step in range(_STEPS):
+        if step % _RENEWED == 0:
+            with torch.no_grad():
+                raised = [
+                    [d.raised(d.score(weights, constants), constants) for d in each]
+                    for each in designs
+                ]
+        loss = (penalty * (weights - prior).square()).sum()
+        for each, share, lifts in zip(designs, shares, raised, strict=True):
+            count = sum(len(design.found) for design in each)
+            for design, lift in zip(each, lifts, strict=True):
+                score = (design.score(weights, constants) + lift).masked_fill(
+                    ~design.listed, -torch.inf
+                )
+                gold = design.found.gold > 0
+                loss = loss + share / count * _listwise(score, gold)
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+        with torch.no_grad():
+            weights[lexical] = torch.maximum(weights[lexical], _FLOOR * weights[semantic])
+    return weights.detach()
+
+
+def _listwise(score: Tensor, gold: Tensor) -> Tensor:  # []
+    """The sum over questions of the mean of -log softmax over their gold."""
+    some = gold.any(1)
+    logs = score[some].log_softmax(1).masked_fill(~gold[some], 0.0)
+    return -(logs.sum(1) / gold[some].sum(1)).sum()
+
+
+def _objective(
+    sets: Sequence[KindSet],
+    designs: Sequence[Sequence[_Design]],
+    best: Sequence[float],
+    weights: Tensor,
+    constants: Mapping[str, float],
+) -> float:
+    """Mean of the kinds, and half of the worst kind's difference to its best ingredient."""
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for one, each, floor in zip(sets, designs, best, strict=True):
+        values = torch.cat(
+            [
+                measure(design.ranked(weights, constants), design.found, one.measure, one.at)
+                for design in each
+            ]
+        )
+        kinds.setdefault(one.data_kind, []).append((float(values.mean()), floor))
+    means = [sum(own for own, _ in each) / len(each) for each in kinds.values()]
+    less = [sum(own - floor for own, floor in each) / len(each) for each in kinds.values()]
+    return sum(means) / len(means) + _WORST * min(0.0, *less)
+
+
+def _searched(
+    sets: Sequence[KindSet],
+    designs: Sequence[Sequence[_Design]],
+    best: Sequence[float],
+    weights: Tensor,
+    constants: Mapping[str, float],
+    factors: Sequence[float],
+) -> dict[str, float]:
+    """Coordinate search: each constant times each factor in turn, kept where it is better."""
+    found = dict(constants)
+    # Only where there are documents does any of them matter.
+    some = [
+        any(bool(design.found.values[:, :, _PLACE["named"]].any()) or len(design.found.hop)
+            for design in each)
+        for each in designs
+    ]  # fmt: skip
+    parts = [
+        (one, each, floor)
+        for one, each, floor, use in zip(sets, designs, best, some, strict=True)
+        if use
+    ]
+    if not parts:
+        return found
+    sets, designs, best = zip(*parts, strict=True)
+    highest = _objective(sets, designs, best, weights, found)
+    for name in CONSTANTS:
+        start = found[name]
+        for factor in factors:
+            other = found | {name: start * factor}
+            value = _objective(sets, designs, best, weights, other)
+            if value > highest + 1e-6:
+                highest, found = value, other
+    return found
+
+
+def leave_kinds_out(sets: Sequence[KindSet], fixed: Mapping[str, float]) -> dict[str, KindFit]:
+    """For each kind what is fitted to all the others."""
+    return {
+        kind: fit_kinds([one for one in sets if one.data_kind != kind], fixed)
+        for kind in dict.fromkeys(one.data_kind for one in sets)
+    }
+
+
+def to_config(fit: KindFit, config: Config) -> Config:
+    """The settings with what was fitted; what is by hand stays."""
+    weights: dict[str, float] = {}
+    for name in ("semantic", "lexical", "late"):
+        weights[name] = fit.weights[f"{name}@plain"]
+        weights[f"{name}@said"] = fit.weights[f"{name}@said"] - fit.weights[f"{name}@plain"]
+    weights |= {key: fit.weights[key] for key in KEYS if key.partition("@")[0] not in weights}
+    weights["named"] = fit.constants["named"]
+    kept = {
+        key: value
+        for key, value in config.rank.weights.items()
+        if not SIGNALS[Weight.named(key).signal].learned
+    }
+    own = {name: fit.constants[f"hops.{name}"] for name in ("title", "entity")}
+    own |= {f"{name}_named": fit.constants[f"hops.{name}_named"] for name in ("title", "entity")}
+    return replace(
+        config,
+        rank=replace(config.rank, weights=weights | kept),
+        anchors=replace(
+            config.anchors,
+            named=fit.constants["anchors.named"],
+            temperature=fit.constants["anchors.temperature"],
+        ),
+        hops=replace(config.hops, **own),
+    )

@@ -1,0 +1,87 @@
+"""Hops that end behind their anchor: what they raise the scores of documents by.
+
+`docs/mathematics.md` 8.4. With s the weighted sum of the signals that need no graph, a hop from the
+anchor a raises s(c) to min(s(c) + lift, s(a) - 0.001): it fills places behind its anchor and never
+passes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.hops import Pairs
+
+__all__ = ["Heights", "raised_by_hops", "raises"]
+_BEHIND = 0.001  # how far behind its anchor a hop ends
+
+
+class Heights(NamedTuple):
+    """The base scores that a lift is held against.
+
+    Attributes:
+        anchor: [B, K], of the anchors; infinite where there is none.
+        own: [B, C], of the candidates.
+    """
+
+    anchor: Tensor
+    own: Tensor
+
+
+def raised_by_hops(c: Candidates) -> Tensor:  # [B, C]
+    """By how much hops raise the base score of each candidate; at least 0."""
+    lifts, anchors = c.reached.lifts, c.reached.anchors
+    if lifts is None or anchors is None or 0 in c.shape or not anchors.shape[1]:
+        return c.zeros()
+    own = c.base_scores().expand(c.shape)
+    place, there = _places(c, anchors)
+    heights = Heights(own.gather(1, place).where(there, torch.inf), own)
+    if isinstance(lifts, Tensor):
+        if c.rows is not None:
+            at = c.rows.clamp(min=0)[:, None].expand(-1, lifts.shape[1], -1)
+            lifts = lifts.gather(2, at) * (c.rows >= 0)[:, None]
+        gain = _gain(own[:, None], lifts, heights.anchor[:, :, None])
+        return gain.amax(1)
+    return raises(lifts, heights, *_columns(c, lifts))
+
+
+def raises(
+    lifts: Pairs,
+    heights: Heights,
+    column: Tensor,  # [P] int64, the place of each target among the candidates
+    there: Tensor,  # [P] bool, whether it is one
+) -> Tensor:  # [B, C]
+    """The largest raise of each candidate by any of the pairs."""
+    row, place, _, lift = lifts
+    gain = _gain(heights.own[row, column], lift, heights.anchor[row, place])
+    flat = row * heights.own.shape[1] + column
+    none = torch.zeros_like(heights.own).flatten()
+    return none.scatter_reduce(0, flat, gain.where(there, 0.0), "amax").view_as(heights.own)
+
+
+def _gain(own: Tensor, lift: Tensor, anchor: Tensor) -> Tensor:
+    return (torch.minimum(own + lift, anchor - _BEHIND) - own).clamp(min=0.0)
+
+
+def _places(c: Candidates, rows: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] each
+    """Where rows are among the candidates, and whether they are there."""
+    if c.rows is None:
+        return rows.clamp(min=0), rows >= 0
+    place = torch.searchsorted(c.rows, rows).clamp(max=c.rows.shape[1] - 1)
+    return place, (c.rows.gather(1, place) == rows) & (rows >= 0)
+
+
+def _columns(c: Candidates, lifts: Pairs) -> tuple[Tensor, Tensor]:  # [P] each
+    """Where the targets are among the candidates of their questions, and whether they are."""
+    if c.rows is None:
+        return lifts.target, torch.ones_like(lifts.target, dtype=torch.bool)
+    # One ascending list of all candidates of all questions; padding is below its question's.
+    width = c.memory.num_atoms + 1
+    begin = torch.arange(len(c.rows), device=c.rows.device)[:, None] * width
+    keys = (begin + c.rows + 1).flatten()
+    wanted = lifts.row * width + lifts.target + 1
+    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+    return place % c.rows.shape[1], keys[place] == wanted
