@@ -11,9 +11,11 @@ import torch
 
 from graphmem_torch.evaluation.bootstrap import (
     bootstrap_interval,
+    holm,
     interval_table,
     mean_interval,
     randomization_test,
+    stratified_interval,
 )
 
 
@@ -102,3 +104,33 @@ def test_randomization_test_of_many_questions_is_that_of_the_normal_distribution
 def test_randomization_test_without_values_and_of_two_that_agree() -> None:
     assert randomization_test(torch.tensor([torch.nan]), generator=_generator()) is None
     assert randomization_test(torch.zeros(4), generator=_generator()) == 1.0
+
+
+def test_holm_is_the_loop_over_ordered_tests() -> None:
+    generator = _generator(3)
+    for _ in range(20):
+        given = (torch.rand(7, generator=generator) ** 3).tolist()
+        corrected = holm([*given, None])
+        assert corrected[-1] is None
+        for place, value in enumerate(given):
+            smaller = [other for other in given if other <= value]
+            steps = [
+                min(1.0, other * (len(given) - sum(each < other for each in given)))
+                for other in smaller
+            ]
+            assert corrected[place] == pytest.approx(max(steps))
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_stratified_interval_keeps_the_share_of_each_group() -> None:
+    few, many = torch.tensor([1.0, 0.0, torch.nan, 1.0, 1.0]), torch.zeros(300)
+    middle, low, high = stratified_interval([few, many], seed=1) or ()
+    assert middle == pytest.approx(0.375) and 0.0 <= low < middle < high == pytest.approx(0.5)
+    # The variance of a mean of means, by the normal distribution.
+    own = [torch.randn(200, generator=_generator(i)) * (i + 1) for i in range(2)]
+    middle, low, high = stratified_interval(own, seed=0, resamples=4000) or ()
+    error = math.sqrt(sum(float(each.var()) / 200 for each in own)) / 2
+    assert middle == pytest.approx(sum(float(each.mean()) for each in own) / 2)
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.08)
+    assert stratified_interval([torch.tensor([torch.nan])], seed=0) is None

@@ -43,7 +43,7 @@ __all__ = [
     "sets_of",
     "shares_of",
 ]
-_CONVERSATIONS, _SETS = "other conversations", "other sets"
+_CONVERSATIONS, _KINDS = "other conversations", "other kinds"
 _LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
 _SUPPORTED, _REFUTED = 30, 31
 _CHUNK = 96  # encoder pieces of a chunk of an essay, as the judge of contexts cuts them
@@ -55,8 +55,8 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     """Run presets and every baseline on every set below a data root.
 
     With `cv` two more rows stand beside the preset, and beside the linear formula: what is fitted
-    is fitted to the other conversations of the set, and to all sets that share no source with it,
-    each set counting alike.
+    is fitted to the other conversations of the set, and to all sets of other kinds of data, each
+    set counting alike.
 
     Args:
         request: What is evaluated.
@@ -285,6 +285,7 @@ def _fits(
         other
         for other in built
         if other.questions.sources.isdisjoint(one.questions.sources)
+        and (other.questions.data_kind != one.questions.data_kind or not one.questions.data_kind)
         and len(other.questions.sources) == 1
     ]
     if not others:
@@ -293,7 +294,7 @@ def _fits(
     if key not in elsewhere:
         # The table is of rankings: the gate is left as it is.
         elsewhere[key] = fit_sets(others, place, gate=False)
-    yield _SETS, [elsewhere[key]] * len(one.own)
+    yield _KINDS, [elsewhere[key]] * len(one.own)
 
 
 def fit_sets(sets: Sequence[BuiltSet], place: int = 0, *, gate: bool = True) -> Fit:

@@ -24,7 +24,14 @@ from ..common.scores import gain, percent
 from ..common.sets import QuestionSet
 from ..common.tables import Head, Table
 
-__all__ = ["INGREDIENTS", "hold_against", "kind_table", "set_table"]
+__all__ = [
+    "INGREDIENTS",
+    "held_against",
+    "hold_against",
+    "kind_table",
+    "promise_table",
+    "set_table",
+]
 INGREDIENTS: Mapping[str, str] = {
     "dense": "cosine",
     "bm25": "BM25",
@@ -54,22 +61,35 @@ def hold_against(sets: Sequence[QuestionSet], report: Mapping[str, Any]) -> dict
         # Merged sets hold nothing that their parts do not hold.
         if one.data_kind and len(one.sources) == 1:
             kinds.setdefault(one.data_kind, []).append(one.name)
+    known = report.get("configs") or [report["preset"]]
     subjects = list(
         dict.fromkeys(
-            name
-            for found in values.values()
-            for name in found
-            if name.split(",")[0] in (report.get("configs") or [report["preset"]])
+            name for found in values.values() for name in found if name.split(",")[0] in known
         )
     )
-    parts = {
-        "sets": {name: [name] for name in values},
-        "kinds": kinds,
-    }
+    parts = {"sets": {name: [name] for name in values}, "kinds": kinds}
     return {
-        part: {subject: _rows(subject, groups, values, report["seed"]) for subject in subjects}
+        part: held_against(groups, values, subjects, seed=report["seed"])
         for part, groups in parts.items()
     }
+
+
+def held_against(
+    groups: Mapping[str, Sequence[str]],
+    values: Mapping[str, Values],
+    subjects: Sequence[str],
+    *,
+    seed: int,
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of `hold_against` for each subject and group of sets.
+
+    Args:
+        groups: Names of sets by that of their group.
+        values: By set and system, question by question; NaN where there is none.
+        subjects: Systems that are held against the ingredients.
+        seed: Of the intervals and tests.
+    """
+    return {subject: _rows(subject, groups, values, seed) for subject in subjects}
 
 
 def _values(one: QuestionSet, report: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
@@ -124,15 +144,16 @@ def _rows(
 
 def set_table(report: Mapping[str, Any]) -> Table:
     """A line for each set: the ingredients, the preset, and its difference to the best of them."""
-    return _table("set", report["promise"]["sets"])
+    return promise_table("set", report["promise"]["sets"])
 
 
 def kind_table(report: Mapping[str, Any]) -> Table:
     """The same by kind of data; every set of a kind counts alike."""
-    return _table("kind", report["promise"]["kinds"])
+    return promise_table("kind", report["promise"]["kinds"])
 
 
-def _table(what: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+def promise_table(what: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """A line for each subject and set, or kind, as `what` says."""
     heads = [
         *(Head(what), Head("n", str), Head("system")),
         *(Head(title, percent) for title in INGREDIENTS.values()),

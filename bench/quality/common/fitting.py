@@ -32,7 +32,7 @@ __all__ = [
     "linear_names",
     "linear_scores",
 ]
-GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "pagerank", "title_hop"})
+GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "hop", "pagerank", "title_hop"})
 """What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
 
 _PENALTY = 0.03  # chosen by leaving one set out

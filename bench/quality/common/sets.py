@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from .texts import PassageSet
 
 __all__ = ["QuestionSet", "locomo_set", "merged_passages", "passage_set"]
 _PASSAGE = "passage"
+_GOLD = 0.6  # share of the candidates of a cut set that gold may be
 _HOPS, _ONE = 1, 4  # LoCoMo's numbers of what takes several memories, and of what takes one
 
 
@@ -59,6 +61,32 @@ class QuestionSet:
             for one in self.conversations
         )
         return replace(self, conversations=tuple(one for one in kept if one.questions))
+
+    def cut(self, atoms: int, questions: int, seed: int = 0) -> QuestionSet:
+        """The set with at most so many candidates and questions with gold, drawn by a seed.
+
+        Turns stay whole, as they are read beside each other. Where the gold is more than 60 % of
+        the candidates, it is thinned with them, and questions without gold are left out.
+        """
+        chance = random.Random(seed)
+        if any(atom.session or atom.speaker for one in self.conversations for atom in one.atoms):
+            return self
+        (one,) = self.conversations
+        asked = [question for question in one.questions if question.gold]
+        asked = chance.sample(asked, min(questions, len(asked)))
+        gold = list(dict.fromkeys(name for question in asked for name in question.gold))
+        if len(gold) > _GOLD * atoms:
+            gold = chance.sample(gold, int(_GOLD * atoms))
+        others = [atom.id for atom in one.atoms if atom.id not in set(gold)]
+        kept = {*gold, *chance.sample(others, min(len(others), max(0, atoms - len(gold))))}
+        thinned = []
+        for question in asked:
+            grades = {name: grade for name, grade in question.grades.items() if name in kept}
+            if grades:
+                own = {"gold": tuple(grades), "relevance": tuple(grades.values())}
+                thinned.append(replace(question, **own))
+        left = tuple(atom for atom in one.atoms if atom.id in kept)
+        return replace(self, conversations=(replace(one, atoms=left, questions=tuple(thinned)),))
 
     def tasks(self, config: Config, embedder: Embedder, device: str) -> Iterator[RetrievalTask]:
         """The conversations with their memories, one at a time."""

@@ -20,11 +20,18 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.memory.learning import reweighted
 from graphmem_torch.rank.hops import entity_pairs, title_pairs
-from graphmem_torch.rank.registry import SIGNALS, signal_names
 
+from .questions import Conversation
 from .task import RetrievalTask
 
-__all__ = ["LEARNED_FROM", "Gathered", "gather", "gathered_file", "load_gathered", "save_gathered"]
+__all__ = [
+    "LEARNED_FROM",
+    "Gathered",
+    "gather",
+    "gathered_file",
+    "load_gathered",
+    "save_gathered",
+]
 
 LEARNED_FROM: tuple[str, ...] = (
     *("semantic", "lexical", "late", "length", "question", "named"),
@@ -38,6 +45,7 @@ LEARNED_FROM: tuple[str, ...] = (
 )
 """The signals that are kept: those that may be weighed, and what they are held against."""
 
+_VERSION = 1  # raise it when a signal changes its meaning
 _KEPT = 320  # candidates of a question
 _EACH = 40  # of them by each of the ingredients
 _ANCHORS = 40  # of them that hops are kept from
@@ -70,6 +78,20 @@ class Gathered:
     def __len__(self) -> int:
         """Q."""
         return len(self.form)
+
+    def cut(self, questions: int, candidates: int) -> Gathered:
+        """The first questions, and the first candidates of each, which stand by their worth."""
+        hop = self.hop.long()
+        kept = (hop[:, 0] < questions) & (hop[:, 1:] < candidates).all(1)
+        return Gathered(
+            self.values[:questions, :candidates],
+            self.form[:questions, :candidates],
+            self.listed[:questions, :candidates],
+            self.gold[:questions, :candidates],
+            self.ideal[:questions],
+            self.hop[kept],
+            self.hop_value[kept],
+        )
 
     @property
     def nbytes(self) -> int:
@@ -160,23 +182,24 @@ def _hops(found: Any, rows: Tensor, score: Tensor, start: int) -> tuple[Tensor, 
         return torch.empty(0, 3, dtype=torch.int32), torch.empty(0, 2)
     place = score.topk(min(_ANCHORS, score.shape[1]))[1]
     anchors = rows.gather(1, place).where(score.gather(1, place) > -torch.inf, -1)
+    # One ascending list of the kept candidates of all questions; padding is below its question's.
+    width = found.memory.num_atoms + 1
     ordered, order = rows.sort(dim=1)
-    ordered = ordered.contiguous()
+    begin = torch.arange(len(rows))[:, None] * width
+    known = (begin + ordered + 1).flatten()
     keys, values = [], []
     for column, pairs in enumerate(
         one(parts, anchors, found.named_keys) for one in (title_pairs, entity_pairs)
     ):
-        for question in range(len(rows)):
-            own = (pairs.row == question) & (pairs.value > 0)
-            target = pairs.target[own]
-            at = torch.searchsorted(ordered[question], target).clamp(max=rows.shape[1] - 1)
-            hit = ordered[question][at] == target
-            to = order[question][at[hit]]
-            by = place[question][pairs.place[own][hit]]
-            keys.append(torch.stack([torch.full_like(to, start + question), by, to], 1))
-            both = torch.zeros(len(to), 2)
-            both[:, column] = pairs.value[own][hit]
-            values.append(both)
+        wanted = pairs.row * width + pairs.target + 1
+        at = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+        hit = (known[at] == wanted) & (pairs.value > 0)
+        row = pairs.row[hit]
+        target = order.flatten()[at[hit]]
+        keys.append(torch.stack([start + row, place[row, pairs.place[hit]], target], 1))
+        both = torch.zeros(len(row), 2)
+        both[:, column] = pairs.value[hit]
+        values.append(both)
     key, slot = torch.cat(keys).unique(dim=0, return_inverse=True)
     summed = torch.zeros(len(key), 2).index_add_(0, slot, torch.cat(values))
     return key.to(torch.int32), summed
@@ -184,8 +207,6 @@ def _hops(found: Any, rows: Tensor, score: Tensor, start: int) -> tuple[Tensor, 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
     """Parts one under the other, padded to the widest."""
-    if parts[0].dim() == 2 and parts[0].shape[1] in (2, 3) and parts[0].dtype != torch.bool:
-        pass
     width = max(part.shape[1] for part in parts)
     padded = [
         torch.nn.functional.pad(
@@ -197,14 +218,15 @@ def _joined(parts: tuple[Tensor, ...]) -> Tensor:
     return torch.cat(padded)
 
 
-def gathered_file(folder: Path, name: str, task: RetrievalTask, config: Config) -> Path:
-    """Where the signals of a memory are kept: by its texts, its encoder and what was gathered."""
+def gathered_file(folder: Path, name: str, asked: Conversation, encoder: str) -> Path:
+    """Where the signals of a memory are kept: by its texts, its encoder and what is gathered."""
+    said = [
+        *(f"{atom.id}\0{atom.text}\0{atom.speaker}\0{atom.session}" for atom in asked.atoms),
+        *(question.text for question in asked.questions),
+    ]
     told = [
-        name,
-        task.memory.embedder.fingerprint,
-        [*LEARNED_FROM],
-        [_KEPT, _EACH, _ANCHORS, _QUESTIONS],
-        hashlib.sha256("\0".join([*task.ids, *task.questions]).encode()).hexdigest(),
+        *(_VERSION, encoder, LEARNED_FROM, [_KEPT, _EACH, _ANCHORS, _QUESTIONS]),
+        hashlib.sha256("\1".join(said).encode()).hexdigest(),
     ]
     digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
     return folder / f"{name.replace('/', '_').replace(' ', '_')}-{digest}.pt"
@@ -222,8 +244,3 @@ def save_gathered(path: Path, found: Gathered) -> None:
 def load_gathered(path: Path) -> Gathered:
     """The inverse of `save_gathered`."""
     return Gathered(**torch.load(path, weights_only=True))
-
-
-def weighed_names(config: Config) -> list[str]:
-    """The signals of a preset that are learned."""
-    return [name for name in signal_names(config.rank.weights) if SIGNALS[name].learned]
