@@ -1,6 +1,6 @@
-"""Fit the weights of `default` to kinds of data that each count alike, or the linear baseline.
+"""Fit the weights of `default` to kinds of data that each count alike.
 
-`python -m bench.quality.fit --data ROOT [--gate] [--linear]`
+`python -m bench.quality.fit --data ROOT [--gate]`
 
 Prints YAML, then two tables: what the weights give on each kind when that kind is left out of the
 fit, and when it is in. The signals of the questions are gathered once and kept in the folder of
@@ -25,7 +25,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.rank.registry import SIGNALS, Weight
 from graphmem_torch.text.models import cache_folder
 
-from .all.judge import fit_sets, sets_of
+from .all.judge import sets_of
 from .all.promise import held_against, promise_table
 from .common.abstention import fit_gate
 from .common.compare import BuiltSet, build
@@ -58,7 +58,6 @@ class Fit:
         cache: Folder of encodings and of gathered signals.
         atoms: Documents that a collection is cut to.
         gate: Fit the gate, too, which asks every memory the questions of the others.
-        linear: Print the linear baseline: the preset's signals without what the graph adds.
         device: `auto`, `cpu`, `cuda`.
     """
 
@@ -66,7 +65,6 @@ class Fit:
     cache: Annotated[Path | None, arg(metavar="FOLDER")] = None
     atoms: int = 400
     gate: bool = False
-    linear: bool = False
     device: str = "auto"
 
 
@@ -81,12 +79,6 @@ def main() -> int:
         for one in sets_of(request, encoders)
         if len(one.sources) == 1  # merged sets hold nothing that their parts do not hold
     ]
-    if options.linear:
-        built = [_built(one, request, encoders) for one in sets]
-        with caching(encoders):
-            linear = fit_sets(built, gate=False).linear
-        print(_yaml({"rank": {"weights": dict(linear)}}), end="")
-        return 0
     folder = (options.cache or cache_folder()) / "signals"
     fixed = _by_hand(config)
     gathered = [_gathered(one, request, encoders, folder) for one in tqdm(sets, desc="signals")]

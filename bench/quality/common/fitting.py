@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import Config, load_config, preset_path
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory.learning import (
     LabelledQuestions,
     fit_weights,
@@ -47,9 +47,9 @@ class Fit:
 
     @classmethod
     def shipped(cls, config: Config) -> Fit:
-        """The preset as it is, and the linear formula as fitted to development conversations."""
-        path = preset_path("default").parent / "bench" / "linear.yaml"
-        return cls(config, dict(load_config(str(path)).rank.weights))
+        """The preset as it is, and the linear formula with the weights of `default`."""
+        default = load_config("default")
+        return cls(config, {key: default.rank.weights[key] for key in linear_names(default)})
 
 
 def fit_all(

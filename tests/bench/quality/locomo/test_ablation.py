@@ -76,7 +76,9 @@ def test_variants_leave_out_what_a_preset_has_not() -> None:
     found = variants(load_config("default"))
     assert "no inhibition" not in found
     assert "activation" not in found["no activation"].rank.weights
-    assert set(found["no graph"].rank.weights).isdisjoint({"activation", "title_hop", "entity_hop"})
+    assert set(found["no graph"].rank.weights).isdisjoint(
+        {"activation", "hop", "title_hop", "entity_hop"}
+    )
     assert variants(load_config("synapse"))["no graph"].rank.weights == {
         "semantic_positive": 1.0,
         "lexical": 0.1,
