@@ -349,7 +349,7 @@ class Evaluate(Command):
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others; for all:
-            show such fits, and those on all other sets, beside the weights as shipped; for
+            show such fits, and those on all other kinds of data, beside the weights as shipped; for
             abstention: also gates that were learned from the other sets.
         ablate: For locomo: the preset without one of its parts after the other, what its gate
             refuses, and the experiments of SYNAPSE's paper, in place of the baselines.
