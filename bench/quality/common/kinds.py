@@ -247,7 +247,7 @@ def fit_kinds(
     for turn, factors in enumerate(_FACTORS):
         weights = _descended(designs, shares, constants)
         if hops and turn == 0:
-            # Weak and strong hops are two valleys: the search would not cross from one to the other.
+            # Weak and strong hops are two valleys, between which the search would not cross.
             strong = constants | dict(_STRONG)
             other = _descended(designs, shares, strong)
             gained = _objective(sets, designs, best, other, strong)
