@@ -379,11 +379,12 @@ def candidates_of(
     found = found.reaching(reached)
     if stages is not None:
         stages.done("anchors and graph")
-    lifted = reached.lifts
-    if isinstance(lifted, Tensor):
-        lifted = lifted.amax(1)
-    elif lifted is not None:
-        lifted = largest_lifts(lifted, len(query), memory.num_atoms)
+    lifts = reached.lifts
+    lifted: SparseRows | Tensor | None = None
+    if isinstance(lifts, Tensor):
+        lifted = lifts.amax(1)
+    elif lifts is not None:
+        lifted = largest_lifts(lifts, len(query), memory.num_atoms)
     hopped = reached.title_hop, reached.entity_hop, lifted
     brought = *hopped, reached.walk, reached.activation
     planned = query.planned is not None  # what else is reached may be no hit
