@@ -30,6 +30,7 @@ from graphmem_torch.rank.anchors import (
 )
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
 from graphmem_torch.rank.hops import (
+    Pairs,
     dense_entity_hop,
     dense_hop_lifts,
     dense_title_hop,
@@ -379,19 +380,22 @@ def candidates_of(
     found = found.reaching(reached)
     if stages is not None:
         stages.done("anchors and graph")
-    lifts = reached.lifts
-    lifted: SparseRows | Tensor | None = None
-    if isinstance(lifts, Tensor):
-        lifted = lifts.amax(1)
-    elif lifts is not None:
-        lifted = largest_lifts(lifts, len(query), memory.num_atoms)
-    hopped = reached.title_hop, reached.entity_hop, lifted
+    hopped = reached.title_hop, reached.entity_hop, _lifted(reached.lifts, memory, query)
     brought = *hopped, reached.walk, reached.activation
     planned = query.planned is not None  # what else is reached may be no hit
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
     extra = [_most(_allowed(one, query)) for one in brought if one is not None]
     return found.extended(torch.cat(extra, dim=1))
+
+
+def _lifted(
+    lifts: Pairs | Tensor | None, memory: MemoryTensors, query: QueryBatch
+) -> SparseRows | Tensor | None:  # [B, A]
+    """What any anchor lifts each atom by at most."""
+    if lifts is None or isinstance(lifts, Tensor):
+        return None if lifts is None else lifts.amax(1)
+    return largest_lifts(lifts, len(query), memory.num_atoms)
 
 
 def reached_from(
