@@ -123,7 +123,7 @@ def test_a_fit_as_settings_weighs_the_same() -> None:
     names = list(dict.fromkeys(key.partition("@")[0] for key in config.rank.weights))
     for key, value in weights.items():
         name, _, form = key.partition("@")
-        rows = {"plain": ["plain"], "said": ["peer", "chat"], "": FORMS}.get(form, [form])
+        rows = {"plain": ["plain"], "said": ["peer"], "": FORMS}.get(form, [form])
         for row in rows:
             got = float(table[FORMS.index(row), names.index(name)])
             assert got == pytest.approx(value, abs=1e-6)
