@@ -305,7 +305,7 @@ def test_retrieve_as_of_a_time_sees_nothing_later() -> None:
     def answer(later: list[str], as_of: float | None) -> dict[str, float]:
         with opened(config=config) as memory:
             memory.add(
-                Atom(f"a{i}", text, session="s", time=100.0 * i)
+                Atom(f"a{i}", text, session="s", time=100.0 * i, speaker="Ada")
                 for i, text in enumerate([*early, *later])
             )
             result = memory.retrieve("where did red kites fly down?", as_of=as_of)

@@ -207,9 +207,8 @@ def test_who_comes_later_parts_two_names_and_joins_them_again() -> None:
 def test_a_question_finds_who_is_called_so() -> None:
     with open_chat() as memory:
         memory.add(CHAT)
-        named = [hit.id for hit in memory.retrieve("What did Mel make?").hits]
         signals = {h.id: h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits}
-        assert signals[named[0]] > 0 and signals["2"] > 0 > signals["1"]
+        assert signals["2"] > 0 > signals["1"]
         memory.split_name("mel")
         assert not any(h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits)
 
