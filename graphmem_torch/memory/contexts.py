@@ -63,16 +63,8 @@ _log = logging.getLogger(__name__)
 
 _GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
 _KEPT = 8192  # memories that are kept as read
-_LED = (
-    "titled",
-    "date",
-    "event",
-    "reply",
-    "succession",
-)  # signals that lead to an answer by no word
-_BROUGHT = (
-    0.25  # of the most that edges bring to a hit of the question: what has less is not led to
-)
+_LED = ("named", "date", "event", "reply", "succession")  # signals that lead by no word
+_BROUGHT = 0.25  # of all that speaks for or against a hit: with less from edges it is not led to
 _LEAST = 1e-6
 _CHATS = ("openai", "anthropic")
 _REFUSED = "the memory has no record of it"
@@ -361,8 +353,8 @@ def _unrelated(
         led = [
             i for i, name in enumerate(index.signal_names) if SIGNALS[name].graph or name in _LED
         ]
-        brought = found.shares[:, :, led].clamp(min=0.0).sum(2).masked_fill(rows < 0, 0.0)
-        below &= brought < _BROUGHT * brought.amax(1, keepdim=True).clamp(min=_LEAST)
+        brought = found.shares[:, :, led].clamp(min=0.0).sum(2)
+        below &= brought < _BROUGHT * found.shares.abs().sum(2).clamp(min=_LEAST)
         below &= (rows >= 0) & (~below & (rows >= 0)).any(1, keepdim=True)
     return below.cpu()
 

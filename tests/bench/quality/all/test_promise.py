@@ -53,7 +53,7 @@ def test_collections_and_chats_are_sets_of_their_kind(root: Path) -> None:
     assert [atom.speaker for atom in talk.conversations[0].atoms[:2]] == ["a", "b"]
     assert not read_collections(root / "chats") and not read_chat_sets(root, WordTokenizer())
     (root / "ir" / "recipes" / "qrels.tsv").write_text("q0\tnone\t1\n", encoding="utf-8")
-    with pytest.raises(InputError, match="expected documents of"):
+    with pytest.raises(InputError, match="expected a grade above 0"):
         read_collections(root / "ir")
 
 

@@ -187,7 +187,7 @@ def test_runs_are_compared_question_by_question(
     means = [run.report["systems"][name]["ndcg"]["10"][0] for name in chosen[1:]]
     assert [found["first"], found["second"]] == pytest.approx(means, abs=1e-9)
     assert found["difference"][0] == pytest.approx(means[0] - means[1], abs=1e-9)
-    assert found["n"] == 3 and found["p"] == 0.75  # six of the eight choices of signs
+    assert found["n"] == 3 and found["p"] == 0.5  # four of the eight choices of signs
     assert "default" in capsys.readouterr().out and (tmp_path / "c.csv").is_file()
     # Without names: the presets, and every system that both have.
     assert main(["eval", "compare", *files, *tables]) == 0
