@@ -24,7 +24,7 @@ _GROWTHS = 3  # such choices
 _TOKENS = 1 << 40  # more than any budget that means something
 _TRIED = 16  # memories of which an extract is tried
 _SOME = 32  # tokens of an extract, before others share the room
-_WORTH = 0.25  # of the value of the best memory: what is worth less is no reason for an extract
+_WORTH = 0.1  # of the value of the best memory: what is worth less is no reason for an extract
 _NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
 
 

@@ -37,6 +37,7 @@ T = TypeVar("T")
 _NEAR = 3  # turns on both sides that signals look at; found together
 _TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # of `MemoryTensors.length_trend`
 _TREND_SHARE = 0.5  # of it in the trend of a question, where a sample is its background
+_TREND_DOUBT = 32  # atoms of a memory whose trend is believed by half
 _LEFT = 0.1  # share of the variance of a signal that its trend leaves at least
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
 _LEAST = 1e-6  # a signal that differs by less tells nothing
@@ -483,8 +484,8 @@ class Candidates:
         """A signal in units of the background, without its trend with the length of the atoms.
 
         (z - r y) / sqrt(max(1 - r^2, 0.1)), y the units of ln(1 + words) and r the mean of z y over
-        the background (`docs/mathematics.md` 8.1). Where the background is a sample r is the mean
-        of that and of `MemoryTensors.length_trend`.
+        the background (`docs/mathematics.md` 8.1), times n / (n + 32) in a memory of n atoms. Where
+        the background is a sample r is the mean of that and of `MemoryTensors.length_trend`.
         """
         names = [name, "length"]
         values = torch.stack([self.signal(each).expand(self.shape) for each in names], dim=1)
@@ -504,16 +505,17 @@ class Candidates:
         length: Tensor,  # [B, C], likewise
     ) -> Tensor:  # [B, 1] in [-1, 1]
         """How much a signal follows the length of the atoms; see `beyond_length`."""
-        share = self._share.to(values.dtype)
+        share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
+        every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
         usual = None if self.rows is None or self.by_words else self.memory.length_trend
         if usual is not None:
-            allowed = self.query.allowed
-            count = (share > 0).sum(1, keepdim=True)
-            whole = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
-            own = torch.where(count < whole, _TREND_SHARE, 0.0)  # of a sample
+            sample = (share > 0).sum(1, keepdim=True) < every
+            own = torch.where(sample, _TREND_SHARE, 0.0)
             trend = trend + own * (usual[_TRENDS.index(name)] - trend)
-        return trend.clamp(min=-1.0, max=1.0)
+        # The trend of few atoms is chance, or the answer itself.
+        trust = every / (every + _TREND_DOUBT)
+        return (trend * trust).clamp(min=-1.0, max=1.0)
 
     def base_scores(self) -> Tensor:  # [B, C]
         """The weighted sums of the signals that chose the anchors, computed once."""

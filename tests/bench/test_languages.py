@@ -28,6 +28,6 @@ def test_answers_are_where_the_cases_say() -> None:
 
 
 def test_words_count_for_what_is_not_read() -> None:
-    said, questions = LANGUAGES["Thai"]
+    said, questions = LANGUAGES["Hindi"]
     found = right(Illiterate(32), [0.0, 20.0], [Case("alone", said, questions)])
     assert found["alone"]["n"] == found["alone"]["20"] == len(questions) > found["alone"]["0"]

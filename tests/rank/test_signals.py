@@ -139,7 +139,7 @@ class Oracle:
             own = self.units(
                 [self.interaction(b, [a], strict=sharp, sharp=sharp) for a in range(ATOMS)]
             )
-            trend = sum(z * y for z, y in zip(own, length, strict=True)) / ATOMS
+            trend = sum(z * y for z, y in zip(own, length, strict=True)) / (ATOMS + 32)
             rest = math.sqrt(max(1 - trend**2, 0.1))
             total += (own[atom] - trend * length[atom]) / rest
         return total
