@@ -58,13 +58,11 @@ class Weave:
 def variants(config: Config) -> dict[str, Config]:
     """The preset, what it is without each of the parts that it has, and without all of them."""
     none: dict[str, Any] = {
-        "plan": replace(config.plan, use=False),
         "reconcile": replace(config.reconcile, automatic=False),
         "aggregate": replace(config.aggregate, build=False),
         "refine": replace(config.refine, prune=0.0, keep=0),
     }
-    names = {"plan": "plan", "reconcile": "reconciling", "aggregate": "aggregates"}
-    names |= {"refine": "pruning"}
+    names = {"reconcile": "reconciling", "aggregate": "aggregates", "refine": "pruning"}
     without = {f"no {names[name]}": replace(config, **{name: own}) for name, own in none.items()}
     found = {WHOLE: config, **without, "none of them": replace(config, **none)}
     return {name: own for name, own in found.items() if name == WHOLE or own != config}

@@ -29,15 +29,15 @@ def test_what_was_archived_is_not_found() -> None:
     assert "1 archived" in found["did"]["weave"]
     assert found["did"]["none of them"] == "nothing to do"
     assert found["adds"]["no pruning"]["all"][0] == -0.5
-    assert found["adds"]["no plan"]["all"] == [0.0, 0.0, 0.0]
+    assert found["adds"]["no reconciling"]["all"] == [0.0, 0.0, 0.0]
 
 
 def test_each_part_is_a_setting() -> None:
     config = load_config("weave", {"refine.prune": 0.1})
     found = variants(config)
-    assert len(found) == 6
+    assert len(found) == 5
     assert "no pruning" not in variants(load_config("weave"))
     for name, own in found.items():
-        off = (not own.plan.use, not own.reconcile.automatic, not own.aggregate.build)
+        off = (not own.reconcile.automatic, not own.aggregate.build)
         pruning = own.refine.prune == 0.0 and own.refine.keep == 0
-        assert sum((*off, pruning)) == {"weave": 0, "none of them": 4}.get(name, 1)
+        assert sum((*off, pruning)) == {"weave": 0, "none of them": 3}.get(name, 1)
