@@ -698,9 +698,8 @@ class Memory:
             progress: Shows a bar on stderr.
 
         Raises:
-            InputError: A path that is not there, a file or line that cannot be used. What was read
-                before it is stored, and the next call goes on from there. Of folders alone, all
-                that can be used is stored, and the error comes last.
+            InputError: A path that is not there. A file or line that cannot be used: the error
+                comes last, after all else is stored; what such a file said before is kept.
             ConfigError, EmbedderError, StoreError: As they say.
         """
         several = list(paths) if isinstance(paths, Iterable) else []

@@ -147,6 +147,7 @@ class Follower:
         self._given: dict[str, int] = {}  # by label, the first number that this run has not given
         self._since = 0  # nodes below it may be of files that an older release read
         self._skipped: list[str] | None = None
+        self._skip_bad = False
         self._losses: Counter[str] = Counter()
         self._origins: dict[str, str] = {}
         self._planned: set[str] = set()  # ids of what is only counted
@@ -161,7 +162,7 @@ class Follower:
         advance: Callable[[int], object],
     ) -> Indexed:
         """Follows files and folders; see `Memory.add_files`."""
-        self._skipped = [] if skip_bad else None
+        self._skipped, self._skip_bad = ([] if skip_bad else None), skip_bad
         self._advance = advance
         kept = self._store.meta_get(_BASE)
         base = None if kept is None or not Path(kept).is_dir() else Path(kept)
@@ -177,8 +178,8 @@ class Follower:
             if not skip_bad:
                 check_paths(given, self._reading.format)
             found = list(find_sources(given, self._reading.format, self._skipped, emptied))
-        if self._skipped is None and not any(source.named for source in found):
-            self._skipped = []  # one odd file of a folder stops no other; the error comes last
+        if self._skipped is None:
+            self._skipped = []  # one bad file, or line, stops no other; the error comes last
         if base is None:
             base = self._new_base(given, found)
         self._begin(kept)
@@ -356,7 +357,9 @@ class Follower:
             row = sources.put(row)
         differs = False
         if held:
-            differs = self._compare(row, held, list(atoms))
+            said = list(atoms)
+            broken = not self._skip_bad and len(self._skipped or ()) > before
+            differs = self._compare(row, held, said, broken)
         else:
             for batch in batched(atoms, self._reading.batch):
                 self._store_all(row, batch, {})
@@ -413,8 +416,13 @@ class Follower:
             losses=self._losses,
         )
 
-    def _compare(self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom]) -> bool:
-        """Stores what a source says now, and lets go what it says no longer; whether it differs."""
+    def _compare(
+        self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom], broken: bool
+    ) -> bool:
+        """Stores what a source says now, and lets go what it says no longer; whether it differs.
+
+        Of one that is broken nothing is let go: a line that cannot be read may be what is missing.
+        """
         said: dict[str, Atom] = {}
         twice = 0
         for atom in atoms:
@@ -432,7 +440,7 @@ class Follower:
             if said[name].whole != old.whole and said[name].edges == old.edges
         }
         staying = _staying(held, list(said.values()), turned)
-        away = [name for name in held if name not in said]
+        away = [] if broken else [name for name in held if name not in said]
         if self._known is not None:
             self._store.sources.release(row.number, away)
         else:
@@ -478,9 +486,13 @@ class Follower:
         mine: list[str] = []
         again: dict[str, Held] = {}
         edited: list[Atom] = []
+        said: dict[str, Atom] = {}
         for atom in atoms:
-            kept = known.get(atom.id)
-            if kept is None:
+            kept, first = known.get(atom.id), said.setdefault(atom.id, atom)
+            if first is not atom and first.digest != atom.digest:
+                with leaving_out(self._skipped):
+                    raise self._other_content(atom, "is given twice,")
+            elif kept is None:
                 taken.append(atom)
                 mine.append(atom.id)
             elif atom.id in held or holders.get(atom.id) == {NOBODY}:
@@ -638,6 +650,7 @@ class Follower:
             max_tokens=own.max_tokens,
             locomo_input=own.input,
             origins=self._origins,
+            skipped=self._skipped,
             losses=self._losses,
         )
         for batch in batched(atoms, own.batch):

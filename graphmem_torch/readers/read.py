@@ -385,12 +385,13 @@ def read_source(
         )
         return
     zipped = source.path is not None and source.path.suffix.lower() == ".zip"
-    text = "" if zipped else decode(read_bytes(source.path), where)
-    format = source.format or _guess(text, where)
-    data = _parsed(text) if format == "locomo" else None
+    raw = b"" if zipped else read_bytes(source.path)
+    format = source.format or _guess(raw.decode("utf-8-sig", "replace"), where)
     if format == "jsonl":
-        yield from read_records(io.BytesIO(text.encode()), where, origins, losses=losses)
+        yield from read_records(io.BytesIO(raw), where, origins, skipped=skipped, losses=losses)
         return
+    text = decode(raw, where)
+    data = _parsed(text) if format == "locomo" else None
     if zipped and source.path is not None:
         atoms = read_zip(source.path, losses, order=WHATSAPP_ORDERS.get(format))
     elif format == "whatsapp" or format in WHATSAPP_ORDERS:
@@ -468,6 +469,9 @@ def _guess(text: str, where: str) -> str:
     data = _parsed(text)
     if is_locomo(data) or is_export(data):
         return "locomo"
+    lines = start[: _HEAD * 4].splitlines()
+    if start.startswith("{") and any(isinstance(_parsed(line), dict) for line in lines[1:]):
+        return "jsonl"  # whatever is wrong with the first line
     line = text.count("\n", 0, len(text) - len(start)) + 1
     plain = "if it is plain text, say so: --format text"
     parse_json(start.partition("\n")[0], where, line=line, do=plain)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import shutil
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +22,22 @@ from graphmem_torch.results import Indexed
 from tests.memories import WORDS, Counting, config_of, interrupted_after, opened, stored
 
 Draw = random.Random
+
+BAD_LINES = [
+    b'{"text": ',
+    b'{"text": "\xff\xfe"}',
+    b'{"text": "a\0b"}',
+    b"[1]",
+    b'{"page": 1}',
+    b'{"text": 3}',
+    b'{"text": "x", "time": "soon"}',
+    b'{"text": "x", "edges": [{"target": 5.5}]}',
+    b'{"text": "x", "embedding": [0.5, 1.5]}',
+    b'{"text": "x", "kind": "concept"}',
+    b'{"text": "x", "meta": ' + b"[" * 2000 + b"]" * 2000 + b"}",
+    b'{"turns": [{"text": 5}]}',
+]
+"""Lines of a file that cannot be used, each for a reason of its own."""
 
 
 def follows(path: Path | None = None, **change: Any) -> Memory:
@@ -384,12 +402,12 @@ def test_lines_of_two_files_belong_to_both(tmp_path: Path) -> None:
         lines("a.jsonl", x="another", y="two, corrected")
         with pytest.raises(InputError, match=r"a.jsonl:1: atom 'x' is stored already with other"):
             memory.add_files(files)
-        assert memory.get("x").text == "one"
+        assert memory.get("x").text == "one" and "z" not in memory
         # From one file to another, and changed on the way.
         lines("a.jsonl", y="two, corrected")
         lines("b.jsonl", y="two, corrected", w="four")
         lines("c.jsonl", x="one, at last")
-        assert counts(memory.add_files([*files, tmp_path / "c.jsonl"])) == (1, 2, 1, 1)
+        assert counts(memory.add_files([*files, tmp_path / "c.jsonl"])) == (1, 2, 1, 0)
         assert {"own", "w", "x", "y"} == set(
             memory.get(["own", "w", "x", "y"]) and memory.store.ids()
         )
@@ -487,3 +505,58 @@ def test_two_runs_at_once_are_one_after_the_other(tmp_path: Path, notes: Path) -
             done = [run.result() for run in runs]
         assert sorted(each.new for each in done) == [0, 0, 0, 8]
         assert one.check() == [] and len(one) == len(other) == 8
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
+@pytest.mark.parametrize("way", ["file", "pipe", "pipe of a named format"])
+def test_a_bad_line_drops_no_other(
+    line: bytes, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is an error or left out, wherever it stands, and in whichever batch."""
+    good = [json.dumps({"id": f"m{i}", "text": f"Story {i}."}).encode() for i in range(30)]
+    path = tmp_path / "c.jsonl"
+    for place in (0, 5, 30):
+        path.write_bytes(b"\n".join([*good[:place], line, *good[place:]]) + b"\n")
+        for skip in (False, True):
+            pipe = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
+            monkeypatch.setattr(sys, "stdin", pipe)
+            given = path if way == "file" else "-"
+            kind = "jsonl" if way == "pipe of a named format" else None
+            with follows() as memory:
+                if skip:
+                    (why,) = memory.add_files(given, format=kind, skip_bad=True).skipped
+                else:
+                    with pytest.raises(InputError) as caught:
+                        memory.add_files(given, format=kind)
+                    why = str(caught.value)
+                assert f":{place + 1}" in why and "more that" not in why
+                assert [atom.id for atom in memory] == [f"m{i}" for i in range(30)]
+
+
+def test_ids_that_were_given_before_drop_no_other_line(tmp_path: Path) -> None:
+    lines = [{"id": f"m{i % 9}", "text": f"Story {i}."} for i in range(12)]
+    path = written(tmp_path / "c.jsonl", *(json.dumps(line) + "\n" for line in lines))
+    with follows() as memory:
+        with pytest.raises(InputError, match=r"c\.jsonl:10: .*'m0' .*and 2 more that cannot be"):
+            memory.add_files(path)
+        assert [(atom.id, atom.text) for atom in memory] == [
+            (f"m{i}", f"Story {i}.") for i in range(9)
+        ]
+
+
+def test_a_line_that_breaks_keeps_what_it_said_until_it_is_mended(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"m{i}", "text": f"Story {i}."}) for i in range(6)]
+    path = written(tmp_path / "c.jsonl", "\n".join(lines))
+    with follows() as memory:
+        memory.add_files(path)
+        written(
+            path, "\n".join([*lines[:2], lines[2][:-3], *lines[4:], '{"id": "n", "text": "New."}'])
+        )
+        for given in (path, tmp_path):
+            with pytest.raises(InputError, match=r"c\.jsonl:3"):
+                memory.add_files(given)
+            assert {atom.id for atom in memory} == {*(f"m{i}" for i in range(6)), "n"}
+        assert memory.add_files(path, skip_bad=True).deleted == 2
+        written(path, "\n".join(lines))
+        memory.add_files(path)
+        assert {atom.id for atom in memory} == {f"m{i}" for i in range(6)}
