@@ -222,17 +222,24 @@ def launcher(turn: str) -> Iterator[socket.socket]:
 
 
 def start(
-    launcher: socket.socket, folder: Path, *command: str | Path, stdout: int | None = None
+    launcher: socket.socket,
+    folder: Path,
+    *command: str | Path,
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> Command:
     """Starts a module or a file beside the tests; what it prints goes into a folder."""
     out, err = folder / "stdout", folder / "stderr"
     with out.open("w") as first, err.open("w") as second:
-        streams = [first.fileno() if stdout is None else stdout, second.fileno()]
+        streams = [
+            first.fileno() if stdout is None else stdout,
+            second.fileno() if stderr is None else stderr,
+        ]
         socket.send_fds(launcher, [json.dumps([*map(str, command)]).encode()], streams)
         return Command(int(launcher.recv(64)), launcher, out, err)
 
 
 @pytest.fixture
 def launch(launcher: socket.socket, tmp_path: Path) -> Launch:
-    """`launch(program, *arguments, stdout=)`: starts a module or a file beside the test."""
+    """`launch(program, *arguments, stdout=, stderr=)`: starts a module or a file."""
     return partial(start, launcher, tmp_path)

@@ -6,6 +6,8 @@ Exit codes: 0 done; 1 `check` found a problem; 2 an error of input, store or opt
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 import signal
@@ -98,6 +100,7 @@ Every field of the configuration can be overridden: --config.SECTION.FIELD VALUE
 --help-config` lists them with the values of the preset."""
 _PREFIX = "--config."
 _HELP = "--help-config"
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _MARKERS = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes)
 
 
@@ -114,16 +117,59 @@ class _Shown(logging.Formatter):
         return visible(super().format(record))
 
 
+class _Messages(io.FileIO):
+    """Standard error, which no work fails for: of a full disk, or a terminal that is gone."""
+
+    def write(self, data: Any) -> int:
+        """The number of bytes that are done with."""
+        try:
+            return super().write(data)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return len(data)
+
+
+def _ready_streams() -> None:
+    """Makes the standard streams fit for use; idempotent.
+
+    In place of one that is closed stands the null device, else the next file that is opened, such
+    as the database, would have its number and get what is written there. A message that cannot be
+    written is lost, and the work goes on. A character that cannot be shown is replaced.
+    """
+    for number, (name, mode) in enumerate(_STREAMS):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):  # nothing has its number
+                os.fstat(number)
+                continue
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
+    stderr = sys.stderr
+    if _is_standard_error(stderr):
+        raw = io.BufferedWriter(_Messages(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, stderr.encoding, line_buffering=True)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _is_standard_error(stream: object) -> bool:
+    """Whether a stream writes to the process's standard error, and fails when that does."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # PYTHONUNBUFFERED leaves out the buffer
+    return isinstance(raw, io.FileIO) and not isinstance(raw, _Messages) and raw.fileno() == 2
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code.
 
     Args:
         arguments: Without the program's name; those of the process by default.
     """
-    # A character that the terminal cannot show is no reason to fail.
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    _ready_streams()
     handler = logging.StreamHandler()
     handler.setFormatter(_Shown("graphmem: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -105,6 +105,41 @@ def test_query_into_a_closed_pipe_is_no_error(
     assert command.told() == []
 
 
+@pytest.mark.parametrize("gone", ["full", "closed pipe"])
+def test_messages_that_nobody_takes_stop_no_work(
+    gone: str, tmp_path: Path, fast: list[str], graphmem: Graphmem, reply: Callable[..., Any]
+) -> None:
+    if gone == "full":
+        writing = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("A canoe.")
+    (tmp_path / "in" / "b.png").touch()  # there is a warning of it
+    store = tmp_path / "store"
+    try:
+        command = graphmem("index", tmp_path / "in", "--store", store, *fast, stderr=writing)
+    finally:
+        os.close(writing)
+    assert command.wait() == 0
+    assert len(reply("list", "--store", store)["atoms"]) == 1
+
+
+def test_streams_that_are_closed_are_no_files_of_the_store(tmp_path: Path, fast: list[str]) -> None:
+    """What is opened next has the number of one that is closed, and would be written into."""
+    line = '"$0" -m graphmem_torch index "$@" 0<&- 1>&- 2>&-'
+    (tmp_path / "a.txt").write_text("A canoe.")
+    given = [tmp_path / "a.txt", tmp_path / "b.png", "--skip-bad", "--store", tmp_path / "s"]
+    for wanted in (3, 3):
+        done = subprocess.run(["sh", "-c", line, sys.executable, *given, *fast], env=environment())
+        assert done.returncode == wanted
+    from graphmem_torch import Memory
+
+    with Memory.open(tmp_path / "s", mode="r") as memory:
+        assert memory.check() == [] and [atom.text for atom in memory] == ["A canoe."]
+
+
 def test_main_loads_no_engine() -> None:
     code = (
         "import sys, graphmem_torch.cli.main; "
