@@ -190,8 +190,8 @@ class Atom:
         return self.kind == AGGREGATE and self.id.startswith(BUILT)
 
     @property
-    def digest(self) -> str:
-        """SHA-256 of everything but the id: atoms of one id and one digest are the same."""
+    def content(self) -> str:
+        """Everything but the id, as JSON."""
         content = [
             self.text,
             self.kind,
@@ -206,7 +206,12 @@ class Atom:
             *([] if self.event_end is None else [self.event_end]),
             *([] if self.title is None else [{"title": self.title}]),
         ]
-        return text_hash(dump_json(content, sort_keys=True, ensure_ascii=False))
+        return dump_json(content, sort_keys=True, ensure_ascii=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `content`: atoms of one id and one digest are the same."""
+        return text_hash(self.content)
 
     @property
     def former_digest(self) -> str:

@@ -582,7 +582,7 @@ class Memory:
             session: The session of what names none.
             key: Name of this call, such as the id of a request, that makes it safe to repeat: a
                 call with a key that was used adds nothing, in any process, also when what it added
-                was deleted since.
+                was deleted since. Keys, and what is added, are the same in all forms of Unicode.
             progress: Shows a bar on stderr.
             origins: For ids of atoms, where they came from, for messages; may be filled while the
                 atoms are read.
@@ -599,17 +599,22 @@ class Memory:
         places = {} if origins is None else origins  # it may be filled as the atoms are read
         if session is not None and not (isinstance(session, str) and session.strip()):
             raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
-        if key is not None and not (isinstance(key, str) and key):
-            raise InputError(f"key: expected a name of this call, got {key!r:.80}; leave it out")
+        if key is not None:
+            if not (isinstance(key, str) and key.strip()):
+                said = f"key: expected a name of this call, got {key!r:.80}; leave it out"
+                raise InputError(said)
+            key = self.store.keyed.stored(key)
         intake = Intake(session, key)
         made = intake.atoms(atoms)
-        digests: list[str] = []
+        whole: list[Atom] = []
         if key is not None:
             whole = list(made)
-            digests, made = [digest_of(atom) for atom in whole], iter(whole)
-            if self.store.keyed.used(key, digests):
-                known = Added(0, len(whole), tuple(atom.id for atom in whole))
-                return known + intake.report()
+            for atom in whole:
+                digest_of(atom)  # an error that names what JSON cannot hold
+            if self.store.keyed.used(key, whole):
+                ids = self.store.forms.ids([atom.id for atom in whole])
+                return Added(0, len(whole), tuple(ids)) + intake.report()
+            made = iter(whole)
         done = Added(0, 0)
 
         def add(part: Sequence[Atom]) -> Added:
@@ -622,7 +627,7 @@ class Memory:
                 done += intake.store(batch, add)
                 bar.update(len(batch))
         if key is not None:
-            self.store.keyed.put(key, digests, done.ids)
+            self.store.keyed.put(key, whole, done.ids)
         if self._writer is not None:
             self._writer.warn_of_unresolved()
         return done + intake.report()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import sqlite3
+import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added, Memory
 from graphmem_torch.results import PRESENT
@@ -98,9 +103,58 @@ def test_a_call_with_a_key_may_be_repeated(tmp_path: Path) -> None:
         assert [memory.add(dated, key=key).new for key in "abab"] == [1, 1, 0, 0]
         for space in ("u", "v"):
             assert memory.namespace(space, create=True).add("yes", key="call 1").new == 1
-        for wrong in ("", 5, b"x"):
+        for wrong in ("", "  ", 5, True, b"x"):
             with pytest.raises(InputError, match="key: expected a name"):
                 memory.add("text", key=wrong)  # type: ignore[arg-type]
+
+
+FORMS = ("NFC", "NFD")
+
+
+@pytest.mark.parametrize("before", FORMS)
+@pytest.mark.parametrize("after", FORMS)
+def test_keys_and_contents_are_the_same_in_all_forms(before: str, after: str) -> None:
+    def call(form: str) -> tuple[list[Any], str]:
+        put = partial(unicodedata.normalize, form)
+        named = {"id": put("ú 1"), "text": "x", "session": put("Ålesund")}
+        said = {"text": put("Zoë naïve"), "speaker": put("Zoë"), "meta": {put("é"): put("ö")}}
+        return [said, named, put("crêpe")], put("café 7")
+
+    with opened() as memory:
+        first, key = call(before)
+        added = memory.add(first, key=key)
+        second, key = call(after)
+        again = memory.add(second, key=key)
+        assert (again.new, again.known, again.ids) == (0, 3, added.ids) and len(memory) == 3
+        assert memory.get(added.ids[2]).text == first[2], "stored as it was given"
+        with pytest.raises(InputError, match="key: expected the content"):
+            memory.add([*second[:2], "crepe"], key=key)
+
+
+def test_ids_are_content_that_a_key_stands_for() -> None:
+    with opened() as memory:
+        memory.add({"id": "a", "text": "x"}, key="k")
+        with pytest.raises(InputError, match="key: expected the content"):
+            memory.add({"id": "b", "text": "x"}, key="k")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_keys_of_an_older_release_are_known(form: str, tmp_path: Path) -> None:
+    """It kept the SHA-256 of the key, and of that and the digests of the atoms, as given."""
+    key, texts = (unicodedata.normalize(form, each) for each in ("café", "crêpe"))
+    with opened(tmp_path) as memory:
+        kept = f"chunk:{text_hash(key + chr(0) + '0')[:16]}"
+        memory.add(Atom(kept, texts, kind="chunk"), key="another")
+        parts = [key.encode(), memory.get(kept).digest.encode()]
+    own, whole = (hashlib.sha256(b"".join(p + b"\0" for p in parts[:n])).digest() for n in (1, 2))
+    with closing(sqlite3.connect(tmp_path / "memory.sqlite")) as database, database:
+        database.execute("UPDATE keyed SET key = ?, digest = ?", (own, whole))
+    with opened(tmp_path) as memory:
+        for now in FORMS:
+            same = [unicodedata.normalize(now, each) for each in (texts, key)]
+            assert memory.add(same[0], key=same[1]).ids == (kept,) and len(memory) == 1
+        with pytest.raises(InputError, match="key: expected the content"):
+            memory.add("crepe", key=key)
 
 
 def test_a_call_that_broke_off_goes_on(tmp_path: Path) -> None:
@@ -135,7 +189,7 @@ def test_what_was_taken_away_does_not_come_back_with_its_key(tmp_path: Path) -> 
         assert memory.add("something else", key="other").new == 0
         assert len(memory) == 1 and memory.check() == []
         rows = memory.store.keyed.used
-        assert rows("a", ["any content"]), "its digest went with it"
+        assert rows("a", [Atom("x", "any content")]), "its digest went with it"
     data = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"quokka" not in data
 
