@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,14 @@ __all__ = [
     "first_line",
     "interruptible",
     "located",
+    "nearest",
+    "nearest_path",
     "optional_import",
     "output_file",
     "unknown",
 ]
+
+_ENTRIES = 10_000  # of a folder that are looked at for a similar name
 
 
 class GraphMemError(Exception):
@@ -99,9 +104,38 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
     listed = [str(value) for value in known]
     if not listed:
         return f"{name}: expected none, as there is none, got {got!r:.80}; leave it out"
-    close = get_close_matches(str(got), listed, n=1, cutoff=0.5)
-    do = f"did you mean {close[0]!r}?" if close else "choose one of them"
+    close = nearest(str(got), listed)
+    do = f"did you mean {close!r}?" if close else "choose one of them"
     return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The one of some names that is most like another, in whatever case; None: none is like it."""
+    folded: dict[str, str] = {}
+    for each in known:
+        folded.setdefault(each.casefold(), each)
+    close = get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
+    return folded[close[0]] if close else None
+
+
+def nearest_path(path: Path, fits: Callable[[Path], bool] = Path.exists) -> Path | None:
+    """The path that may have been meant by one that is not there; None: there is none like it.
+
+    Args:
+        path: Path; each part of it that is missing is taken for the nearest name in its place.
+        fits: Whether a path would do.
+    """
+    folder = path.parent
+    with suppress(OSError, ValueError):
+        if not folder.is_dir():
+            near = nearest_path(folder, Path.is_dir)
+            if near is None or fits(near / path.name):
+                return near and near / path.name
+            folder = near
+        names = [each.name for each in islice(folder.iterdir(), _ENTRIES) if fits(each)]
+        close = nearest(path.name, names)
+        return folder / close if close else None
+    return None
 
 
 def output_file(path: str | os.PathLike[str], name: str = "path") -> Path:

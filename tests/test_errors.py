@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from graphmem_torch.errors import (
     InputError,
     MissingPackageError,
     interruptible,
+    nearest_path,
     optional_import,
     unknown,
 )
@@ -35,3 +38,24 @@ def test_interruptible_turns_what_torch_makes_of_ctrl_c_back() -> None:
         raise ValueError(said)
     with pytest.raises(ValueError, match="another"), interruptible():
         raise ValueError("another")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("notse.md", "notes.md"),
+        ("NOTES.md", "notes.md"),
+        ("dtaa/friends.mem", "data/friends.mem"),
+        ("dat/freinds.mem", "data/friends.mem"),
+        ("data/deeep/er/a.txt", "data/deep/er/a.txt"),
+        ("qqqq", None),
+        ("notes.md/a", None),
+        ("x\0y", None),
+    ],
+)
+def test_nearest_path(given: str, meant: str | None, tmp_path: Path) -> None:
+    for name in ("notes.md", "data/friends.mem", "data/deep/er/a.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert nearest_path(tmp_path / given) == (meant and tmp_path / meant)
+    assert nearest_path(tmp_path / given, Path.is_dir) != tmp_path / "notes.md"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, Suppress, UseAppendAction
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, nearest
 
 __all__ = ["Argument", "arguments_of", "parse_arguments"]
 
@@ -181,8 +180,8 @@ def _is_option(word: str, mark: str = "--") -> bool:
 
 
 def _unknown_option(name: str, known: Iterable[str], program: str) -> InputError:
-    close = get_close_matches(name, [*known, "--help"], n=1, cutoff=0.7)
-    do = f"did you mean {close[0]}?" if close else f"{program} --help lists them"
+    close = nearest(name, [*known, "--help"], cutoff=0.7)
+    do = f"did you mean {close}?" if close else f"{program} --help lists them"
     return InputError(f"{name:.60}: expected an option of {program}, got an unknown one; {do}")
 
 
@@ -225,8 +224,8 @@ def _converted(argument: Argument, kind: type, value: str, program: str) -> Any:
         if value in argument.choices:
             return value
         listed = ", ".join(argument.choices)
-        close = get_close_matches(value, argument.choices, n=1, cutoff=0.5)
-        do = f"did you mean {close[0]!r}?" if close else "choose one of them"
+        close = nearest(value, argument.choices)
+        do = f"did you mean {close!r}?" if close else "choose one of them"
         if len(listed) > _FITS:
             listed = "those that --help lists"
             do = do if close else f"see {program} --help"

@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, Union
 
@@ -55,7 +54,7 @@ from graphmem_torch.cli.stores import (
     WriteReport,
 )
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import ConfigError, GraphMemError, InputError
+from graphmem_torch.errors import ConfigError, GraphMemError, InputError, nearest
 from graphmem_torch.text.visible import visible
 from graphmem_torch.version import __version__
 
@@ -241,8 +240,8 @@ def _parse(arguments: list[str]) -> Command:
             commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
         )
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-        do = f"did you mean {close[0]!r}?" if close else "`graphmem --help` lists them"
+        close = nearest(name, COMMANDS)
+        do = f"did you mean {close!r}?" if close else "`graphmem --help` lists them"
         got = f"{name!r:.60}" if arguments else "none"
         raise InputError(f"command: expected a command, got {got}; {do}")
     # The options of the other commands are not looked at: that would take ten times as long.

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
 from graphmem_torch.config.settings import Config, DecayConfig, ModesConfig, SpreadConfig
-from graphmem_torch.errors import ConfigError, output_file, unknown
+from graphmem_torch.errors import ConfigError, nearest_path, output_file, unknown
 
 __all__ = [
     "checked_config",
@@ -50,9 +50,11 @@ def preset_path(name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():
+            near = nearest_path(path, Path.is_file)
+            do = f"did you mean {near}?" if near else "give its path"
             raise ConfigError(
-                f"preset: expected a YAML file of settings, got {name!r}, which is no file; give "
-                f"its path, or one of {', '.join(preset_names())}"
+                f"preset: expected a YAML file of settings, or one of {', '.join(preset_names())}, "
+                f"got {name!r}, which is no file; {do}"
             )
         return path
     path = _configs_folder() / f"{name}.yaml"
@@ -159,9 +161,11 @@ def _extended(path: Path, base: Any) -> Path:
         return preset_path(base)
     found = path.parent / base
     if not found.is_file():
+        near = nearest_path(found, Path.is_file)
+        do = f"did you mean {near.name!r}?" if near else "give its path from there"
         raise ConfigError(
             f"{where}: expected a YAML file beside {path.name}, got {base!r}, which is no file; "
-            "give its path from there"
+            f"{do}"
         )
     return found
 

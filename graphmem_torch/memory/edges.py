@@ -14,7 +14,7 @@ from graphmem_torch.atoms import MAX_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, nearest
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
+_LIKE = 0.75  # of an id, by the ratio of `difflib`: ids that are made are alike to each other
 _JUDGED = 64  # pairs a call: what a failing oracle can lose, and a transaction
 _FORM = "(source, target), (source, target, type), (source, target, type, weight) or (source, Link)"
 
@@ -194,9 +195,10 @@ def nodes_of(
                 f"ids: expected ids of memories, got {name!r:.80}, which is archived; `restore` "
                 "brings it back"
             )
+        near = nearest(name, store.ids_like(name), cutoff=_LIKE)
+        do = f"did you mean {near!r}?" if near else "check it, or add the memory first"
         raise InputError(
-            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; check "
-            "it, or add the memory first"
+            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; {do}"
         )
     return {name: known[form][0] for name, form in stored.items()}
 

@@ -14,12 +14,11 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from graphmem_torch.errors import InputError, StoreDamagedError, StoreError
+from graphmem_torch.errors import InputError, StoreDamagedError, StoreError, nearest
 from graphmem_torch.memory.bindings import copy_binding
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folder
@@ -390,9 +389,8 @@ class Namespaces(Generic[M]):
         if len(names) > _COMPARED:  # comparing takes its time
             near = name[:1].casefold()
             names = [each for each in names if each[:1].casefold() == near][:_COMPARED]
-        folded = {each.casefold(): each for each in names}
-        close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-        do = f"did you mean {folded[close[0]]!r}?" if close else "`namespaces` lists them"
+        close = nearest(name, names)
+        do = f"did you mean {close!r}?" if close else "`namespaces` lists them"
         return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
 
 

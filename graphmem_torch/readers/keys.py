@@ -22,6 +22,7 @@ _MEANT = {
 _VECTORS = frozenset({"embedding", "embeddings", "vector", "vectors"})
 _SHORT = 4  # letters from which on one that is left out, doubled or moved is a slip
 _LONG = 5  # likewise, another letter in the place of one
+_OTHER = 8  # letters of another name of a field from which on a slip in it is one
 
 
 def check_keys(
@@ -70,8 +71,12 @@ def check_keys(
 def meant_field(key: str, fields: Iterable[str]) -> str | None:
     """The field that a key looks like: in other letters, a slip away, or by another name."""
     plain = _plain(key)
+    other = _MEANT.get(plain)
+    if other is None:
+        long = (name for name in _MEANT if len(name) >= _OTHER)
+        other = next((_MEANT[name] for name in long if _is_slip(plain, name)), None)
     for field in fields:
-        if plain == _plain(field) or _MEANT.get(plain) == field or _is_slip(plain, field):
+        if plain == _plain(field) or other == field or _is_slip(plain, field):
             return field
     return None
 

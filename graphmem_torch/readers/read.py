@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphmem_torch.atoms import Atom, text_hash
-from graphmem_torch.errors import InputError, NoExportError, unknown
+from graphmem_torch.errors import InputError, NoExportError, nearest_path, unknown
 from graphmem_torch.readers.chats import is_export_atom
 from graphmem_torch.readers.exports import (
     export_atoms,
@@ -179,9 +179,10 @@ def check_paths(paths: Sequence[str | os.PathLike[str]], format: str | None = No
         if path.is_dir():
             continue
         if not path.exists():
+            near = nearest_path(path)
+            do = f"did you mean {near}?" if near else "check its path"
             raise InputError(
-                "expected a file or a folder, got no such file or folder; check its path",
-                where=str(path),
+                f"expected a file or a folder, got no such file or folder; {do}", where=str(path)
             )
         if format is None and path.suffix.lower() not in _FORMATS:
             raise InputError(

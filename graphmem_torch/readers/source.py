@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, nearest_path
 from graphmem_torch.exact import DigitsError, load_json
 
 __all__ = [
@@ -38,7 +38,7 @@ def read_bytes(path: Path | None) -> bytes:
     try:
         data = sys.stdin.buffer.read() if path is None else path.read_bytes()
     except OSError as error:
-        raise _unreadable(where, error) from error
+        raise _unreadable(path, error) from error
     if says_nothing([data]):
         raise InputError("expected text, got an empty file; leave it out", where=where)
     return data
@@ -153,7 +153,7 @@ def raw_parts(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
             while part := file.read(size):
                 yield part
     except OSError as error:
-        raise _unreadable(str(path), error) from error
+        raise _unreadable(path, error) from error
 
 
 def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
@@ -167,18 +167,20 @@ def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
             file.seek(offset)
             yield from file
     except OSError as error:
-        raise _unreadable(str(path), error) from error
+        raise _unreadable(path, error) from error
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _unreadable(where: str, error: OSError) -> InputError:
+def _unreadable(path: Path | None, error: OSError) -> InputError:
+    gone = path is not None and isinstance(error, FileNotFoundError)
+    near = nearest_path(path, Path.is_file) if path is not None and gone else None
+    do = f"did you mean {near}?" if near else "check its path, and your rights"
     return InputError(
-        f"expected a file that can be read, got: {error.strerror or error}; check its path, and "
-        "your rights",
-        where=where,
+        f"expected a file that can be read, got: {error.strerror or error}; {do}",
+        where="standard input" if path is None else str(path),
     )
 
 

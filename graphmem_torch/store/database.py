@@ -16,13 +16,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
+from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError, nearest_path
 from graphmem_torch.store.pages import MOST_PAGES, Descriptors, LogMark, clear_unused
 
 __all__ = [
@@ -441,7 +440,7 @@ DATABASE_NAME = "memory.sqlite"
 _NO_INDEX_FILE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _SMALLEST = 512  # bytes: SQLite's smallest page
 _BUSY_SECONDS = 30.0
-_ENTRIES = 10_000  # of a folder that are looked at for a store of a similar name
+_ENTRIES = 10_000  # of a folder that are looked at for a store
 _CACHE_KIB = 64 * 1024
 _WAL_PAGES = 4096  # 16 MiB: the default of 1000 pages would checkpoint at every fourth batch
 
@@ -903,21 +902,17 @@ def store_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _nearest_store(folder: Path) -> Path | None:
-    """The store that may have been meant by a folder that is none: inside it, or beside it."""
+    """The store that may have been meant by a folder that is none: inside it, or one like it."""
     with contextlib.suppress(OSError):
-        inside = _stores_in(folder) if folder.is_dir() else []
+        entries = itertools.islice(folder.iterdir(), _ENTRIES) if folder.is_dir() else ()
+        inside = list(filter(_is_store, entries))
         if len(inside) == 1:
             return inside[0]
-        beside = {each.name: each for each in _stores_in(folder.parent)}
-        close = get_close_matches(folder.name, beside, n=1, cutoff=0.5)
-        return beside[close[0]] if close else None
-    return None
+    return nearest_path(folder, _is_store)
 
 
-def _stores_in(folder: Path) -> list[Path]:
-    """The stores among the first thousands of the entries of a folder."""
-    entries = itertools.islice(folder.iterdir(), _ENTRIES)
-    return [each for each in entries if (each / DATABASE_NAME).is_file()]
+def _is_store(folder: Path) -> bool:
+    return (folder / DATABASE_NAME).is_file()
 
 
 def sync_folder(folder: Path) -> None:

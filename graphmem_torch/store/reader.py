@@ -71,6 +71,7 @@ _BUILT = "(kind = ? AND id GLOB ?)"  # an aggregate that a consolidation made
 _SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
 _DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
 _TEXTS = 4096  # texts that are read at once
+_LIKE = 1024  # ids that are compared with one that is none
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
@@ -308,6 +309,15 @@ class StoreReader:
         """Ids of the atoms from node `start` on, in the order of node numbers."""
         sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
         return [row[0] for row in self._database.query(sql, (start,))]
+
+    def ids_like(self, name: str) -> list[str]:
+        """Ids of some memories that one slip may tell from a name: one half of it is the same.
+
+        In whatever case of ASCII. Of the index of ids alone, which holds no texts.
+        """
+        half = max(1, len(name) // 2)
+        given = (f"{CONCEPT}:*", len(name), half, name[:half], -half, name[-half:], _LIKE)
+        return [row[0] for row in self._database.query(_IDS_LIKE, given)]
 
     def beyond_ascii(self, name: Literal["id", "session"], start: int = 0) -> list[str]:
         """Ids or sessions that are not ASCII, of the memories from node `start` on, in order."""
@@ -793,6 +803,9 @@ class _Past(StoreReader):
         return place, [self._replaced[now] for now in there]
 
 
+_IDS_LIKE = """
+SELECT id FROM atom WHERE id NOT GLOB ? AND abs(length(id) - ?) <= 2
+AND (substr(id, 1, ?) = ? COLLATE NOCASE OR substr(id, ?) = ? COLLATE NOCASE) LIMIT ?"""
 _SAYING = f"""
 SELECT text, node FROM json_each(?) CROSS JOIN atom
 ON length(text) = length(value) AND substr(text, 1, 8) = substr(value, 1, 8) AND text = value

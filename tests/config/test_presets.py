@@ -128,9 +128,15 @@ def test_preset_path_of_an_unknown_preset_and_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"got 'synaps'; did you mean 'synapse'\?"):
         load_config("synaps")
     with pytest.raises(
-        ConfigError, match=r"preset: expected a YAML file of settings, got .*, which is no file"
+        ConfigError, match=r"preset: expected a YAML file of settings, or one of .*, got .*no file"
     ):
         preset_path(str(tmp_path / "none.yaml"))
+    (tmp_path / "mine.yaml").write_text("extends: mien2.yaml")
+    (tmp_path / "mine2.yaml").write_text("extends: default")
+    with pytest.raises(ConfigError, match=r"did you mean .*mine.yaml\?"):
+        preset_path(str(tmp_path / "mien.yaml"))
+    with pytest.raises(ConfigError, match=r"extends: .*did you mean 'mine2.yaml'\?"):
+        load_config(str(tmp_path / "mine.yaml"))
 
 
 @pytest.mark.parametrize(

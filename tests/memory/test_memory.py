@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -507,3 +508,25 @@ def test_questions_are_asked_at_a_time(preset: str) -> None:
                 memory.retrieve("Who repaired it yesterday?", asked=asked)
         with pytest.raises(InputError, match="a time for each of 2 questions, got 1"):
             memory.encode_questions(["Who?", "When?"], asked=[None])
+
+
+def test_an_id_that_is_not_stored_is_told_with_the_nearest() -> None:
+    names = ["notes/oven.txt#0", "notes/kite.txt#0", "Brûlée", "turn:00ff00ff00ff00ff", "m1"]
+    slips = {
+        "notes/ovn.txt#0": names[0],
+        "notes/oven.txt#O": names[0],
+        "Notes/Oven.txt#0": names[0],
+        "nots/kite.txt#0": names[1],
+        "Brûlee": names[2],
+        "M1": names[4],
+        "turn:ab1234cd5678ef90": None,
+        "q": None,
+    }
+    with opened() as memory:
+        memory.add([Atom(name, f"Nora Bergh said {name}.") for name in names])
+        for given, meant in slips.items():
+            for call in (memory.get, memory.delete, partial(memory.update, text="x")):
+                with pytest.raises(InputError, match="not in the store") as caught:
+                    call(given)
+                assert ("did you mean" in str(caught.value)) == (meant is not None), given
+                assert meant is None or f"did you mean {meant!r}?" in str(caught.value)
