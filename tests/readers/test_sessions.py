@@ -138,7 +138,7 @@ def test_meant_field_is_a_letter_away() -> None:
         *(("metdata", "meta"), ("timestamps", "time"), ("conversaton_id", "session")),
     ):
         assert meant_field(key, fields) == field, key
-    for key in ("data", "contents", "context", "updated_at", "messenger", "bodies", "timed"):
+    for key in ("data", "contents", "context", "updated_at", "messenger", "bodies"):
         assert meant_field(key, fields) is None, key
     for key in ("page", "url", "test", "next", "lime", "idx", "ids", "tag", "beta", "tp", "", "tt"):
         assert meant_field(key, fields) is None, key
