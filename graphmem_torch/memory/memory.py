@@ -536,12 +536,22 @@ class Memory:
         """
         with self.store.reading():
             ids = ids_in_order(self.store)
-        for start in range(0, len(ids), _PAGE):
-            part = ids[start : start + _PAGE]
+        at, size = 0, _PAGE
+        while at < len(ids):
+            part, size = ids[at : at + size], min(2 * size, _PAGE)
             with self.store.reading():
+                state = self.store.state
                 node = {name: number for name, (number, _) in self.store.known(part).items()}
-                found = self.store.atoms([node[name] for name in part if name in node])
-            yield from found
+                there = [name for name in part if name in node]
+                atoms = self.store.atoms([node[name] for name in there])
+            found = dict(zip(there, atoms, strict=True))
+            for place, name in enumerate(part):
+                if place and self.store.state != state:
+                    size = 1  # whoever asks may write after every one
+                    break
+                at += 1
+                if name in found:
+                    yield found[name]
 
     def __repr__(self) -> str:
         """Where it is, what it holds, by which settings and encoder, and whether it is open."""
