@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -395,18 +395,65 @@ def own_loop() -> Iterator[Wait]:
 
     The loop runs in a thread: the caller may be in one that has a loop already, as in a notebook.
     """
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        end = asyncio.Event()
+        begun.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
+
+    def loop() -> asyncio.AbstractEventLoop:
+        if not begun.done():  # the first awaitable begins it
+            thread.submit(asyncio.run, serve())
+        return begun.result()[0]
+
     with ThreadPoolExecutor(1, thread_name_prefix="answer") as thread:
-        made: list[asyncio.Runner] = []  # the first awaitable makes it
-
-        def wait(given: Awaitable[Any]) -> Any:
-            made.extend([] if made else [asyncio.Runner()])
-            return thread.submit(made[0].run, awaited(given)).result()
-
         try:
-            yield wait
+            with _waiting(loop) as wait:
+                yield wait
         finally:
-            for runner in made:
-                thread.submit(runner.close).result()
+            if begun.done():
+                served, end = begun.result()
+                served.call_soon_threadsafe(end.set)
+
+
+@contextmanager
+def callers_loop() -> Iterator[Wait]:
+    """A function that gives a thread the result of an awaitable, in the caller's event loop."""
+    loop = asyncio.get_running_loop()
+    with _waiting(lambda: loop) as wait:
+        yield wait
+
+
+@contextmanager
+def _waiting(loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Wait]:
+    """A function that gives the result of an awaitable in an event loop of another thread.
+
+    Who gives its result up cancels what runs, and nothing more is begun.
+    """
+    running, ended = set[Future[Any]](), threading.Event()
+
+    def wait(given: Awaitable[Any]) -> Any:
+        work = asyncio.run_coroutine_threadsafe(awaited(given), loop())
+        running.add(work)
+        if ended.is_set():
+            work.cancel()
+        try:
+            return work.result()
+        except CancelledError:
+            if ended.is_set():
+                raise asyncio.CancelledError from None  # which is no answer to anybody
+            raise
+        finally:
+            if work.done():
+                running.discard(work)
+
+    try:
+        yield wait
+    finally:
+        ended.set()
+        for work in [*running]:
+            work.cancel()
 
 
 async def awaited(given: Awaitable[Any]) -> Any:
@@ -452,8 +499,13 @@ def ask_model(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]
     for context, answer in zip(contexts, said, strict=True):
         text, error = _read(answer)
         answers.append(Answer(context.question, text, context, error))
-    for lost in (each for each in answers if each.error is not None):
-        _log.warning("No answer to %.80r: %s", lost.question, lost.error)
+    lost: dict[str, list[str]] = {}
+    for each in answers:
+        if each.error is not None:
+            lost.setdefault(each.error, []).append(each.question)
+    for error, (first, *others) in lost.items():
+        more = f" and {len(others):,} more" if others else ""
+        _log.warning("No answer to %.80r%s: %s", first, more, error)
     return answers
 
 

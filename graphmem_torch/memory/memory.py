@@ -15,7 +15,6 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import (
-    Awaitable,
     Callable,
     Collection,
     Container,
@@ -1809,15 +1808,14 @@ class Memory:
         oracle: Any = None,
         **options: Unpack[Options],
     ) -> Any:
-        """`answer` in a thread; what is async of `llm` and `oracle` runs in the event loop."""
-        loop = asyncio.get_running_loop()
+        """`answer` in a thread; what is async of `llm` and `oracle` runs in the event loop.
 
-        def wait(given: Awaitable[Any]) -> Any:
-            return asyncio.run_coroutine_threadsafe(contexts.awaited(given), loop).result()
-
-        return await asyncio.to_thread(
-            lambda: self._answer(question, llm, budget, oracle, wait, **options)
-        )
+        Cancelled, it cancels them, and asks no further question.
+        """
+        with contexts.callers_loop() as wait:
+            return await asyncio.to_thread(
+                lambda: self._answer(question, llm, budget, oracle, wait, **options)
+            )
 
     # Namespaces: memories of their own in the folder of this one.
 

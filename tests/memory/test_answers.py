@@ -125,6 +125,20 @@ def test_answer_is_all_that_a_failing_model_costs(
     assert memory.retrieve(QUESTION).hits
 
 
+def test_one_error_of_many_questions_is_told_once(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    def llm(prompt: str) -> str:
+        raise ConnectionError("gone") if "Who" in prompt else TimeoutError("late")
+
+    with caplog.at_level(logging.WARNING):
+        memory.answer(["Who is it?", "Where?", "Who was it?", "Who?"], llm=llm, budget=120)
+    assert [record.getMessage() for record in caplog.records] == [
+        "No answer to 'Who is it?' and 2 more: ConnectionError: gone",
+        "No answer to 'Where?': TimeoutError: late",
+    ]
+
+
 @pytest.mark.parametrize("llm", ["gpt", None, 3])
 def test_answer_by_what_cannot_be_asked(memory: Memory, llm: Any) -> None:
     with pytest.raises(InputError, match="llm: expected a function from a prompt to a text"):

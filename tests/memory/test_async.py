@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import signal
 import threading
 from typing import Any
 
@@ -49,6 +51,73 @@ def test_many_tasks_add_side_by_side() -> None:
         assert asyncio.run(run()) == [Added(4, 0)] * 12
         assert memory.get([atom.id for atom in atoms]) == atoms
         assert memory.check() == []
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_cancelled_answer_cancels_the_model(several: bool, caplog: Any) -> None:
+    """It is told so, no further question is asked, and nobody is told of an answer that is lost."""
+    asked: list[str] = []
+    ended: list[str] = []
+
+    async def model(prompt: str) -> str:
+        asked.append(prompt)
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "never"
+
+    async def run() -> None:
+        answering = asyncio.create_task(
+            memory.aanswer(QUESTIONS if several else QUESTIONS[0], llm=model, budget=500)
+        )
+        while not asked:
+            await asyncio.sleep(0.01)
+        answering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+        while not ended:
+            await asyncio.sleep(0.01)
+
+    with opened() as memory:
+        memory.add(turns())
+        asyncio.run(run())
+        assert (len(asked), ended, caplog.text) == (1, ["cancelled"], "")
+        assert memory.answer(QUESTIONS[0], llm=lambda prompt: "again", budget=500).text == "again"
+
+
+def test_an_interrupted_answer_cancels_the_model() -> None:
+    ended: list[str] = []
+
+    async def model(prompt: str) -> str:
+        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+        return "never"
+
+    with opened() as memory:
+        memory.add(turns())
+        with pytest.raises(KeyboardInterrupt):
+            memory.answer(QUESTIONS, llm=model, budget=500)
+        assert ended == ["cancelled"]
+
+
+def test_a_model_that_gives_up_costs_its_answer_alone() -> None:
+    async def model(prompt: str) -> str:
+        if QUESTIONS[0] in prompt:
+            raise asyncio.CancelledError
+        return "said"
+
+    async def run() -> list[Any]:
+        answers = await memory.aanswer(QUESTIONS[:2], llm=model, budget=500)
+        return [(each.text, bool(each.error)) for each in answers]
+
+    with opened() as memory:
+        memory.add(turns())
+        assert asyncio.run(run()) == [(None, True), ("said", False)]
 
 
 def test_cancelled_add_leaves_the_store_whole() -> None:
