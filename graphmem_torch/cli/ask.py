@@ -26,7 +26,7 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError, output_file
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
 from graphmem_torch.results import PRESENT
-from graphmem_torch.text.times import parse_time
+from graphmem_torch.text.times import parse_span, parse_time
 
 __all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Explain", "Query", "time_of"]
 _COMPARE = "compare"
@@ -72,7 +72,12 @@ class AskingCommand(MemoryCommand):
         return {
             "k": self.k,
             "kinds": self.kind or None,
-            "between": self.between and tuple(time_of(t, "--between") for t in self.between),
+            "between": self.between
+            and parse_span(
+                [time_of(each, "--between") for each in self.between],
+                "--between",
+                said=" ".join(self.between),
+            ),
             "as_of": self._instants(),
             "valid_at": None if self.valid_at is None else time_of(self.valid_at, "--valid-at"),
             "asked": None if self.asked is None else time_of(self.asked, "--asked"),

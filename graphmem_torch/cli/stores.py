@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
@@ -165,7 +169,7 @@ class Import(MemoryCommand):
     """Read what `graphmem export` wrote into a store; what it already holds is skipped.
 
     Attributes:
-        file: The file to read.
+        file: The file to read; `-` is standard input.
     """
 
     creates: ClassVar[bool] = True
@@ -177,12 +181,30 @@ class Import(MemoryCommand):
         """Imports the file and says how much was new."""
         from graphmem_torch.memory.exchange import check_export
 
-        check_export(self.file)  # before a store is made for nothing
         start = time.perf_counter()
-        with self.open_memory(self.store, "w") as memory:
-            added = memory.import_(self.file, progress=True)
+        with _kept(self.file) as file:
+            check_export(file)  # before a store is made for nothing
+            with self.open_memory(self.store, "w") as memory:
+                added = memory.import_(file, progress=True)
         _tell_added(self, added, time.perf_counter() - start)
         return 0
+
+
+@contextmanager
+def _kept(file: Path) -> Iterator[Path]:
+    """A file that can be read more than once: of what comes through a pipe a copy on the disk."""
+    if str(file) != "-" and not file.is_fifo():
+        yield file
+        return
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        pipe = sys.stdin.buffer if str(file) == "-" else stack.enter_context(file.open("rb"))
+        copy = Path(folder, "standard input" if str(file) == "-" else file.name)
+        with copy.open("wb") as whole:
+            shutil.copyfileobj(pipe, whole)
+        try:
+            yield copy
+        except InputError as error:  # of the pipe: nobody knows the copy
+            raise InputError(str(error).replace(f"{copy.parent}/", "")) from error
 
 
 @dataclass(frozen=True, kw_only=True)

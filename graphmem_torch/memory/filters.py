@@ -90,13 +90,18 @@ class Scope:
     plan: PlanLike | Sequence[PlanLike] = None
 
     def __post_init__(self) -> None:
-        """Reads the conditions, which are wrong or right whatever the memories are.
+        """Reads conditions and times, which are wrong or right whatever the memories are.
 
         Raises:
-            InputError: See `parse_where`.
+            InputError: See `parse_where`, `parse_span` and `parse_time`.
         """
         if self.where is not None:
             object.__setattr__(self, "where", parse_where(self.where))
+        if self.between is not None:
+            parse_span(self.between)
+        for name in ("asked", "valid_at"):
+            if (moment := getattr(self, name)) is not None:
+                parse_time(moment, name)
 
     @property
     def instants(self) -> list[float | None]:

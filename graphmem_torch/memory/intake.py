@@ -171,7 +171,7 @@ class Changes(TypedDict, total=False):
     event_time: TimeLike | None
     event_end: TimeLike | None
     type: str | None
-    meta: Mapping[str, Any]
+    meta: Mapping[str, Any] | None
 
 
 def changes_given(
@@ -242,6 +242,8 @@ def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
         raise InputError(f"{said.rpartition('; ')[0]}; did you mean {meant!r}?" if meant else said)
     if not changes:
         raise InputError(f"update: expected fields to change, got none; name {', '.join(names)}")
+    if changes.get("meta", {}) is None:
+        changes = {**changes, "meta": {}}
     if not isinstance(changes.get("meta", {}), Mapping):
         raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
     if "meta" not in changes and changes.get("text", atom.text) != atom.text:

@@ -3344,6 +3344,13 @@ class Memory:
             StoreError: The file cannot be written; one of before is as it was.
         """
         if not isinstance(path, (str, os.PathLike)):
+            try:
+                path.write("")
+            except (AttributeError, TypeError, ValueError) as error:  # none, of bytes, or closed
+                raise InputError(
+                    f"path: expected a file, or an open stream of text, got {path!r:.80}; open one "
+                    "with mode 'w' and encoding 'utf-8'"
+                ) from error
             return self._export_to(path, vectors, namespaces)
         target = self._export_target(Path(path))
         partial = target.with_name(target.name + ".partial")

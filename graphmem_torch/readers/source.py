@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import sys
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from graphmem_torch.errors import InputError, nearest_path
 from graphmem_torch.exact import DigitsError, load_json
@@ -29,15 +31,19 @@ _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})  # categories of characters 
 
 
 def read_bytes(path: Path | None) -> bytes:
-    """Everything in a file, or on standard input for None.
+    """Everything in a file, or on standard input for None; `.gz` is unpacked.
 
     Raises:
         InputError: It cannot be read, or is empty.
     """
     where = "standard input" if path is None else str(path)
     try:
-        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
-    except OSError as error:
+        if path is None:
+            data = sys.stdin.buffer.read()
+        else:
+            with _unpacked(path) as file:
+                data = file.read()
+    except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
     if says_nothing([data]):
         raise InputError("expected text, got an empty file; leave it out", where=where)
@@ -157,16 +163,16 @@ def raw_parts(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
 
 
 def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """The lines of a file from a byte on, one of which is held at a time.
+    """The lines of a file from a byte on, one of which is held at a time; `.gz` is unpacked.
 
     Raises:
         InputError: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with _unpacked(path) as file:
             file.seek(offset)
             yield from file
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
 
 
@@ -174,12 +180,17 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _unreadable(path: Path | None, error: OSError) -> InputError:
+def _unpacked(path: Path) -> BinaryIO | gzip.GzipFile:
+    """A file to read from, unpacked if its name says that it is one of gzip."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _unreadable(path: Path | None, error: Exception) -> InputError:
     gone = path is not None and isinstance(error, FileNotFoundError)
     near = nearest_path(path, Path.is_file) if path is not None and gone else None
     do = f"did you mean {near}?" if near else "check its path, and your rights"
     return InputError(
-        f"expected a file that can be read, got: {error.strerror or error}; {do}",
+        f"expected a file that can be read, got: {getattr(error, 'strerror', None) or error}; {do}",
         where="standard input" if path is None else str(path),
     )
 

@@ -102,12 +102,13 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
     return seconds
 
 
-def parse_span(value: object, name: str = "between") -> tuple[float, float]:
+def parse_span(value: object, name: str = "between", *, said: object = None) -> tuple[float, float]:
     """Start and end in seconds since the epoch, UTC.
 
     Args:
         value: Two times as `parse_time` takes them; None or an infinite number for an open end.
         name: Name of the value, for messages.
+        said: The value as it was written, where times were made of it, for messages.
 
     Raises:
         InputError: No two times, or an end before the start.
@@ -124,7 +125,7 @@ def parse_span(value: object, name: str = "between") -> tuple[float, float]:
     )
     if not start <= end:
         raise InputError(
-            f"{name}: expected a start before the end, got {value!r:.120}; swap the two"
+            f"{name}: expected a start before the end, got {said or value!r:.120}; swap the two"
         )
     return start, end
 

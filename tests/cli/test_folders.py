@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,3 +154,35 @@ def test_an_export_to_standard_output(
     assert not Path("-").exists()
     assert main(["export", "-", "--json", *named]) == 2
     assert "which has the output for itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["standard input", "named pipe"])
+def test_an_import_through_a_pipe(
+    way: str,
+    store: Path,
+    tmp_path: Path,
+    reply: Callable[..., Any],
+    fails: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = tmp_path / "x.jsonl"
+    reply("export", kept, "--store", store)
+    lines = kept.read_bytes().splitlines(keepends=True)
+    for stop in (len(lines), -1):
+        content = b"".join(lines[:stop])
+        given, pipe = "-", tmp_path / "pipe"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        if way == "named pipe":
+            given = str(pipe)
+            os.mkfifo(pipe)
+            threading.Thread(target=pipe.write_bytes, args=(content,)).start()
+        if stop > 0:
+            assert reply("import", given, "--store", tmp_path / "o")["new"] == 4
+            with Memory.open(store, mode="r") as one, Memory.open(tmp_path / "o", mode="r") as two:
+                assert [*one] == [*two]
+        else:
+            message = fails("import", given, "--store", tmp_path / "p")
+            name = "standard input" if given == "-" else "pipe"
+            assert message.startswith(f"graphmem: error: {name}:{len(lines) - 1}: expected the")
+            assert not (tmp_path / "p").exists()
+        pipe.unlink(missing_ok=True)

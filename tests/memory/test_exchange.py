@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import logging
 from dataclasses import replace
@@ -339,3 +341,18 @@ def test_a_failing_export_leaves_the_file_of_before(tmp_path: Path) -> None:
             memory.export(tmp_path / "no" / "x")
     assert (tmp_path / "x").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_an_export_to_what_is_no_stream_of_text(tmp_path: Path) -> None:
+    closed = (tmp_path / "closed").open("w")
+    closed.close()
+    with opened() as memory, (tmp_path / "b").open("wb") as binary:
+        memory.add(turns(3))
+        for wrong in (io.BytesIO(), binary, closed, None, 7):
+            with pytest.raises(InputError, match="path: expected a file, or an open stream"):
+                memory.export(wrong)  # type: ignore[arg-type]
+        with gzip.open(tmp_path / "e.gz", "wt", encoding="utf-8") as packed:
+            assert memory.export(packed) == 3
+        with opened() as other:
+            assert other.import_(tmp_path / "e.gz").new == 3
+            assert [*other] == [*memory]

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -654,3 +655,21 @@ def test_nothing_is_erased_because_a_field_is_misspelled(where: Any) -> None:
         assert len(memory) == 2
         there = {"meta.gone": {"$exists": False}}
         assert [atom.id for atom in memory.forgettable(where=there)] == ["m0", "m1"]
+
+
+@pytest.mark.parametrize("count", [0, 6])
+def test_times_are_wrong_whatever_the_memories_are(count: int) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"between": ("2024-05-01", "2023-05-01")},
+        {"between": ("2024-05-01",)},
+        {"between": ("soon", None)},
+        {"valid_at": "soon"},
+        {"asked": "soon"},
+        {"as_of": "soon"},
+    ]
+    with opened() as memory:
+        memory.add(turns(count))
+        for scope in wrong:
+            for call in (memory.retrieve, partial(memory.compile, budget=99)):
+                with pytest.raises(InputError, match=f"{next(iter(scope))}: expected"):
+                    call("Where?", **scope)

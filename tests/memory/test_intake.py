@@ -131,6 +131,14 @@ def test_keys_and_contents_are_the_same_in_all_forms(before: str, after: str) ->
             memory.add([*second[:2], "crepe"], key=key)
 
 
+def test_none_takes_the_meta_away() -> None:
+    with opened() as memory:
+        memory.add({"id": "a", "text": "x", "meta": {"page": 3}})
+        assert dict(memory.update("a", meta=None).meta) == {}
+        memory.update("a", {"meta": {"page": 4}})
+        assert dict(memory.update("a", {"meta": None}).meta) == {}
+
+
 def test_ids_are_content_that_a_key_stands_for() -> None:
     with opened() as memory:
         memory.add({"id": "a", "text": "x"}, key="k")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,21 @@ def test_files_that_are_not_a_collection_are_named(
     getattr(files, file).write_text(content)
     with pytest.raises(InputError, match=message):
         read_collection(files.corpus, files.queries, files.qrels)
+
+
+def test_a_collection_may_be_packed(tmp_path: Path) -> None:
+    """Corpus and queries are published as `.jsonl.gz`."""
+    files = _collection(tmp_path)
+    expected = read_collection(files.corpus, files.queries, files.qrels)
+    packed = [path.with_name(path.name + ".gz") for path in vars(files).values()]
+    for path, whole in zip(packed, vars(files).values(), strict=True):
+        path.write_bytes(gzip.compress(whole.read_bytes()))
+    found, counts = read_collection(*packed)
+    assert (replace(found, name=files.corpus.name), counts) == expected
+    for broken in (packed[0].read_bytes()[:-20], b"no gzip"):
+        packed[0].write_bytes(broken)
+        with pytest.raises(InputError, match=r"\.gz: expected a file that can be read, got"):
+            read_collection(*packed)
 
 
 def test_qrels_may_lack_the_head_and_have_the_columns_of_trec(tmp_path: Path) -> None:
