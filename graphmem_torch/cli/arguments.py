@@ -176,7 +176,9 @@ def _values(hint: Any) -> tuple[tuple[type, ...], tuple[str, ...], bool]:
 def _is_option(word: str, mark: str = "--") -> bool:
     """Whether a word is an option; "-", a negative number, and what has blanks are values."""
     name = word.partition("=")[0]
-    return name.startswith(mark) and name.lstrip("-")[:1].isalpha() and len(name.split()) == 1
+    if not name.startswith(mark) or len(name.split()) != 1:
+        return False
+    return name.lstrip("-")[:1].isalpha() or (name.startswith("--") and any(map(str.isalnum, name)))
 
 
 def _unknown_option(name: str, known: Iterable[str], program: str) -> InputError:

@@ -97,6 +97,8 @@ def test_every_argument_that_is_wrong_is_named_in_one_line(
     [
         ("query --store x --k abc q", "--k: expected a whole number, got 'abc'; write --k N"),
         ("query --store x --trase q", "did you mean --trace?"),
+        ("query --store x q --(k) 3", "--(k): expected an option of graphmem query, got"),
+        ("query --store x q --1st", "--1st: expected an option of graphmem query, got"),
         ("query --store x q --storage y", "did you mean --store?"),
         ("query --store '' q", "--store: expected a path, got ''"),
         ("query --store x -foo", "-foo: expected an option"),
