@@ -142,7 +142,13 @@ class SpreadConfig:
         fan: What a source's outgoing activation is divided by: its out-degree, the root of it, or
             nothing.
         inhibition, top: beta and M of lateral inhibition; 0 switches it off.
-        firing, gain, threshold: Sigmoid firing with gamma and theta, or `linear`.
+        competitors: Which nodes inhibit a node: the strongest of `all`, or those of its own `kind`,
+            turns or concepts.
+        spare: Inhibition is weakened until the so many strongest nodes of a question keep at least
+            half of what they have; 0: never.
+        firing, gain, threshold: What nodes fire after each round: `sigmoid` with gamma and theta;
+            `zeroed`, the same less what it gives a node without activation; `linear`, what they
+            have. `once`: `linear` rounds, and `zeroed` after the last one.
         temporal_decay: rho, per hour, in the weight exp(-rho dt) of a temporal edge.
         temporal_step: dt between turns of one time, in hours: a session often has a single one.
         edges: Gain of each edge type; a type that is not named does not conduct.
@@ -160,7 +166,9 @@ class SpreadConfig:
     fan: Literal["degree", "sqrt", "none"] = "degree"
     inhibition: float = _bounded(0.15, 0)
     top: int = _bounded(7, 1)
-    firing: Literal["sigmoid", "linear"] = "sigmoid"
+    competitors: Literal["all", "kind"] = "all"
+    spare: int = _bounded(0, 0)
+    firing: Literal["sigmoid", "zeroed", "once", "linear"] = "sigmoid"
     gain: float = 5.0
     threshold: float = 0.5
     temporal_decay: float = _bounded(0.01, 0)

@@ -26,6 +26,7 @@ from graphmem_torch.index.retrieve import (
     brought_from,
     by_tier,
     candidates_of,
+    competing_kinds,
     conducting_nodes,
     spread_from,
     start_of,
@@ -644,9 +645,11 @@ class _Without:
             rule=Rule(
                 constants.get("inhibition", 0.0),
                 s.top,
-                s.firing == "sigmoid",
+                s.firing,
                 constants.get("gain", 1.0),
                 constants.get("threshold", 0.0),
+                s.spare,
+                competing_kinds(memory, s),
             ),
             mask=None if mask is None else mask[0],
         )

@@ -54,6 +54,7 @@ __all__ = [
     "brought_from",
     "by_tier",
     "candidates_of",
+    "competing_kinds",
     "conducting_nodes",
     "paths_to",
     "ranked",
@@ -232,7 +233,7 @@ class Plan:
 
 def _constants(settings: SpreadConfig) -> dict[str, float | Tensor]:
     unused = {"inhibition"} if settings.inhibition == 0 else set()
-    unused |= {"gain", "threshold"} if settings.firing != "sigmoid" else set()
+    unused |= {"gain", "threshold"} if settings.firing == "linear" else set()
     return {name: getattr(settings, name) for name in CONSTANTS if name not in unused}
 
 
@@ -690,7 +691,9 @@ def spread_from(
         reduce=s.reduce,
         fan=s.fan,
         top=s.top,
+        spare=s.spare,
         firing=s.firing,
+        kind=competing_kinds(memory, s),
         mask=mask,
         retention=constants["retention"],
         spread=constants["spread"],
@@ -698,6 +701,11 @@ def spread_from(
         gain=constants.get("gain", 1.0),
         threshold=constants.get("threshold", 0.0),
     )
+
+
+def competing_kinds(memory: MemoryTensors, settings: SpreadConfig) -> Tensor | None:  # [N] bool
+    """Which nodes are concepts, where nodes compete with those of their own kind alone."""
+    return memory.atom < 0 if settings.competitors == "kind" else None
 
 
 def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool

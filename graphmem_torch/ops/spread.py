@@ -28,7 +28,7 @@ from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["Firing", "Method", "Rule", "dense_rounds", "spread_activation", "spread_frontier"]
 
-Firing = Literal["sigmoid", "linear"]
+Firing = Literal["sigmoid", "zeroed", "once", "linear"]
 Method = Literal["auto", "dense", "frontier"]
 Rows = TypeVar("Rows", Tensor, SparseRows)
 Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, N] -> [b, N]
@@ -69,6 +69,7 @@ def spread_activation(
     firing: Firing | Tensor = "sigmoid",  # or [B] bool, true for a sigmoid
     gain: float | Tensor = 5.0,  # or [], or [B]
     threshold: float | Tensor = 0.5,  # or [], or [B]
+    kind: Tensor | None = None,  # [N] bool
     mask: Tensor | None = None,  # [B, N] bool
     weight: Tensor | None = None,  # [P, E]
     pattern: Tensor | None = None,  # [B] int64
@@ -78,7 +79,9 @@ def spread_activation(
 
     Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
     on the nodes that activation has reached; the others stay exactly 0, because sigmoid(0) is not 0
-    and would switch the whole graph on. `linear`: a_i = u_i.
+    and would switch the whole graph on. `zeroed`: the same less sigmoid(-gain threshold), so that
+    a node without activation fires 0. `linear`: a_i = u_i. `once`: `linear` rounds, and `zeroed`
+    after the last one.
 
     Constants may have one value a row. A row is then a setting, and hundreds of settings with all
     their questions are one batch (`docs/mathematics.md` 4).
@@ -102,6 +105,8 @@ def spread_activation(
         firing: What a node makes of what it received; see above.
         gain: Of the sigmoid.
         threshold: Of the sigmoid.
+        kind: Two kinds of nodes, which are inhibited by the strongest of their own kind alone; None
+            if all nodes are one kind.
         mask: As for `propagate`.
         weight: As for `propagate`.
         pattern: As for `propagate`.
@@ -123,10 +128,10 @@ def spread_activation(
     sparse = isinstance(activation, SparseRows)
     start = activation.value if isinstance(activation, SparseRows) else activation
     rows_only = start.new_empty(activation.shape[0], 0)
-    for name, kind, choice in (("rounds", "int64", rounds), ("firing", "bool", firing)):
+    for name, dtype, choice in (("rounds", "int64", rounds), ("firing", "bool", firing)):
         if isinstance(choice, Tensor):
             do = "give one value for all, or a tensor of one for each row"
-            check_tensor(name, choice, kind, rows_only.shape[:1], do, device=graph.device)
+            check_tensor(name, choice, dtype, rows_only.shape[:1], do, device=graph.device)
     if not isinstance(rounds, Tensor):
         check_count("rounds", rounds, 0)
     if not isinstance(firing, Tensor):
@@ -136,6 +141,9 @@ def spread_activation(
     for name, value in (("gain", gain), ("threshold", threshold)):
         check_scalar(name, value, rows_only, low=-torch.inf)
     check_patterns(graph, rows_only, weight, pattern)
+    if kind is not None:
+        do = "give True for the nodes of one kind, such as concepts"
+        check_tensor("kind", kind, "bool", (graph.num_nodes,), do, device=graph.device)
     constants: tuple[float | Tensor, ...] = (retention, spread, inhibition, gain, threshold)
     differentiable = needs_gradient(start, graph.stored.weight, weight, fan, *constants)
     by_row = weight is not None or _wide(fan, 2) or any(map(_wide, (rounds, firing, *constants)))
@@ -153,8 +161,7 @@ def spread_activation(
     if start.is_cuda:  # a few launches a round, where the frontier has many and waits for each
         small = not sparse or activation.shape[0] * graph.num_nodes <= _FEW_VALUES
     dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
-    sigmoid = firing if isinstance(firing, Tensor) else firing == "sigmoid"
-    rule = Rule(inhibition, top, sigmoid, gain, threshold, spare)
+    rule = Rule(inhibition, top, firing, gain, threshold, spare, kind)
     if by_row:
         assert isinstance(activation, Tensor)
         rows = _Rows(rounds, retention, spread, fan, rule, mask, pattern)
@@ -190,54 +197,95 @@ class Rule:
 
     Attributes:
         inhibition, top: Strength and size of the lateral inhibition; the number 0 leaves it out.
-        sigmoid: Fire sigmoid(gain (u - threshold)); otherwise u itself.
+        firing: What nodes fire, as for `spread_activation`.
         gain, threshold: Of the sigmoid.
         spare: The place of the node that keeps half of what it has; 0: no such node.
+        kind: Which nodes are of the one kind, and which of the other.
     """
 
     inhibition: float | Tensor  # or [], or [B]
     top: int
-    sigmoid: bool | Tensor  # or [B] bool
+    firing: Firing | Tensor  # or [B] bool, true for a sigmoid
     gain: float | Tensor  # or [], or [B]
     threshold: float | Tensor  # or [], or [B]
     spare: int = 0
+    kind: Tensor | None = None  # [N] bool, or [B, N]
 
     @property
     def inhibits(self) -> bool:
         """Whether there is inhibition; a tensor is taken to be not 0, without looking at it."""
         return isinstance(self.inhibition, Tensor) or self.inhibition != 0
 
+    @property
+    def strongest(self) -> int:
+        """How many of the strongest nodes say how much is inhibited."""
+        return max(self.top, self.spare)
+
+    @property
+    def linear(self) -> bool:
+        """Whether a node fires what it has after each round."""
+        return not isinstance(self.firing, Tensor) and self.firing in ("linear", "once")
+
+    @property
+    def marks(self) -> bool:
+        """Whether a node that activation has reached fires something even if it has 0."""
+        return isinstance(self.firing, Tensor) or self.firing == "sigmoid"
+
+    def of_nodes(self, nodes: Tensor) -> Rule:  # [n] int64, or [B, n]
+        """The same rule for some nodes alone."""
+        return self if self.kind is None else replace(self, kind=self.kind[nodes])
+
     def plain(self) -> Rule:
         """The same rule; what all rows do, or none does, is not asked of each. Looks at values."""
-        inhibition, sigmoid = self.inhibition, self.sigmoid
+        inhibition, firing = self.inhibition, self.firing
         if isinstance(inhibition, Tensor) and inhibition.dim() and not inhibition.any():
             inhibition = 0.0
-        if isinstance(sigmoid, Tensor) and (sigmoid.all() or not sigmoid.any()):
-            sigmoid = bool(sigmoid.any())
-        return replace(self, inhibition=inhibition, sigmoid=sigmoid)
+        if isinstance(firing, Tensor) and (firing.all() or not firing.any()):
+            firing = "sigmoid" if firing.any() else "linear"
+        return replace(self, inhibition=inhibition, firing=firing)
 
     def inhibited(self, u: Tensor) -> Tensor:
         """`[B, N]` after lateral inhibition."""
         if not self.inhibits:
             return u
-        strength = self.inhibition
-        if self.spare and u.shape[1]:
-            strength = _sparing(u, strength, self.top, self.spare)
-        found = inhibit(u, strength=strength, top=self.top)
+        if self.kind is None:
+            found = self._inhibited(u)
+        else:  # what is not of a kind is 0 in its row, where it neither inhibits nor is left
+            own, others = u.where(self.kind, 0.0), u.masked_fill(self.kind, 0.0)
+            found = self._inhibited(own) + self._inhibited(others)
         if isinstance(self.inhibition, Tensor) and self.inhibition.dim():
             return torch.where(self.inhibition[:, None] != 0, found, u)
         return found
 
+    def _inhibited(self, u: Tensor) -> Tensor:
+        strength = self.inhibition
+        if self.spare and u.shape[1]:
+            strength = _sparing(u, strength, self.top, self.spare)
+        return inhibit(u, strength=strength, top=self.top)
+
     def fired(self, u: Tensor) -> Tensor:
-        """What reached nodes fire, written over u unless a gradient needs u."""
-        if self.sigmoid is False:
+        """What reached nodes fire after a round, written over u unless a gradient needs u."""
+        if self.linear:
             return u
+        if self.firing == "zeroed":
+            return self._zeroed(u)
         gain, threshold = _column(self.gain), _column(self.threshold)
-        if isinstance(self.sigmoid, Tensor):
-            return torch.where(self.sigmoid[:, None], torch.sigmoid(gain * (u - threshold)), u)
+        if isinstance(self.firing, Tensor):
+            return torch.where(self.firing[:, None], torch.sigmoid(gain * (u - threshold)), u)
         if needs_gradient(u, gain, threshold):
             return torch.sigmoid(gain * (u - threshold))
         return u.sub_(threshold).mul_(gain).sigmoid_()
+
+    def ended(self, a: Tensor) -> Tensor:
+        """What is left of the activation after the last round."""
+        return self._zeroed(a) if self.firing == "once" else a
+
+    def _zeroed(self, u: Tensor) -> Tensor:
+        """sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for 0."""
+        gain, threshold = _column(self.gain), _column(self.threshold)
+        fired = torch.sigmoid(gain * (u - threshold)) * -torch.expm1(-gain * u)
+        silent = torch.as_tensor(gain * threshold, dtype=u.dtype, device=u.device)
+        return fired * torch.sigmoid(silent)
 
 
 def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tensor:  # [B]
@@ -294,10 +342,11 @@ class _Rows:
             Rule(
                 own(rule.inhibition),
                 rule.top,
-                own(rule.sigmoid),
+                own(rule.firing),
                 own(rule.gain),
                 own(rule.threshold),
                 rule.spare,
+                rule.kind,
             ),
             own(self.mask, 2),
             own(self.pattern),
@@ -321,7 +370,7 @@ def _by_rows(
     questions, nodes = activation.shape
     order, ends = torch.arange(questions), [questions]
     inhibited = _wide(rows.rule.inhibition) and rows.rule.inhibition != 0
-    for kind in (inhibited, rows.rule.sigmoid, rows.rounds):  # alike ones together
+    for kind in (inhibited, rows.rule.firing, rows.rounds):  # alike ones together
         if isinstance(kind, Tensor):
             order = order[kind[order].argsort(stable=True)]
     if rows.pattern is not None and weight is not None:
@@ -368,10 +417,20 @@ def dense_rounds(
     touched: Tensor,  # [B, N] bool: what activation has reached so far
     rounds: int | Tensor,  # or [B]
     rule: Rule,
+    *,
+    ends: bool = True,
 ) -> Tensor:  # [B, N]
     """`rounds` rounds over all nodes; nodes that were never reached stay exactly 0.
 
     The numbers of rounds in a tensor are looked at, which waits for the device.
+
+    Args:
+        step: Propagation.
+        activation: What the nodes have.
+        touched: What activation has reached so far.
+        rounds: How often.
+        rule: What happens to what a node received.
+        ends: Whether the last of these rounds is the last of all.
     """
     least, most = rounds, rounds
     if isinstance(rounds, Tensor):
@@ -384,7 +443,11 @@ def dense_rounds(
         if isinstance(rounds, Tensor) and done >= int(least):
             found = torch.where((rounds > done)[:, None], found, activation)
         activation = found
-    return activation
+    if not ends or not int(most):
+        return activation
+    if isinstance(rounds, Tensor) and not int(least):
+        return torch.where((rounds > 0)[:, None], rule.ended(activation), activation)
+    return rule.ended(activation)
 
 
 def spread_frontier(
@@ -435,12 +498,14 @@ def spread_frontier(
             allowed = mask[state.row[sender], goal % nodes]
             goal, sent = goal[allowed], sent[allowed]
         state, own = _received(state, goal, sent, retention, maximum)
-        if rule.sigmoid or rule.inhibits:
+        if not rule.linear or rule.inhibits:
             state = state.select((state.value != 0).index_fill_(0, own, True))
             fired = rule.fired(_inhibited(rule, state))
             state = SparseRows(state.key, fired, state.shape)
-        if not rule.sigmoid:
+        if not rule.marks:
             state = state.select(state.value != 0)
+        if done == rounds - 1:
+            state = SparseRows(state.key, rule.ended(state.value), state.shape)
     return SparseRows(state.key, state.value.to(activation.value.dtype), state.shape)
 
 
@@ -475,6 +540,7 @@ def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]
         return state.value
     values, place = state.padded()
     there = place >= 0
+    rule = rule.of_nodes(state.column[place.clamp(min=0)])
     return torch.empty_like(state.value).index_copy_(0, place[there], rule.inhibited(values)[there])
 
 

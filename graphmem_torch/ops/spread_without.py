@@ -94,7 +94,7 @@ class _Rounds:
             there[rows, some[rows]] = False
             # Where it has been is where there is some: a sigmoid leaves some everywhere.
             step = partial(self.step, mask=there)
-            out.copy_(dense_rounds(step, part, part != 0, count, self.rule))
+            out.copy_(dense_rounds(step, part, part != 0, count, self.rule, ends=False))
         return found
 
     def but_the_last(self, activation: Tensor, left: Tensor, count: int) -> Tensor:
@@ -105,9 +105,10 @@ class _Rounds:
         u = self.step(a, mask)
         weighs = activation != 0
         if self.rule.inhibits:
-            weighs[u[0].topk(min(self.rule.top, u.shape[1])).indices] = True
+            for own in self.rivals():
+                weighs[own[u[0, own].topk(min(self.rule.strongest, len(own))).indices]] = True
         rows = (left >= 0).nonzero().squeeze(1)
-        once = dense_rounds(lambda _: u, a, a != 0, 1, self.rule)[0]
+        once = dense_rounds(lambda _: u, a, a != 0, 1, self.rule, ends=False)[0]
         if count == 1 or self.reduce == "max":
             found = once.repeat(len(left), 1)
             found[rows, left[rows]] = 0.0
@@ -146,7 +147,7 @@ class _Rounds:
         found[rows, own], reached[rows, own] = 0.0, False
         height = max(1, _CACHED // max(1, nodes))
         for part, there in zip(found.split(height), reached.split(height), strict=True):
-            part.copy_(dense_rounds(torch.clone, part, there, 1, self.rule))
+            part.copy_(dense_rounds(torch.clone, part, there, 1, self.rule, ends=False))
         return found
 
     def last(self, a: Tensor, left: Tensor, wanted: Tensor) -> Tensor:  # [M, N], [M], [W] -> [M, W]
@@ -172,7 +173,8 @@ class _Rounds:
             matrix = a.new_zeros(a.shape[1], len(columns))
             matrix.index_put_((graph.source[edge].long(), column.long()), weight, accumulate=True)
             u = kept + (a @ matrix).masked_fill_(closed, 0.0)
-        found = dense_rounds(lambda _: u, kept, a[:, columns] != 0, 1, self.rule)
+        rule = self.rule.of_nodes(columns)
+        found = dense_rounds(lambda _: u, kept, a[:, columns] != 0, 1, rule)
         return found[:, torch.searchsorted(columns, wanted)]
 
     def contenders(self, a: Tensor, left: Tensor) -> Tensor:  # [M, N], [M] -> [n] int64
@@ -196,7 +198,18 @@ class _Rounds:
                 self.graph, least, retention=0.0, spread=self.spread, reduce="max", fan=self.fan
             )
             below = (self.step(least, mask) - one)[0]
-        # One more than counts, for the node that is left out may be one of them.
-        count = min(self.rule.top + 1, len(below))
-        bar = below.topk(count).values[-1] * (1 - _SLACK) if count > self.rule.top else 0.0
-        return ((above >= bar) & (above > 0)).nonzero().squeeze(1)
+        found = []
+        for own in self.rivals():
+            # One more than counts, for the node that is left out may be one of them.
+            count = min(self.rule.strongest + 1, len(own))
+            least = below[own].topk(count).values
+            bar = least[-1] * (1 - _SLACK) if count > self.rule.strongest else 0.0
+            found.append(own[(above[own] >= bar) & (above[own] > 0)])
+        return torch.cat(found)
+
+    def rivals(self) -> list[Tensor]:  # each [n] int64
+        """The nodes by the kind inside which they inhibit each other."""
+        kind = self.rule.kind
+        if kind is None:
+            return [torch.arange(self.graph.num_nodes, device=self.graph.device)]
+        return [own.nonzero().squeeze(1) for own in (kind, ~kind)]

@@ -28,9 +28,16 @@ def _written_out(
     inhibition: float,
     top: int,
     firing: str,
-    mask: torch.Tensor | None,
+    mask: torch.Tensor | None = None,
+    kind: torch.Tensor | None = None,
+    spare: int = 0,
 ) -> np.ndarray:
     """The rounds of `docs/mathematics.md` 4, node by node."""
+
+    def fired(x: float) -> float:
+        return 1 / (1 + math.exp(-5 * (x - 0.5)))
+
+    kinds = [0] * graph.num_nodes if kind is None else kind.tolist()
     edges = list(
         zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
     )
@@ -45,16 +52,26 @@ def _written_out(
                     sent = 0.8 * w * a[j] / fan[j]
                     u[i] = u[i] + sent if reduce == "sum" else max(u[i], sent)
             touched = [t or x != 0 for t, x in zip(touched, u, strict=True)]
-            best = sorted(u, reverse=True)[:top]
             if inhibition:
-                u = [max(0.0, x - inhibition * sum(max(v - x, 0.0) for v in best)) for x in u]
+                before, u = u, list(u)
+                for own in set(kinds):
+                    rivals = sorted(
+                        (x for x, k in zip(before, kinds, strict=True) if k == own), reverse=True
+                    )
+                    strength, best = inhibition, rivals[:top]
+                    there = [x for x in rivals[:spare] if x > 0]
+                    above = sum(v - there[-1] for v in best if v > there[-1]) if there else 0.0
+                    if above:
+                        strength = min(strength, there[-1] / (2 * above))
+                    for i, x in enumerate(before):
+                        if kinds[i] == own:
+                            u[i] = max(0.0, x - strength * sum(max(v - x, 0.0) for v in best))
             if firing == "sigmoid":
-                u = [
-                    1 / (1 + math.exp(-5 * (x - 0.5))) if t else 0.0
-                    for x, t in zip(u, touched, strict=True)
-                ]
+                u = [fired(x) if t else 0.0 for x, t in zip(u, touched, strict=True)]
+            elif firing == "zeroed":
+                u = [fired(x) - fired(0) for x in u]
             a = u
-        rows.append(a)
+        rows.append([fired(x) - fired(0) for x in a] if firing == "once" and rounds else a)
     return np.array(rows).reshape(activation.shape)
 
 
@@ -78,6 +95,49 @@ def test_matches_the_rounds_written_out(random_graph, method, reduce, firing, in
     expected = _written_out(graph, anchors, mask=mask, **settings)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(got.numpy() == 0, expected == 0)
+
+
+@METHODS
+@pytest.mark.parametrize("firing", ["sigmoid", "zeroed", "once", "linear"])
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+@pytest.mark.parametrize("kinds", [False, True])
+@pytest.mark.parametrize("spare", [0, 4])
+def test_kinds_and_firing_match_the_rounds_written_out(
+    random_graph, method, firing, rounds, kinds, spare
+):
+    graph, anchors = random_graph(31, 90), _anchors(4, 31, 5)
+    kind = _anchors(1, 31, 9)[0] > 0 if kinds else None
+    settings = {"rounds": rounds, "reduce": "sum", "inhibition": 0.15, "top": 3, "firing": firing}
+    settings |= {"kind": kind, "spare": spare}
+    got = spread_activation(graph, anchors, method=method, **settings)
+    expected = _written_out(graph, anchors, **settings)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(got.numpy() == 0, expected == 0)
+
+
+@METHODS
+@pytest.mark.parametrize("firing", ["zeroed", "once"])
+def test_spread_silence_is_exactly_zero(method, firing):
+    """Inhibition takes node 1 to 0, and unlike with `sigmoid` it fires nothing."""
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.01]), num_nodes=3)
+    start = torch.tensor([[1.0, 0.0, 0.0]])
+    got = spread_activation(
+        graph, start, rounds=1, inhibition=1.0, firing=firing, method=method
+    )
+    assert got[0, 1:].tolist() == [0.0, 0.0]
+    assert got[0, 0].item() == pytest.approx(1 / (1 + math.exp(0)) - 1 / (1 + math.exp(2.5)))
+
+
+@METHODS
+def test_spread_concepts_do_not_silence_turns(method):
+    """Three hubs of the other kind take node 3 to 0, but not where kinds compete apart."""
+    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=5)
+    u = torch.tensor([[9.0, 8.0, 8.0, 1.0, 0.9]])
+    settings = {"rounds": 1, "retention": 1.0, "firing": "linear", "method": method}
+    assert spread_activation(graph, u, **settings)[0, 3:].tolist() == [0.0, 0.0]
+    kind = torch.tensor([True, True, True, False, False])
+    got = spread_activation(graph, u, kind=kind, **settings)
+    assert got[0, 3:].tolist() == pytest.approx([1.0, 0.9 - 0.15 * 0.1])
 
 
 @METHODS
@@ -106,10 +166,11 @@ def test_spread_reached_node_that_falls_to_zero_still_fires(method):
     st.integers(1, 9),
     st.integers(0, 10**6),
     st.sampled_from(["sum", "max"]),
-    st.sampled_from(["sigmoid", "linear"]),
+    st.sampled_from(["sigmoid", "zeroed", "once", "linear"]),
     st.sampled_from([0, 3]),
+    st.booleans(),
 )
-def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing, spare):
+def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing, spare, kinds):
     generator = torch.Generator().manual_seed(seed)
     graph = Graph.from_edges(
         torch.randint(0, nodes, (2, edges), generator=generator),
@@ -118,6 +179,7 @@ def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing, sp
     )
     anchors = _anchors(questions, nodes, seed)
     settings = {"reduce": reduce, "firing": firing, "spare": spare}
+    settings["kind"] = _anchors(1, nodes, seed + 1)[0] > 0 if kinds else None
     dense = spread_activation(graph, anchors, method="dense", **settings)
     frontier = spread_activation(graph, anchors, method="frontier", **settings)
     torch.testing.assert_close(frontier, dense)
@@ -137,7 +199,7 @@ def test_spread_frontier_goes_on_densely_when_that_is_cheaper(random_graph, cost
         rounds=3,
         retention=0.5,
         maximum=False,
-        rule=Rule(0.15, 7, True, 5.0, 0.5),
+        rule=Rule(0.15, 7, "sigmoid", 5.0, 0.5),
         mask=None,
         step=lambda a, allowed: propagate(graph, a, mask=allowed),
         followed_cost=cost,
@@ -193,6 +255,8 @@ def test_spread_without_rounds_changes_nothing(random_graph):
         ("sum", "linear", True),
         ("max", "sigmoid", True),
         ("max", "linear", False),
+        ("sum", "zeroed", False),
+        ("sum", "once", True),
     ],
 )
 def test_gradients_flow_through_all_rounds(random_graph, reduce, firing, masked):
@@ -412,12 +476,13 @@ def test_spread_anchors_are_left_alone(random_graph):
             r"inhibition: expected floating point \[2\].* give a number",
         ),
         ({"gain": float("nan")}, "gain: expected a number in"),
-        ({"firing": "step"}, "'sigmoid', 'linear', got 'step'"),
+        ({"firing": "step"}, "'sigmoid', 'zeroed', 'once', 'linear', got 'step'"),
         ({"method": "fast"}, "'auto', 'dense', 'frontier', got 'fast'"),
         ({"reduce": "mean"}, "'sum', 'max', got 'mean'"),
         ({"reduce": "mean", "method": "frontier"}, "'sum', 'max', got 'mean'"),
         ({"activation": torch.zeros(2, 3)}, r"\[B, 9\]"),
         ({"mask": torch.zeros(2, 9)}, r"bool \[2, 9\]"),
+        ({"kind": torch.ones(2, 9, dtype=torch.bool)}, r"kind: expected bool \[9\]"),
         (
             {"mask": torch.ones(1, 9, dtype=torch.bool), "method": "frontier"},
             r"mask: expected bool \[2, 9\] on cpu, got torch.bool \[1, 9\]",

@@ -33,11 +33,19 @@ def drawn(nodes: int, edges: int, generator: torch.Generator) -> tuple[Graph, Te
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
-@pytest.mark.parametrize("firing", ["sigmoid", "linear"])
-@pytest.mark.parametrize("inhibition", [0.0, 0.15])
+@pytest.mark.parametrize("firing", ["sigmoid", "zeroed", "once", "linear"])
+@pytest.mark.parametrize(
+    ("inhibition", "spare", "kinds"), [(0.0, 0, False), (0.15, 0, False), (0.15, 5, True)]
+)
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 4])
 def test_rows_are_spreads_with_a_mask_each(
-    rounds: int, inhibition: float, firing: Any, reduce: Any, generator: torch.Generator
+    rounds: int,
+    inhibition: float,
+    spare: int,
+    kinds: bool,
+    firing: Any,
+    reduce: Any,
+    generator: torch.Generator,
 ) -> None:
     for place, (nodes, edges) in enumerate([(1, 0), (1, 3), (6, 9), (30, 60), (40, 400)]):
         graph, start = drawn(nodes, edges, generator)
@@ -45,6 +53,7 @@ def test_rows_are_spreads_with_a_mask_each(
         mask = torch.rand(nodes, generator=generator) < 0.8 if masked else None
         left = torch.arange(-1, nodes)
         wanted = torch.randint(nodes, (3,), generator=generator)
+        kind = torch.rand(nodes, generator=generator) < 0.4 if kinds else None
         constants: dict[str, Any] = {"retention": 0.5, "spread": 0.8, "reduce": reduce}
         expected = spread_activation(
             graph,
@@ -53,13 +62,15 @@ def test_rows_are_spreads_with_a_mask_each(
             fan="sqrt",
             inhibition=inhibition,
             top=4,
+            spare=spare,
+            kind=kind,
             firing=firing,
             gain=5.0,
             threshold=0.5,
             mask=masks(left, nodes, mask),
             **constants,
         )
-        rule = Rule(inhibition, 4, firing == "sigmoid", 5.0, 0.5)
+        rule = Rule(inhibition, 4, firing, 5.0, 0.5, spare, kind)
         got = spread_without(
             graph, start, left, wanted, rounds=rounds, fan="sqrt", rule=rule, mask=mask, **constants
         )
@@ -82,7 +93,7 @@ def test_what_one_node_alone_led_to_is_not_reached() -> None:
             spread=0.8,
             reduce="sum",
             fan="none",
-            rule=Rule(0.0, 7, True, 5.0, 0.5),
+            rule=Rule(0.0, 7, "sigmoid", 5.0, 0.5),
         )
         assert found[1] == 0.0
         assert found[0] == found[2] > 0.05
@@ -100,6 +111,6 @@ def test_nothing_left_out_gives_no_row(generator: torch.Generator) -> None:
         spread=0.8,
         reduce="sum",
         fan="degree",
-        rule=Rule(0.15, 7, True, 5.0, 0.5),
+        rule=Rule(0.15, 7, "sigmoid", 5.0, 0.5),
     )
     assert found.shape == (0, 2)
