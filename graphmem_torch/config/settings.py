@@ -141,6 +141,8 @@ class SpreadConfig:
         reduce: How incoming activation adds up.
         fan: What a source's outgoing activation is divided by: its out-degree, the root of it, or
             nothing.
+        fan_least: What the out-degree of a turn counts as at least: `one`, or the `mean` of the
+            turns, so that one whose concepts are not linked yet passes on no more than others.
         inhibition, top: beta and M of lateral inhibition; 0 switches it off.
         competitors: Which nodes inhibit a node: the strongest of `all`, or those of its own `kind`,
             turns or concepts.
@@ -148,7 +150,7 @@ class SpreadConfig:
             half of what they have; 0: never.
         firing, gain, threshold: What nodes fire after each round: `sigmoid` with gamma and theta;
             `zeroed`, the same less what it gives a node without activation; `linear`, what they
-            have. `once`: `linear` rounds, and `zeroed` after the last one.
+            have. `once`: rounds of propagation alone, then inhibition and `zeroed`.
         temporal_decay: rho, per hour, in the weight exp(-rho dt) of a temporal edge.
         temporal_step: dt between turns of one time, in hours: a session often has a single one.
         edges: Gain of each edge type; a type that is not named does not conduct.
@@ -164,6 +166,7 @@ class SpreadConfig:
     spread: float = _bounded(0.8, 0)
     reduce: Literal["sum", "max"] = "sum"
     fan: Literal["degree", "sqrt", "none"] = "degree"
+    fan_least: Literal["one", "mean"] = "one"
     inhibition: float = _bounded(0.15, 0)
     top: int = _bounded(7, 1)
     competitors: Literal["all", "kind"] = "all"
@@ -224,12 +227,16 @@ class GateConfig:
     Attributes:
         weights: Weight of each gate statistic by name (`rank.abstention`), `NAME@FORM` where the
             first hit is of one form alone; `activation` alone is SYNAPSE's gate.
+        firing, fan: How activation spreads for the gate, in place of `spread.firing` and
+            `spread.fan`; `score`: it reads the activation of the score.
         bias: Added to the weighted sum.
         link: `sigmoid` maps the sum to a confidence; `identity` takes it as it is.
         threshold: The gate closes below this confidence.
     """
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"activation": 1.0})
+    firing: Literal["score", "sigmoid", "zeroed", "once", "linear"] = "score"
+    fan: Literal["score", "degree", "sqrt", "none"] = "score"
     bias: float = 0.0
     link: Literal["sigmoid", "identity"] = "identity"
     threshold: float = 0.12
@@ -256,7 +263,7 @@ class ModesConfig:
     """
 
     build: bool = False
-    select: Literal["energy", "gcv", "gap"] = "energy"
+    select: Literal["energy", "gcv", "gcv_published", "gap"] = "energy"
     count: int = _bounded(0, 0)
     epsilon: float = 0.1
     assign: Literal["kmeans", "sign", "varimax"] = "kmeans"
@@ -304,10 +311,13 @@ class WalkConfig:
     Attributes:
         damping: Probability of following an edge; at most 0.999.
         kept: In a large graph only so many nodes of a question are ranked, the others have 0.
+        relative: Whether a node has what edges bring to it, relative to the most that they bring to
+            one that is no seed, at most 1; if not, it has its probability.
     """
 
     damping: float = _bounded(0.85, 0, 0.999)
     kept: int = _bounded(64, 1)
+    relative: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from graphmem_torch.index.retrieve import (
     candidates_of,
     competing_kinds,
     conducting_nodes,
+    fan_of,
     spread_from,
     start_of,
     started_from,
@@ -609,7 +610,8 @@ class _Without:
         last.reached = started
         if started.anchors is not None:
             spreads = self.plan.spreads and left is None
-            plan = replace(self.plan, walks=False, lifts=False, spreads=spreads)
+            # The gate, which would have activation spread once more, reads nothing here.
+            plan = replace(self.plan, walks=False, lifts=False, spreads=spreads, statistics=())
             mask = conducting_nodes(memory, query) if plan.spreads else None
             last.reached = started
             if self.plan.walks:
@@ -641,7 +643,7 @@ class _Without:
             retention=constants["retention"],
             spread=constants["spread"],
             reduce=s.reduce,
-            fan=s.fan,
+            fan=fan_of(memory, s),
             rule=Rule(
                 constants.get("inhibition", 0.0),
                 s.top,

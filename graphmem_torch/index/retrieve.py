@@ -56,6 +56,7 @@ __all__ = [
     "candidates_of",
     "competing_kinds",
     "conducting_nodes",
+    "fan_of",
     "paths_to",
     "ranked",
     "reached_from",
@@ -227,13 +228,15 @@ class Plan:
             spreads=needed and (read or not walks),
             statistics=statistics,
             gate=weight_table(config.gate.weights),
-            constants=_constants(config.spread),
+            constants=_constants(config),
         )
 
 
-def _constants(settings: SpreadConfig) -> dict[str, float | Tensor]:
+def _constants(config: Config) -> dict[str, float | Tensor]:
+    settings = config.spread
     unused = {"inhibition"} if settings.inhibition == 0 else set()
-    unused |= {"gain", "threshold"} if settings.firing == "linear" else set()
+    linear = {settings.firing, _gate_spread(config).firing} == {"linear"}
+    unused |= {"gain", "threshold"} if linear else set()
     return {name: getattr(settings, name) for name in CONSTANTS if name not in unused}
 
 
@@ -666,14 +669,32 @@ def _activated(
     on values; else in proportion to what it reaches.
     """
     learned = needs_gradient(value, memory.graph.stored.weight, *plan.constants.values())
+    settings = {"activation": plan.config.spread}
+    if "activation" in plan.statistics and _gate_spread(plan.config) != plan.config.spread:
+        settings["gate"] = _gate_spread(plan.config)
     if dense or learned or torch.compiler.is_compiling():
         node, value = _started(memory, query, anchors, value)
         zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
-        start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")
-        found = spread_from(memory, plan, start[:, :-1].contiguous(), mask)
-        return {"activation": found[:, memory.node.long()]}
+        start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")[:, :-1].contiguous()
+        return {
+            name: spread_from(memory, plan, start, mask, own)[:, memory.node.long()]
+            for name, own in settings.items()
+        }
     rows = start_of(memory, query, anchors, value)
-    return {"start": rows, "activation": memory.of_atoms(spread_from(memory, plan, rows, mask))}
+    found: dict[str, SparseRows | Tensor] = {"start": rows}
+    for name, own in settings.items():
+        found[name] = memory.of_atoms(spread_from(memory, plan, rows, mask, own))
+    return found
+
+
+def _gate_spread(config: Config) -> SpreadConfig:
+    """How activation spreads for the gate."""
+    spread, gate = config.spread, config.gate
+    return replace(
+        spread,
+        firing=spread.firing if gate.firing == "score" else gate.firing,
+        fan=spread.fan if gate.fan == "score" else gate.fan,
+    )
 
 
 def spread_from(
@@ -681,15 +702,16 @@ def spread_from(
     plan: Plan,
     start: Rows,  # [B, N]
     mask: Tensor | None,  # [B, N] bool
+    settings: SpreadConfig | None = None,
 ) -> Rows:  # [B, N]
-    """`spread_activation` by the settings, and the constants, of a plan."""
-    s, constants = plan.config.spread, plan.constants
+    """`spread_activation` by the constants of a plan, and its settings unless others are given."""
+    s, constants = settings or plan.config.spread, plan.constants
     return spread_activation(
         memory.graph,
         start,
         rounds=s.rounds,
         reduce=s.reduce,
-        fan=s.fan,
+        fan=fan_of(memory, s),
         top=s.top,
         spare=s.spare,
         firing=s.firing,
@@ -701,6 +723,20 @@ def spread_from(
         gain=constants.get("gain", 1.0),
         threshold=constants.get("threshold", 0.0),
     )
+
+
+def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or [N]
+    """What the activation of each node is divided by.
+
+    With `fan_least: mean` a turn has at least the mean out-degree of the turns. One whose concepts
+    are not linked yet has an edge to the next turn alone, which all of its activation would take.
+    """
+    if settings.fan_least == "one" or settings.fan == "none":
+        return settings.fan
+    degree = memory.graph.fan().to(torch.float32)
+    mean = degree[memory.node.long()].mean().clamp(min=1.0)
+    degree = torch.where(memory.atom < 0, degree.clamp(min=1.0), torch.maximum(degree, mean))
+    return degree if settings.fan == "degree" else degree.sqrt()
 
 
 def competing_kinds(memory: MemoryTensors, settings: SpreadConfig) -> Tensor | None:  # [N] bool
@@ -749,7 +785,7 @@ class Steps(NamedTuple):
     graph: Graph
     rounds: int
     spread: float | Tensor
-    fan: Fan
+    fan: Fan | Tensor  # or [N]
 
     @classmethod
     def of(cls, memory: MemoryTensors, plan: Plan) -> Steps:
@@ -757,7 +793,7 @@ class Steps(NamedTuple):
         s, own = plan.config.spread, plan.config.segment
         if plan.traverses and not plan.activates:  # the anchors are seeds then
             return cls(unweighted(memory.graph), own.hops, own.discount, "none")
-        return cls(memory.graph, s.rounds, plan.constants["spread"], s.fan)
+        return cls(memory.graph, s.rounds, plan.constants["spread"], fan_of(memory, s))
 
 
 def paths_to(

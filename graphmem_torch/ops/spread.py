@@ -80,8 +80,8 @@ def spread_activation(
     Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
     on the nodes that activation has reached; the others stay exactly 0, because sigmoid(0) is not 0
     and would switch the whole graph on. `zeroed`: the same less sigmoid(-gain threshold), so that
-    a node without activation fires 0. `linear`: a_i = u_i. `once`: `linear` rounds, and `zeroed`
-    after the last one.
+    a node without activation fires 0. `linear`: a_i = u_i. `once`: every round is `propagate`
+    alone, and after the last one come `inhibit` and `zeroed`.
 
     Constants may have one value a row. A row is then a setting, and hundreds of settings with all
     their questions are one batch (`docs/mathematics.md` 4).
@@ -222,9 +222,9 @@ class Rule:
         return max(self.top, self.spare)
 
     @property
-    def linear(self) -> bool:
-        """Whether a node fires what it has after each round."""
-        return not isinstance(self.firing, Tensor) and self.firing in ("linear", "once")
+    def once(self) -> bool:
+        """Whether nothing happens to what a node received but after the last round."""
+        return not isinstance(self.firing, Tensor) and self.firing == "once"
 
     @property
     def marks(self) -> bool:
@@ -264,28 +264,28 @@ class Rule:
         return inhibit(u, strength=strength, top=self.top)
 
     def fired(self, u: Tensor) -> Tensor:
-        """What reached nodes fire after a round, written over u unless a gradient needs u."""
-        if self.linear:
+        """What reached nodes fire, written over u unless a gradient needs u."""
+        if not isinstance(self.firing, Tensor) and self.firing == "linear":
             return u
-        if self.firing == "zeroed":
-            return self._zeroed(u)
         gain, threshold = _column(self.gain), _column(self.threshold)
+        if self.firing in ("zeroed", "once"):
+            # sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for 0.
+            fired = torch.sigmoid(gain * (u - threshold)) * -torch.expm1(-gain * u)
+            silent = torch.as_tensor(gain * threshold, dtype=u.dtype, device=u.device)
+            return fired * torch.sigmoid(silent)
         if isinstance(self.firing, Tensor):
             return torch.where(self.firing[:, None], torch.sigmoid(gain * (u - threshold)), u)
         if needs_gradient(u, gain, threshold):
             return torch.sigmoid(gain * (u - threshold))
         return u.sub_(threshold).mul_(gain).sigmoid_()
 
+    def received(self, u: Tensor) -> Tensor:
+        """What nodes make of what they received in a round."""
+        return u if self.once else self.fired(self.inhibited(u))
+
     def ended(self, a: Tensor) -> Tensor:
         """What is left of the activation after the last round."""
-        return self._zeroed(a) if self.firing == "once" else a
-
-    def _zeroed(self, u: Tensor) -> Tensor:
-        """sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for 0."""
-        gain, threshold = _column(self.gain), _column(self.threshold)
-        fired = torch.sigmoid(gain * (u - threshold)) * -torch.expm1(-gain * u)
-        silent = torch.as_tensor(gain * threshold, dtype=u.dtype, device=u.device)
-        return fired * torch.sigmoid(silent)
+        return self.fired(self.inhibited(a)) if self.once else a
 
 
 def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tensor:  # [B]
@@ -438,7 +438,7 @@ def dense_rounds(
     for done in range(int(most)):
         u = step(activation)
         touched = touched | (u != 0)
-        fired = rule.fired(rule.inhibited(u))
+        fired = rule.received(u)
         found = torch.where(touched, fired, 0.0) if fired.requires_grad else fired.mul_(touched)
         if isinstance(rounds, Tensor) and done >= int(least):
             found = torch.where((rounds > done)[:, None], found, activation)
@@ -498,14 +498,12 @@ def spread_frontier(
             allowed = mask[state.row[sender], goal % nodes]
             goal, sent = goal[allowed], sent[allowed]
         state, own = _received(state, goal, sent, retention, maximum)
-        if not rule.linear or rule.inhibits:
+        if not rule.once or done == rounds - 1:
             state = state.select((state.value != 0).index_fill_(0, own, True))
             fired = rule.fired(_inhibited(rule, state))
             state = SparseRows(state.key, fired, state.shape)
         if not rule.marks:
             state = state.select(state.value != 0)
-        if done == rounds - 1:
-            state = SparseRows(state.key, rule.ended(state.value), state.shape)
     return SparseRows(state.key, state.value.to(activation.value.dtype), state.shape)
 
 

@@ -30,7 +30,7 @@ def spread_without(
     retention: float | Tensor,  # or []
     spread: float | Tensor,  # or []
     reduce: Reduce,
-    fan: Fan,
+    fan: Fan | Tensor,  # or [N]
     rule: Rule,
     mask: Tensor | None = None,  # [N] bool
 ) -> Tensor:  # [M, W]
@@ -68,7 +68,7 @@ class _Rounds:
     retention: float | Tensor
     spread: float | Tensor
     reduce: Reduce
-    fan: Fan
+    fan: Fan | Tensor  # or [N]
     rule: Rule
     mask: Tensor | None
 
@@ -104,7 +104,7 @@ class _Rounds:
         a, mask = activation[None], None if self.mask is None else self.mask[None]
         u = self.step(a, mask)
         weighs = activation != 0
-        if self.rule.inhibits:
+        if self.rule.inhibits and not self.rule.once:
             for own in self.rivals():
                 weighs[own[u[0, own].topk(min(self.rule.strongest, len(own))).indices]] = True
         rows = (left >= 0).nonzero().squeeze(1)

@@ -33,7 +33,8 @@ DEPTH = 10
 
 def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     """The largest activation; at a cold start that of an anchor before it spreads, its cosine."""
-    activation = candidates.reached.activation
+    reached = candidates.reached
+    activation = reached.activation if reached.gate is None else reached.gate
     if activation is None:
         return _of_best("semantic")(candidates, best, scores).clamp(min=0.0)
     return activation.topk(1)[0].squeeze(1)

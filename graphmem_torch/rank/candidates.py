@@ -15,6 +15,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.bm25 import BM25
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.ops.tiles import numbers_on
 from graphmem_torch.rank.hops import HopParts, Pairs, named_keys, title_bearers
@@ -26,6 +27,7 @@ __all__ = [
     "MemoryTensors",
     "Reached",
     "merge_rows",
+    "published_resistances",
     "sharpened",
     "turn_pointers",
     "weighted_sums",
@@ -106,6 +108,8 @@ class MemoryTensors:
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.
         direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
+        resistance_far, resistance_null, resistance_scale, sign_change: [A, r], [A], [A] and [A], of
+            `rank.routing`.
         duplicate: [A], the first atom of equal content.
         time_order: [A], the rows by their times, as `ops.sorted_rows.sorted_order` gives them.
         told_order: Likewise, those that tell of days by the first of these.
@@ -141,6 +145,10 @@ class MemoryTensors:
     component: Tensor | None = None
     bridge_bonus: Tensor | None = None
     pagerank: Tensor | None = None
+    resistance_far: Tensor | None = None
+    resistance_null: Tensor | None = None
+    resistance_scale: Tensor | None = None
+    sign_change: Tensor | None = None
     duplicate: Tensor | None = None
     time_order: Tensor | None = None
     told_order: Tensor | None = None
@@ -265,6 +273,7 @@ class Reached:
         relevance: [B, K] in [0, 1], how much each anchor stands for its question.
         start: [B, N] what activation starts with; None also where a matrix stands for it.
         activation: [B, A] activation after the last round, dense where a gradient flows through it.
+        gate: Likewise, as activation spreads for the gate; None if that is the same.
         walk: [B, A] personalised PageRank from the anchors.
         traversal: [B, A] discount^hops from the seeds of a traversal.
         title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to, dense in
@@ -280,6 +289,7 @@ class Reached:
     relevance: Tensor | None = None
     start: SparseRows | None = None
     activation: SparseRows | Tensor | None = None
+    gate: SparseRows | Tensor | None = None
     walk: SparseRows | None = None
     traversal: SparseRows | None = None
     title_hop: SparseRows | Tensor | None = None
@@ -860,3 +870,50 @@ def _moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, F, 
 def _normalised(weights: Tensor, other: Tensor | float) -> Tensor:
     total = weights.sum(1, keepdim=True) + other
     return torch.where(total > 0, weights / total.clamp(min=1e-12), 0.0)
+
+
+def published_resistances(
+    memory: MemoryTensors,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    rows: Tensor | None,  # [B, C] int64 rows, -1 = none; None: every atom
+) -> Tensor:  # [B, K, C]
+    """The resistance of each anchor to each candidate by the printed formula.
+
+    R_ij = 2 - 2 w_ij / sqrt(d_i d_j) - 2 (v_i - v_j)^2 + |z_i - z_j|^2 in a component, infinite
+    between components, 0 from an atom to itself (`docs/mathematics.md` 2.6).
+    """
+    far, null = memory.resistance_far, memory.resistance_null
+    scale, component = memory.resistance_scale, memory.component
+    assert far is not None and null is not None and scale is not None and component is not None
+    shape, atoms = anchors.shape, memory.num_atoms
+    known, own = anchors >= 0, anchors.clamp(min=0)
+    joined = _edge_weights(memory, own.flatten()).view(*shape, atoms)
+    every = torch.arange(atoms, device=own.device).expand(len(own), -1)
+    other = every if rows is None else rows.clamp(min=0)
+    joined = joined.gather(2, other[:, None].expand(-1, shape[1], -1))
+    z, length = far.float(), far.float().square().sum(1)
+    apart = length[own][:, :, None] + length[other][:, None]
+    apart = apart - 2 * torch.bmm(z[own], z[other].mT)
+    found = 2 - 2 * joined * scale.float()[own][:, :, None] * scale.float()[other][:, None]
+    found = found - 2 * (null.float()[own][:, :, None] - null.float()[other][:, None]).square()
+    found = (found + apart.clamp(min=0)).clamp(min=_LEAST)
+    there = (component[own][:, :, None] == component[other][:, None]) & known[:, :, None]
+    found = found.where(there, torch.inf)
+    return found.masked_fill((own[:, :, None] == other[:, None]) & known[:, :, None], 0.0)
+
+
+def _edge_weights(memory: MemoryTensors, rows: Tensor) -> Tensor:  # [n] int64 -> [n, A]
+    """The largest |w| of the edges between some atoms and each, whatever their way."""
+    graph, node = memory.graph, memory.node.long()[rows]
+    first, count = graph.spans(node)
+    begin, place = ranges(first, count)
+    edge = graph.leaving(place).long()
+    back, at = ranges(graph.indptr[node].long(), graph.indptr.diff()[node].long())
+    line = torch.cat([begin, back])
+    end = torch.cat([graph.stored.target[edge], graph.source[at]]).long()
+    weight = torch.cat([graph.stored.weight[edge], graph.weight[at]]).abs().float()
+    atom = memory.atom[end].long()
+    found = weight.new_zeros(len(rows) * (memory.num_atoms + 1))
+    key = line * (memory.num_atoms + 1) + atom % (memory.num_atoms + 1)
+    found = found.scatter_reduce(0, key, weight, "amax")
+    return found.view(len(rows), -1)[:, :-1]

@@ -58,7 +58,7 @@ def strongest_paths(
     *,
     rounds: int,
     spread: float | Tensor = 0.8,  # or []
-    fan: Fan = "degree",
+    fan: Fan | Tensor = "degree",  # or [N]
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> Tensor:  # [B, k, rounds] int64 edges from the anchor on, -1 = none
     """The chain of at most `rounds` edges of largest product, from an anchor to each row.
@@ -91,7 +91,7 @@ def _propagate_max(
     start: SparseRows,
     rounds: int,
     spread: float | Tensor,
-    fan: Fan,
+    fan: Fan | Tensor,
     mask: Tensor | None,
 ) -> SparseRows:
     """What the strongest chain of up to so many edges brings to each node."""
@@ -115,7 +115,7 @@ def _best_edge(
     question: Tensor,  # [n]
     node: Tensor,  # [n], -1 = none
     spread: float | Tensor,
-    fan: Fan,
+    fan: Fan | Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # [n], [n] int64
     """For each (question, node), the most that an edge from an active node brings, and that edge.

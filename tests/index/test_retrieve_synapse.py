@@ -1,15 +1,18 @@
-"""The synapse preset is section 4 of the mathematics, written once more in plain Python."""
+"""The presets of SYNAPSE are section 4 of the mathematics, written once more in plain Python."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
-from graphmem_torch.config import Config, load_config
+from graphmem_torch.config import Config, GateConfig, SpreadConfig, load_config
+from graphmem_torch.index.retrieve import fan_of
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.terms import terms
 
@@ -27,8 +30,11 @@ TALK = [
 QUESTIONS = ["Who owns the red canoe?", "What does the telescope show?", "quantum chromodynamics"]
 
 
-def settings(**overrides: Any) -> Config:
-    return load_config("synapse", {"link.concepts": "pattern", "anchors.k": 2, **overrides})
+PRESETS = pytest.mark.parametrize("preset", ["synapse", "synapse-published"])
+
+
+def settings(preset: str, **overrides: Any) -> Config:
+    return load_config(preset, {"link.concepts": "pattern", "anchors.k": 2, **overrides})
 
 
 def talk() -> list[Atom]:
@@ -94,21 +100,42 @@ class Synapse:
             x = y
         return x
 
-    def spread(self, a: dict[int, float]) -> dict[int, float]:
+    def fan(self, j: int, fan: str) -> float:
+        own = len(self.out.get(j, []))
+        if self.c.spread.fan_least == "mean" and self.is_turn[j]:
+            turns = [len(self.out.get(i, [])) for i, turn in enumerate(self.is_turn) if turn]
+            own = max(own, sum(turns) / len(turns))
+        return math.sqrt(own) if fan == "sqrt" else own
+
+    def quiet(self, u: dict[int, float]) -> dict[int, float]:
+        s, left = self.c.spread, dict[int, float]()
+        for i, v in u.items():
+            rivals = [
+                t
+                for j, t in u.items()
+                if s.competitors == "all" or self.is_turn[j] == self.is_turn[i]
+            ]
+            strongest = sorted(rivals, reverse=True)[: s.top]
+            left[i] = max(0.0, v - s.inhibition * sum(max(t - v, 0.0) for t in strongest))
+        return left
+
+    def fired(self, u: dict[int, float], *, zeroed: bool) -> dict[int, float]:
+        s = self.c.spread
+
+        def sigmoid(v: float) -> float:
+            return 1 / (1 + math.exp(-s.gain * (v - s.threshold)))
+
+        return {i: sigmoid(v) - (sigmoid(0.0) if zeroed else 0.0) for i, v in u.items()}
+
+    def spread(self, a: dict[int, float], firing: str, fan: str) -> dict[int, float]:
         s = self.c.spread
         for _ in range(s.rounds):
             u = {i: s.retention * v for i, v in a.items()}
             for j, value in a.items():
-                edges = self.out.get(j, [])
-                for i, w in edges:
-                    u[i] = u.get(i, 0.0) + s.spread * w * value / len(edges)
-            strongest = sorted(u.values(), reverse=True)[: s.top]
-            quiet = {
-                i: max(0.0, v - s.inhibition * sum(max(t - v, 0.0) for t in strongest))
-                for i, v in u.items()
-            }
-            a = {i: 1 / (1 + math.exp(-s.gain * (v - s.threshold))) for i, v in quiet.items()}
-        return a
+                for i, w in self.out.get(j, []):
+                    u[i] = u.get(i, 0.0) + s.spread * w * value / self.fan(j, fan)
+            a = u if firing == "once" else self.fired(self.quiet(u), zeroed=firing == "zeroed")
+        return self.fired(self.quiet(a), zeroed=True) if firing == "once" else a
 
     def answer(self, question: str, vector: list[float]) -> tuple[dict[str, float], float]:
         turns = [i for i, turn in enumerate(self.is_turn) if turn]
@@ -119,22 +146,35 @@ class Synapse:
         by_words = sorted((i for i in turns if lexical[i] > 0), key=lambda i: -lexical[i])[:k]
         by_cosine = sorted(turns, key=lambda i: -cosine[i])[:k]
         start = {i: max(cosine[i], 0.0) for i in {*by_words, *by_cosine}}
-        a = self.spread({i: v for i, v in start.items() if v > 0})
+        begun, s, gate = {i: v for i, v in start.items() if v > 0}, self.c.spread, self.c.gate
+        a = self.spread(begun, s.firing, s.fan)
+        seen = self.spread(
+            begun,
+            s.firing if gate.firing == "score" else gate.firing,
+            s.fan if gate.fan == "score" else gate.fan,
+        )
         rank = self.pagerank()
         top = max(rank[i] for i in turns)
         scores = {
             self.atoms[i].id: 0.5 * max(cosine[i], 0.0) + 0.3 * a.get(i, 0.0) + 0.2 * rank[i] / top
             for i in turns
         }
-        return scores, max(a.get(i, 0.0) for i in turns)
+        return scores, max(seen.get(i, 0.0) for i in turns)
 
 
+@PRESETS
 @pytest.mark.parametrize(
     "overrides",
-    [{}, {"anchors.k": 1}, {"spread.threshold": 0.1, "spread.rounds": 2}, {"link.window": 2}],
+    [
+        {},
+        {"anchors.k": 1},
+        {"spread.threshold": 0.1, "spread.rounds": 2},
+        {"link.window": 2},
+        {"spread.firing": "zeroed", "gate.firing": "score", "spread.top": 2},
+    ],
 )
-def test_retrieve_scores_and_gate(overrides: dict[str, Any]) -> None:
-    config = settings(**overrides)
+def test_retrieve_scores_and_gate(preset: str, overrides: dict[str, Any]) -> None:
+    config = settings(preset, **overrides)
     with Memory.open(None, config=config, embedder="hashing:32") as memory:
         memory.add(talk())
         assert memory.index.spreads
@@ -147,7 +187,44 @@ def test_retrieve_scores_and_gate(overrides: dict[str, Any]) -> None:
                 assert hit.score == pytest.approx(scores[hit.id], abs=2e-5)
                 assert sum(hit.signals.values()) == pytest.approx(hit.score, abs=1e-5)
             assert result.confidence == pytest.approx(activation, abs=2e-5)
-            assert result.known == (activation >= 0.12)
+            assert result.known == (activation >= config.gate.threshold)
+
+
+def test_published_has_every_printed_constant_and_form() -> None:
+    config = load_config("synapse-published")
+    spread, plain = config.spread, SpreadConfig()
+    printed = ("rounds", "retention", "spread", "reduce", "fan", "inhibition", "top", "firing")
+    for name in (*printed, "gain", "threshold", "temporal_decay", "max_edges", "competitors"):
+        assert getattr(spread, name) == getattr(plain, name), name
+    assert config.gate == GateConfig()
+    own = load_config("synapse")
+    for name in (*printed, "gain", "threshold"):
+        if name not in ("fan", "firing"):
+            assert getattr(own.spread, name) == getattr(plain, name), name
+    assert own.rank == config.rank and own.link == config.link
+
+
+@pytest.mark.parametrize("every", [5, 9])
+def test_turns_that_wait_open_the_gate_no_more_than_linked_ones(every: int) -> None:
+    """The last turns wait, and each of them has an edge to the next one alone."""
+    config = settings("synapse", **{"link.every": every, "anchors.k": 4})
+    turns = [*talk(), *talk(), *talk()]
+    atoms = [replace(turn, id=f"{i}", time=None) for i, turn in enumerate(turns)]
+    assert len(atoms) % every, "some wait"
+    with Memory.open(None, config=config, embedder="hashing:32") as memory:
+        memory.add(atoms)
+        fans, graph = fan_of(memory.index.tensors, config.spread), memory.index.graph
+        assert isinstance(fans, torch.Tensor)
+        degree = graph.fan().float()
+        own = degree[memory.index.node.long()]
+        assert fans[memory.index.node.long()].tolist() == pytest.approx(
+            own.clamp(min=float(own.mean())).sqrt().tolist()
+        )
+        before = [result.confidence for result in memory.retrieve(QUESTIONS)]
+        memory.consolidate()
+        after = [result.confidence for result in memory.retrieve(QUESTIONS)]
+    for one, other in zip(before, after, strict=True):
+        assert one <= other + 0.01
 
 
 def test_retrieve_cold_start_falls_back_to_fusion() -> None:

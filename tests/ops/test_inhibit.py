@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import inhibit
 from graphmem_torch.ops.inhibit import inhibit_reference
+from graphmem_torch.ops.spread import Rule
 from tests.kernels import kernels
 
 kernel = kernels("inhibit")
@@ -82,6 +83,25 @@ def test_every_row_may_have_a_strength_of_its_own(generator):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     by_kernel = kernel.launch_inhibit(u.to(device), strength.to(device), 5)
     torch.testing.assert_close(by_kernel.cpu(), got)
+
+
+def test_kernel_inhibits_each_kind_by_its_own(generator):
+    """As `Rule` asks for it: what is not of a kind is 0 in its row, and neither gives nor takes."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    u, kind = torch.rand(4, 300, generator=generator), torch.rand(300, generator=generator) < 0.3
+    expected = torch.zeros_like(u)
+    for row, values in enumerate(u.tolist()):
+        for own in (True, False):
+            place = (kind == own).nonzero().flatten()
+            expected[row, place] = torch.tensor(_plain([values[i] for i in place], 0.15, 5))
+    strength = torch.tensor(0.15, device=device)
+    parts = (
+        kernel.launch_inhibit(each.to(device), strength, 5).cpu()
+        for each in (u.where(kind, 0.0), u.masked_fill(kind, 0.0))
+    )
+    torch.testing.assert_close(sum(parts), expected)
+    rule = Rule(0.15, 5, "linear", 5.0, 0.5, kind=kind)
+    torch.testing.assert_close(rule.inhibited(u), expected)
 
 
 def test_kernel_with_ties_and_equal_rows():

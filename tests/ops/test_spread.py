@@ -38,6 +38,23 @@ def _written_out(
         return 1 / (1 + math.exp(-5 * (x - 0.5)))
 
     kinds = [0] * graph.num_nodes if kind is None else kind.tolist()
+
+    def inhibited(u: list[float]) -> list[float]:
+        if not inhibition:
+            return u
+        left = list(u)
+        for own in set(kinds):
+            rivals = sorted((x for x, k in zip(u, kinds, strict=True) if k == own), reverse=True)
+            strength, best = inhibition, rivals[:top]
+            there = [x for x in rivals[:spare] if x > 0]
+            above = sum(v - there[-1] for v in best if v > there[-1]) if there else 0.0
+            if above:
+                strength = min(strength, there[-1] / (2 * above))
+            for i, x in enumerate(u):
+                if kinds[i] == own:
+                    left[i] = max(0.0, x - strength * sum(max(v - x, 0.0) for v in best))
+        return left
+
     edges = list(
         zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
     )
@@ -52,26 +69,16 @@ def _written_out(
                     sent = 0.8 * w * a[j] / fan[j]
                     u[i] = u[i] + sent if reduce == "sum" else max(u[i], sent)
             touched = [t or x != 0 for t, x in zip(touched, u, strict=True)]
-            if inhibition:
-                before, u = u, list(u)
-                for own in set(kinds):
-                    rivals = sorted(
-                        (x for x, k in zip(before, kinds, strict=True) if k == own), reverse=True
-                    )
-                    strength, best = inhibition, rivals[:top]
-                    there = [x for x in rivals[:spare] if x > 0]
-                    above = sum(v - there[-1] for v in best if v > there[-1]) if there else 0.0
-                    if above:
-                        strength = min(strength, there[-1] / (2 * above))
-                    for i, x in enumerate(before):
-                        if kinds[i] == own:
-                            u[i] = max(0.0, x - strength * sum(max(v - x, 0.0) for v in best))
+            if firing != "once":
+                u = inhibited(u)
             if firing == "sigmoid":
                 u = [fired(x) if t else 0.0 for x, t in zip(u, touched, strict=True)]
             elif firing == "zeroed":
                 u = [fired(x) - fired(0) for x in u]
             a = u
-        rows.append([fired(x) - fired(0) for x in a] if firing == "once" and rounds else a)
+        if firing == "once" and rounds:
+            a = [fired(x) - fired(0) for x in inhibited(a)]
+        rows.append(a)
     return np.array(rows).reshape(activation.shape)
 
 
@@ -121,9 +128,7 @@ def test_spread_silence_is_exactly_zero(method, firing):
     """Inhibition takes node 1 to 0, and unlike with `sigmoid` it fires nothing."""
     graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.01]), num_nodes=3)
     start = torch.tensor([[1.0, 0.0, 0.0]])
-    got = spread_activation(
-        graph, start, rounds=1, inhibition=1.0, firing=firing, method=method
-    )
+    got = spread_activation(graph, start, rounds=1, inhibition=1.0, firing=firing, method=method)
     assert got[0, 1:].tolist() == [0.0, 0.0]
     assert got[0, 0].item() == pytest.approx(1 / (1 + math.exp(0)) - 1 / (1 + math.exp(2.5)))
 

@@ -23,7 +23,16 @@ from graphmem_torch.rank.registry import signal_names, weight_table
 from .scores import ADVERSARIAL
 from .task import RetrievalTask
 
-__all__ = ["ANSWERABLE", "KINDS", "Seen", "fit_gate", "learn_gate", "see", "seen_by_gate"]
+__all__ = [
+    "ANSWERABLE",
+    "KINDS",
+    "Seen",
+    "fit_gate",
+    "foreign_questions",
+    "learn_gate",
+    "see",
+    "seen_by_gate",
+]
 
 ANSWERABLE = "answerable"
 KINDS = ("adversarial", "foreign", "removed")

@@ -121,8 +121,8 @@ class RetrievalTask:
     def retrieve(self, questions: Sequence[str], k: int) -> list[Result]:
         """What the memory finds for some of the questions, each asked at its time."""
         kinds, results = None if self.kind is None else [self.kind], {}
-        for asked in dict.fromkeys(self._time[question] for question in questions):
-            part = [question for question in questions if self._time[question] == asked]
+        for asked in dict.fromkeys(self._time.get(question) for question in questions):
+            part = [question for question in questions if self._time.get(question) == asked]
             found = self.memory.retrieve(part, k=k, kinds=kinds, asked=asked)
             results |= dict(zip(part, found, strict=True))
         return [results[question] for question in questions]

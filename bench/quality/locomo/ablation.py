@@ -18,10 +18,11 @@ from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.rank.registry import SIGNALS, Weight
 
+from ..common.abstention import foreign_questions
 from ..common.encoder import CachingEmbedder, caching, load_encoder
 from ..common.measure import framed
 from ..common.rankings import gold_positions
-from ..common.scores import ADVERSARIAL, gain, percent
+from ..common.scores import ADVERSARIAL, auroc, gain, percent
 from ..common.sets import locomo_set
 from ..common.tables import Head, Table
 from ..common.task import RetrievalTask, build_tasks
@@ -59,8 +60,13 @@ def variants(config: Config) -> dict[str, Config]:
     `no gate` answers everything. `no node decay` keeps all activation from round to round, `no edge
     decay` takes temporal edges alike whatever time they span. `no activation` keeps PageRank; `no
     graph` scores as the preset does where there is no graph, and `vectors only` by cosine.
+
+    Of what the preset repairs: `silence fires` has the sigmoid of every round as printed, `fires
+    in every round` and `whole fan` the score as the paper has it but for that, `gate of the score`
+    lets the gate read the activation of the score; `all compete` inhibits across turns and
+    concepts, and in `waiting undiluted` a turn with one edge gives all that it has to it.
     """
-    spread, weights = config.spread, config.rank.weights
+    spread, gate, weights = config.spread, config.gate, config.rank.weights
 
     def ranked(own: Mapping[str, float]) -> Config:
         return replace(config, rank=replace(config.rank, weights=dict(own), cold_weights={}))
@@ -71,15 +77,29 @@ def variants(config: Config) -> dict[str, Config]:
     without = {k: w for k, w in weights.items() if not reads_graph(k)}
     found = {
         WHOLE: config,
-        "no gate": replace(config, gate=replace(config.gate, threshold=0.0)),
+        "no gate": replace(config, gate=replace(gate, threshold=0.0)),
         "no inhibition": replace(config, spread=replace(spread, inhibition=0.0)),
-        "no fan": replace(config, spread=replace(spread, fan="none")),
+        "no fan": replace(
+            config, spread=replace(spread, fan="none"), gate=replace(gate, fan="score")
+        ),
         "no node decay": replace(config, spread=replace(spread, retention=1.0)),
         "no edge decay": replace(config, spread=replace(spread, temporal_decay=0.0)),
         "no activation": ranked({k: w for k, w in weights.items() if k != "activation"}),
         "no graph": ranked(config.rank.cold_weights or without),
         "vectors only": ranked({"semantic": 1.0}),
+        "waiting undiluted": replace(config, spread=replace(spread, fan_least="one")),
+        "all compete": replace(config, spread=replace(spread, competitors="all")),
+        "gate of the score": replace(config, gate=replace(gate, firing="score", fan="score")),
     }
+    if spread.firing == "once":
+        found["fires in every round"] = replace(config, spread=replace(spread, firing="zeroed"))
+    if spread.firing in ("once", "zeroed"):
+        every_round = replace(spread, firing="sigmoid")
+        found["silence fires"] = replace(
+            config, spread=every_round, gate=replace(gate, firing="score")
+        )
+    if spread.fan == "sqrt":
+        found["whole fan"] = replace(config, spread=replace(spread, fan="degree"))
     for every in (10, 20):
         link = replace(config.link, every=every)
         found[f"consolidated every {every}"] = replace(config, link=link)
@@ -88,10 +108,20 @@ def variants(config: Config) -> dict[str, Config]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """One variant: recall at `_CUTOFFS` `[n, 3]`, and what its gate lets through `[n]`."""
+    """One variant.
+
+    Attributes:
+        recall: [n, 3], at `_CUTOFFS`.
+        known: [n], what its gate lets through.
+        sure: [n], its confidence.
+        foreign: [m], its confidence in questions of other conversations.
+        found: What it found in each conversation.
+    """
 
     recall: Tensor
     known: Tensor
+    sure: Tensor
+    foreign: Tensor
     found: Sequence[Found]
 
     def score(self, categories: Tensor) -> Tensor:  # [n], NaN without gold
@@ -131,10 +161,11 @@ def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
         drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
         report: dict[str, Any] = {
             "n": {"1-4": int((categories != ADVERSARIAL).sum()), "5": int((categories == 5).sum())},
-            "ablations": _ablations(found, categories, drawn),
+            "ablations": _ablations(found, categories, config, drawn),
         }
+        report["n"]["foreign"] = len(found[WHOLE].foreign)
         whole = found[WHOLE].found
-        report["gate"] = gate_sweep(whole, tasks)
+        report["gate"] = gate_sweep(whole, tasks, config)
         report["paraphrases"] = paraphrased(tasks, config, whole)
         rankings = {name: one.found for name, one in found.items()}
         report["low_similarity"] = low_similarity(tasks, rankings, drawn)
@@ -158,16 +189,22 @@ def _measured(tasks: Sequence[RetrievalTask], config: Config) -> _Measured:
     for task, one in zip(tasks, found, strict=True):
         positions = gold_positions(one.ranking, task.gold, len(task.ids))
         recalls.append(ranking_measures(positions, task.gold, _CUTOFFS)["recall"])
-    return _Measured(torch.cat(recalls), torch.cat([one.known for one in found]), found)
+    asked = [(task, foreign_questions(task, tasks)) for task in tasks]
+    foreign = [retrieved(task, config, own, 1).confidence for task, own in asked if own]
+    known, sure = (torch.cat([getattr(one, n) for one in found]) for n in ("known", "confidence"))
+    return _Measured(
+        torch.cat(recalls), known, sure, torch.cat(foreign or [known.new_empty(0)]), found
+    )
 
 
 def _ablations(
-    found: Mapping[str, _Measured], categories: Tensor, drawn: Mapping[str, Any]
+    found: Mapping[str, _Measured], categories: Tensor, config: Config, drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Every variant by itself and beside the whole, question by question."""
     whole, report = found[WHOLE], {}
     masks = {name: torch.isin(categories, torch.tensor(own)) for name, own in _GROUPS.items()}
     adversarial = categories == ADVERSARIAL
+    answerable = ~adversarial & ~whole.recall[:, 1].isnan()
     for name, one in found.items():
         score, base = one.score(categories)[:, None], whole.score(categories)[:, None]
         report[name] = {
@@ -182,10 +219,18 @@ def _ablations(
             },
             "refused": float((~one.known)[~adversarial].double().mean()),
             "refused_adversarial": float((~one.known)[adversarial].double().mean()),
+            "refused_foreign": _share(
+                one.foreign < (0.0 if name == "no gate" else config.gate.threshold)
+            ),
+            "auroc_foreign": auroc(one.sure[answerable], one.foreign),
             "score": interval_table(score, ["all"], **drawn)["all"],
             "score_difference": interval_table(score - base, ["all"], **drawn)["all"],
         }
     return report
+
+
+def _share(mask: Tensor) -> float | None:
+    return float(mask.double().mean()) if len(mask) else None
 
 
 def _first(interval: Sequence[float] | None) -> str:
@@ -204,6 +249,8 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
             _first(one["recall"]["2"]["10"]),
             percent(one["refused"]),
             percent(one["refused_adversarial"]),
+            "-" if one["refused_foreign"] is None else percent(one["refused_foreign"]),
+            "-" if one["auroc_foreign"] is None else f"{one['auroc_foreign']:.3f}",
             _first(one["score"]),
             "" if name == WHOLE else gain(one["score_difference"]),
             one["paper"] or "-",
@@ -212,7 +259,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
     ]
     titles = (
         f"{report['preset']}|1-4 @10|difference|multi-hop @10|difference|temporal @10|refused|"
-        "adversarial refused|score|difference|paper, F1"
+        "adversarial refused|foreign refused|AUROC foreign|score|difference|paper, F1"
     )
     said = "score: recall@10 of what is not refused, and the share of adversarial questions refused"
     tables: list[str | Table] = [Table([Head(t) for t in titles.split("|")], rows, [said])]
@@ -227,7 +274,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
             for row, share in zip(part, report["paraphrases"]["refused"], strict=True):
                 row["paraphrases"] = share
             lines = [
-                [f"{r['threshold']:.2f}"]
+                [f"{r['threshold']:.3g}"]
                 + [percent(r[k]) for k in ("refused", "adversarial", "paraphrases", "score")]
                 for r in part
             ]

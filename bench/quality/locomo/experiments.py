@@ -32,7 +32,7 @@ __all__ = [
     "retrieved",
     "tunnelling",
 ]
-_THRESHOLDS = tuple(place / 100 for place in range(5, 21))
+_SWEEP = range(5, 21)  # twelfths of the threshold; of the published 0.12 these are 0.05 to 0.20
 _UNLIKE = 0.3  # cosine of a question and its evidence, as the paper has it
 _NEAR = 30  # hits of a question, as the paper has it
 _BLOCKS = (10, 20, 40)  # turns of a memory that has just begun
@@ -66,7 +66,13 @@ def _recall(task: RetrievalTask, ranking: Tensor, k: int, rows: Tensor | None = 
     return ranking_measures(positions, gold, (k,))["recall"][:, 0]
 
 
-def gate_sweep(found: Sequence[Found], tasks: Sequence[RetrievalTask]) -> list[dict[str, Any]]:
+def _thresholds(config: Config) -> list[float]:
+    return [config.gate.threshold * place / 12 for place in _SWEEP]
+
+
+def gate_sweep(
+    found: Sequence[Found], tasks: Sequence[RetrievalTask], config: Config
+) -> list[dict[str, Any]]:
     """What the gate refuses at each threshold: a share of answerable and of adversarial questions.
 
     `score` is the mean over all questions of recall@10 where it answers, and of 1 where it refuses
@@ -77,7 +83,7 @@ def gate_sweep(found: Sequence[Found], tasks: Sequence[RetrievalTask]) -> list[d
     parts = zip(tasks, found, strict=True)
     recall = torch.cat([_recall(task, one.ranking, 10) for task, one in parts])
     rows = []
-    for threshold in _THRESHOLDS:
+    for threshold in _thresholds(config):
         refused = confidence < threshold
         score = torch.where(adversarial, refused.double(), recall * ~refused)
         rows.append(
@@ -165,7 +171,7 @@ def paraphrased(
         return {
             "n": 0,
             "cosine": 0.0,
-            "refused": [0.0] * len(_THRESHOLDS),
+            "refused": [0.0] * len(_SWEEP),
             "flipped": 0.0,
             "examples": [],
         }
@@ -174,7 +180,7 @@ def paraphrased(
     return {
         "n": len(was),
         "cosine": float(torch.cat(cosines).mean()),
-        "refused": [float((now < threshold).double().mean()) for threshold in _THRESHOLDS],
+        "refused": [float((now < threshold).double().mean()) for threshold in _thresholds(config)],
         "flipped": float(((was < gate) != (now < gate)).double().mean()),
         "examples": examples[:3],
     }
