@@ -8,6 +8,7 @@ from torch import Tensor
 from graphmem_torch.config import AnchorConfig, WalkConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, personalized_pagerank
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
 
@@ -86,6 +87,8 @@ def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
     return torch.where(values > -torch.inf, rows, -1)
 
 
+_TINY = torch.finfo(torch.float32).tiny
+_ROUNDED = 1e-4  # of what a node has in a walk: less is what the tolerance of the walk leaves
 _SMALL = 2048  # nodes up to which every node is ranked: the panel costs less than a ranking
 
 
@@ -118,13 +121,43 @@ def walk_from(
 
 def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
     if graph.num_nodes <= _SMALL:
-        return SparseRows.from_dense(
+        walk = SparseRows.from_dense(
             personalized_pagerank(graph, seeds.to_dense(), damping=config.damping).values
         )
-    kept = min(config.kept, graph.num_nodes)
-    found = personalized_pagerank(graph, seeds, damping=config.damping, k=kept)
-    assert found.indices is not None
-    return SparseRows.of(found.indices, found.values, graph.num_nodes)
+    else:
+        kept = min(config.kept, graph.num_nodes)
+        found = personalized_pagerank(graph, seeds, damping=config.damping, k=kept)
+        assert found.indices is not None
+        walk = SparseRows.of(found.indices, found.values, graph.num_nodes)
+    return _relative(graph, walk, seeds, config.damping) if config.relative else walk
+
+
+def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float) -> SparseRows:
+    """What edges bring to each node of a walk, relative to the most at one that is no seed.
+
+    A walk starts again at the seeds with 1 - d, and from those without edges always. This part is
+    left out, and nothing counts more than 1. Where only seeds are reached, the most at one of them
+    takes the place.
+    """
+    questions, (row, column) = walk.shape[0], (seeds.row, seeds.column)
+    first, count = graph.spans(column)
+    own, place = ranges(first, count)
+    weight = graph.stored.weight.index_select(0, graph.leaving(place)).abs()
+    leaving = torch.zeros_like(seeds.value).index_add_(0, own, weight.to(seeds.value.dtype))
+    total = walk.value.new_zeros(questions)
+    share = seeds.value / total.index_add(0, row, seeds.value)[row].clamp(min=_TINY)
+    stays = walk.lookup(row, column).where(leaving == 0, 0.0)
+    restart = 1 - damping + damping * total.index_add(0, row, stays)
+    share = SparseRows(seeds.key, share, seeds.shape).lookup(walk.row, walk.column)
+    brought = (walk.value - restart[walk.row] * share).clamp(min=0.0)
+    brought = brought.where(brought > _ROUNDED * walk.value, 0.0)
+    elsewhere, at_seeds = (
+        total.scatter_reduce(0, walk.row, brought.where(there, 0.0), "amax")
+        for there in (share == 0, share > 0)
+    )
+    most = torch.where(elsewhere > 0, elsewhere, at_seeds)[walk.row]
+    found = (brought / most.clamp(min=_TINY)).clamp(max=1.0)
+    return SparseRows(walk.key, found, walk.shape).select(found > 0)
 
 
 def _without(graph: Graph, gone: Tensor) -> Graph:  # gone [N] bool

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import config_from_dict, load_config
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.config import WalkConfig, config_from_dict, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
+from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory import Memory
+from graphmem_torch.ops import SparseRows
+from graphmem_torch.rank.anchors import walk_from
 from graphmem_torch.rank.query import QueryBatch
 from tests.graphs import walked
 
@@ -101,11 +106,107 @@ def test_retrieve_finds_in_a_large_store_what_only_the_walk_reaches(
     assert found.rows.tolist() == [[0, 1]]
 
 
-def test_contextos_is_as_published() -> None:
+def brought(graph: Graph, seeds: dict[int, float]) -> list[float]:
+    """What edges bring to each node by networkx: its probability without the part of restarts."""
+    walk, total = walked(graph, seeds), sum(seeds.values())
+    leaving = torch.zeros(graph.num_nodes)
+    leaving.index_add_(0, graph.source.long(), graph.weight.abs())
+    restart = 0.15 + 0.85 * sum(walk[a] for a in seeds if not leaving[a])
+    own = [p - restart * seeds.get(a, 0.0) / total for a, p in enumerate(walk)]
+    others = [p for a, p in enumerate(own) if a not in seeds]
+    most = max(others, default=0.0)
+    most = most if most > 1e-6 else max(own)
+    return [min(1.0, max(0.0, p) / most) if most > 1e-6 else 0.0 for p in own]
+
+
+@pytest.mark.parametrize("dense_limit", [2048, 0])
+def test_a_relative_walk_is_what_edges_bring_beside_the_most(
+    dense_limit: int,
+    random_columns: Callable[..., IndexInput],
+    random_questions: Callable[..., QueryBatch],
+) -> None:
+    data = random_columns(ATOMS)
+    own = settings(dense_limit=dense_limit, walk={"relative": True})
+    index = MemoryIndex.build(data, own)
+    asked = random_questions(COUNT).embedding
+    found = index(QueryBatch(asked), k=ATOMS)
+    for b in range(COUNT):
+        cosine = (data.embeddings @ asked[b]).tolist()
+        first = sorted(range(ATOMS), key=lambda a: -cosine[a])[:4]
+        best = cosine[first[0]]
+        seeds = {a: max(0.0, cosine[a]) / best for a in first if cosine[a] > 0}
+        walk = brought(index.graph, seeds)
+        assert max(walk) == 1.0
+        for a, shares in zip(found.rows[b].tolist(), found.shares[b].tolist(), strict=True):
+            assert shares[1] == pytest.approx(10 * walk[a], abs=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("edges", "seeds", "expected"),
+    [
+        # The seed leads to one node, which leads on to another.
+        ([(0, 1), (1, 2)], [1.0, 0, 0, 0], None),
+        # Seeds without edges have nothing from the graph, however often the walk starts there.
+        ([(0, 1)], [1.0, 0, 0.9, 0.8], [None, 1.0, 0.0, 0.0]),
+        # Both ends are seeds: what one brings to the other counts.
+        ([(0, 1)], [1.0, 1.0, 1.0, 0], [1.0, 1.0, 0.0, 0.0]),
+        ([], [1.0, 0.5, 0, 0], [0.0] * 4),
+        ([(0, 1)], [0.0, 0, 0, 0], [0.0] * 4),
+    ],
+)
+def test_a_relative_walk_by_hand(
+    edges: list[tuple[int, int]], seeds: list[float], expected: list[float | None] | None
+) -> None:
+    ends = torch.tensor([*edges, *((b, a) for a, b in edges)], dtype=torch.int64).reshape(-1, 2).T
+    graph = Graph.from_edges(ends, num_nodes=4)
+    start = SparseRows.from_dense(torch.tensor([seeds]))
+    found = walk_from(graph, start, WalkConfig(relative=True)).to_dense()[0].tolist()
+    known = {a: value for a, value in enumerate(seeds) if value}
+    if known:
+        assert found == pytest.approx(brought(graph, known), abs=1e-3)
+    for one, value in zip(found, expected or [], strict=bool(expected)):
+        assert value is None or one == pytest.approx(value, abs=1e-3)
+    # What is not there for a question conducts nothing.
+    mask = torch.tensor([[True, False, True, True]])
+    assert walk_from(graph, start, WalkConfig(relative=True), mask).to_dense()[0, 1] == 0.0
+
+
+def test_contextos_finds_a_chain_by_both_alone() -> None:
+    """ContextOS's experiment 2: the vector finds the entity, the graph what it depends on."""
+    texts = ["project apollo language rust", "rust guarantees memory safety"]
+    noise = "harvest weather village morning rain stall market spade ladder barn cart horse yard"
+    texts += [f"{word} {noise}" for word in ("plum", "corn", "hops", "rye", "oat")]
+    facts = [Atom("a", texts[0], edges=(Link("b", EdgeType.CAUSES),)), Atom("b", texts[1])]
+    facts += [Atom(str(i), text) for i, text in enumerate(texts[2:])]
+    asked = "project apollo language market"
+    found = {}
+    weights = load_config("contextos").rank.weights
+    for name, own in {
+        "vector": {"semantic_positive": 50.0},
+        "hybrid": weights,
+        "graph": {"pagerank": 10.0},
+    }.items():
+        config = load_config("contextos", {"link.concepts": "none", "link.similarity_k": 0})
+        config = replace(config, rank=replace(config.rank, weights=own))
+        with Memory.open(None, config=config, embedder="hashing") as memory:
+            memory.add(facts)
+            hits = memory.retrieve(asked, k=2).hits
+            found[name] = {hit.id for hit in hits} & {"a", "b"}
+    assert found["vector"] == {"a"}
+    assert found["hybrid"] == {"a", "b"}, "the walk of the best is worth a fifth of a cosine"
+
+
+def test_contextos_has_the_published_constants() -> None:
+    published = load_config("contextos-published")
+    assert not published.walk.relative
     config = load_config("contextos")
-    assert config.rank.weights == {"semantic_positive": 50.0, "decayed_pagerank": 10.0}
-    assert config.walk.damping == 0.85
-    assert config.anchors.source == "semantic"
+    assert config.walk.relative and replace(config.walk, relative=False) == published.walk
+    for own in (config, published):
+        assert own.rank.weights == {"semantic_positive": 50.0, "decayed_pagerank": 10.0}
+        assert own.walk.damping == 0.85
+        assert own.anchors.source == "semantic"
+        # Every edge is taken both ways, as no end keeps fewer of them than the other.
+        assert own.spread.edges == own.spread.reverse and own.spread.capped == ()
     for wrong in (
         {"walk.damping": -0.1},
         {"walk.damping": 1.0},
