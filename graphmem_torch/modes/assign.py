@@ -22,7 +22,7 @@ __all__ = [
     "spectral_exponent",
     "varimax",
 ]
-SELECTIONS = ("energy", "gcv", "gap")
+SELECTIONS = ("energy", "gcv", "gcv_published", "gap")
 
 # Eigenvalues of a Gram matrix of float32 rows below some 1e-7 of the largest are rounding.
 _NOISE = 16
@@ -53,10 +53,11 @@ def select_count(
 
         energy  the smallest K with sum_{k<=K} λ_k >= (1 - ε) sum λ_k
         gcv     argmin_K (sum_{k>K} λ_k) / ((1 - K/N) (1 - K/d))²,  1 <= K < min(N, d)
+        gcv_published   argmin_K (sum_{k>K} λ_k) / (1 - K/N)²,  1 <= K < N
         gap     the K with the largest λ_K - λ_{K+1}
 
-    `gcv` counts the columns beside the rows: with the published (1 - K/N)² alone every
-    large N ends at K = d.
+    `gcv` counts the columns beside the rows: with the published (1 - K/N)² alone, which is
+    `gcv_published`, every large N ends at K = d.
 
     Args:
         values: All that are not 0 for an exact answer; where the last is reached the answer is r.
@@ -87,11 +88,12 @@ def select_count(
         drop = (values - following)[: len(values) if every else -1]
         return int(drop.argmax()) + 1 if len(drop) else 1
     count = torch.arange(1, len(values) + 1, dtype=torch.float64, device=values.device)
-    inside = count < min(shape)
+    columns = shape[1] if select == "gcv" else math.inf
+    inside = count < min(shape[0], columns)
     if not bool(inside.any()):
         return 1
     left_out = (total - values.cumsum(0)).clamp(min=0)
-    freedom = (1 - count / shape[0]) * (1 - count / shape[1])
+    freedom = (1 - count / shape[0]) * (1 - count / columns)
     score = torch.where(inside, left_out / freedom.square(), torch.inf)
     return int(score.argmin()) + 1
 

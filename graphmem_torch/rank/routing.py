@@ -11,23 +11,27 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.pagerank import pagerank
 from graphmem_torch.spectral.bridge import bridge_scores
-from graphmem_torch.spectral.community import communities
-from graphmem_torch.spectral.component import undirected
+from graphmem_torch.spectral.community import communities, fiedler
+from graphmem_torch.spectral.component import components, undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork
 from graphmem_torch.spectral.resistance import resistance_embedding
 
 __all__ = [
     "ROUTING_PARTS",
     "bridge_bonus",
+    "published_resistance",
     "relative_pagerank",
     "resistance_directions",
     "routing_parts",
     "routing_tensors",
+    "sign_changes",
 ]
 
 ROUTING_PARTS = {
     "proximity": ("direction", "component"),
     "bridge": ("bridge_bonus",),
+    "inverse_resistance": ("resistance_far", "resistance_null", "resistance_scale", "component"),
+    "sign_change": ("sign_change",),
     "pagerank": ("pagerank",),
     "strength": ("pagerank",),
 }
@@ -62,6 +66,10 @@ def routing_tensors(
         tensors.update(direction=direction, component=component)
     if "bridge" in named:
         tensors["bridge_bonus"] = bridge_bonus(graph)[node]
+    if "inverse_resistance" in named:
+        tensors.update(published_resistance(graph, node))
+    if "sign_change" in named:
+        tensors["sign_change"] = sign_changes(graph)[node]
     return tensors
 
 
@@ -113,6 +121,56 @@ def resistance_directions(
     least = 1e-4 * points.norm(dim=1, keepdim=True)
     direction = torch.where(length > least, seen / length.clamp(min=1e-30), 0.0)
     return direction.contiguous(), component.to(torch.int32)
+
+
+def published_resistance(
+    graph: Graph,
+    node: Tensor,  # [A] int64
+    *,
+    columns: int = _COLUMNS,
+) -> dict[str, Tensor]:
+    """What `resistances` reads of atoms: `docs/mathematics.md` 2.6, "As printed".
+
+    Returns:
+        `resistance_far` [A, c], rows z of a random projection of A L^+ A; `resistance_null` [A],
+        entries v of the null vectors; `resistance_scale` [A], 1 / sqrt(degree), 0 for an isolated
+        atom; `component` [A] int32.
+    """
+    generator = torch.Generator().manual_seed(0)
+    network = ElectricalNetwork(graph, columns=columns, generator=generator)
+    operator = network.operator
+    return {
+        "resistance_far": network.edge_sketch.rows[node].contiguous(),
+        "resistance_null": operator.null_space().value[node].float(),
+        "resistance_scale": torch.where(operator.degree > 0, operator.scale, 0.0)[node].float(),
+        "component": operator.component[node].to(torch.int32),
+    }
+
+
+def sign_changes(graph: Graph) -> Tensor:  # [N] float32
+    """1 for the nodes with an edge across which the Fiedler vector changes its sign.
+
+    The published bonus (Spectral Memory, section 4.4), in the largest component: over several, the
+    vector tells these apart, and no edge joins them.
+    """
+    low, high, weight = undirected(graph)
+    changes = torch.zeros(graph.num_nodes, device=graph.device)
+    if not len(low):
+        return changes
+    component = components(graph)
+    inside = component == torch.bincount(component).argmax()
+    number = inside.cumsum(0) - 1
+    kept = inside[low]
+    low, high = low[kept], high[kept]
+    ends = torch.stack([number[low], number[high]])
+    part = Graph.from_edges(ends, weight[kept], num_nodes=int(inside.sum()))
+    positive = torch.zeros_like(inside)
+    vector = fiedler(part).vectors
+    assert vector is not None
+    positive[inside] = vector >= 0
+    across = positive[low] != positive[high]
+    changes[low[across]] = changes[high[across]] = 1.0
+    return changes
 
 
 def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]

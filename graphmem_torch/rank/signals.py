@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphmem_torch.modes.search import mode_weights
 from graphmem_torch.ops.topk_cosine import inner_products
-from graphmem_torch.rank.candidates import Candidates, sharpened
+from graphmem_torch.rank.candidates import Candidates, published_resistances, sharpened
 from graphmem_torch.rank.hops import is_named, named_share
 from graphmem_torch.rank.lifts import raised_by_hops
 from graphmem_torch.rank.paths import discounted
@@ -398,6 +398,27 @@ def _proximity(c: Candidates) -> Tensor:
         near = torch.bmm(start, direction.float()[c.rows.clamp(min=0)].mT)
     near = near.where(there, 0.0).amax(1).clamp(min=0.0, max=1.0)
     return near if c.rows is None else near.where(c.rows >= 0, 0.0)
+
+
+@signal("inverse_resistance", graph=True)
+def _inverse_resistance(c: Candidates) -> Tensor:
+    """1 / R to the nearest anchor, as Spectral Memory prints it (`docs/mathematics.md` 2.6).
+
+    At most 1, as an anchor has, whose own R is 0: of two nodes R >= 1 - (v_i - v_j)^2 / 2.
+    """
+    far, anchors = c.memory.resistance_far, c.reached.anchors
+    if far is None or anchors is None or anchors.shape[1] == 0:
+        return c.zeros()
+    resistance = published_resistances(c.memory, anchors, c.rows)
+    near = resistance.amin(1).clamp(min=1.0).reciprocal()
+    return near if c.rows is None else near.where(c.rows >= 0, 0.0)
+
+
+@signal("sign_change", graph=True, indicator=True)
+def _sign_change(c: Candidates) -> Tensor:
+    """1 for the ends of edges across which the Fiedler vector changes its sign, as printed."""
+    changes = c.memory.sign_change
+    return c.zeros() if changes is None else c.pick(changes.float()).expand(c.shape)
 
 
 @signal("bridge", graph=True)

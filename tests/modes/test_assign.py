@@ -145,6 +145,24 @@ def test_gcv(shape: tuple[int, int]) -> None:
         assert select_count(torch.from_numpy(values), total, shape, select="gcv") == wanted
 
 
+@pytest.mark.parametrize("shape", [(20, 900), (500, 30), (30, 30), (1, 9)])
+def test_gcv_as_printed(shape: tuple[int, int]) -> None:
+    """It ends at the number of columns wherever there are more rows."""
+    n, d = shape
+    for seed in range(5):
+        values = spectrum_of(seed).numpy()[: min(shape)]
+        scores = {
+            k: max(0.0, values[k:].sum()) / (1 - k / n) ** 2
+            for k in range(1, min(n, len(values) + 1))
+        }
+        wanted = min(scores, key=lambda k: scores[k]) if scores else 1
+        total = float(values.sum())
+        found = select_count(torch.from_numpy(values), total, shape, select="gcv_published")
+        assert found == wanted
+        if n > d:
+            assert found == len(values)
+
+
 def test_gap_counts_the_fall_to_nothing() -> None:
     three = torch.tensor([1.0, 0.9, 0.8])
     assert select_count(three, 2.7, (50, 40), select="gap") == 3
@@ -154,7 +172,7 @@ def test_gap_counts_the_fall_to_nothing() -> None:
     assert select_count(torch.tensor([5.0]), 7.7, (50, 40), select="gap") == 1
 
 
-@pytest.mark.parametrize("select", ["energy", "gcv", "gap"])
+@pytest.mark.parametrize("select", ["energy", "gcv", "gcv_published", "gap"])
 def test_one_eigenvalue(select: str) -> None:
     assert select_count(torch.tensor([2.0]), 2.0, (1, 1), select=select) == 1
     assert select_count(torch.tensor([2.0]), 2.0, (9, 5), select=select) == 1

@@ -19,9 +19,15 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.candidates import Candidates, published_resistances
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
+from graphmem_torch.rank.routing import (
+    bridge_bonus,
+    published_resistance,
+    resistance_directions,
+    routing_tensors,
+    sign_changes,
+)
 from tests.memories import opened, planted
 
 ATOMS, COUNT = 40, 5
@@ -74,6 +80,72 @@ def test_resistance_directions_are_the_cosines_of_the_far_part(generator: torch.
     assert direction.shape == (24, 8192) and component.tolist() == [0] * 24
     got = (direction @ direction.T).numpy()
     np.testing.assert_allclose(got, kernel(graph, 24), atol=0.06)
+
+
+def printed_resistance(graph: Graph) -> np.ndarray:
+    """Sum over k >= 2 of (phi_k(i) - phi_k(j))^2 / mu_k of the normalised Laplacian, by numpy."""
+    w = adjacency(graph)
+    d = w.sum(1)
+    root = np.divide(1, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
+    values, vectors = np.linalg.eigh(np.diag((d > 0).astype(float)) - root[:, None] * w * root)
+    kept = values > 1e-9
+    scaled = vectors[:, kept] / np.sqrt(values[kept])
+    found = ((scaled[:, None] - scaled[None]) ** 2).sum(2)
+    label = np.zeros(len(w), dtype=int)
+    for place, part in enumerate(networkx.connected_components(networkx.from_numpy_array(w))):
+        label[list(part)] = place
+    return np.where(label[:, None] == label[None], found, np.inf)
+
+
+def test_resistances_as_printed(generator: torch.Generator) -> None:
+    """Sums over all eigenpairs, of two components and a node without edges."""
+    one, other = random_graph(generator, 14, 20), random_graph(generator, 9, 12)
+    ends = torch.cat([one.edge_index, other.edge_index + 14], dim=1)
+    graph = Graph.from_edges(ends, torch.cat([one.weight, other.weight]), num_nodes=24)
+    atoms = torch.nn.functional.normalize(torch.randn(24, 8, generator=generator), dim=1)
+    index = MemoryIndex.from_tensors(atoms, graph, load_config("spectral-published"))
+    parts = published_resistance(graph, torch.arange(24), columns=8192)
+    memory = replace(index.tensors, **parts)
+    anchors = torch.tensor([[0, 5, -1], [20, 23, 3]])
+    expected = printed_resistance(graph)
+    for rows in (None, torch.tensor([[0, 5, 21, 23], [-1, 3, 4, 20]])):
+        found = published_resistances(memory, anchors, rows).numpy()
+        for b in range(2):
+            for k, anchor in enumerate(anchors[b].tolist()):
+                where = np.arange(24) if rows is None else rows[b].clamp(min=0).numpy()
+                wanted = expected[anchor, where] if anchor >= 0 else np.full(len(where), np.inf)
+                np.testing.assert_allclose(found[b, k], wanted, atol=0.12)
+
+
+def test_sign_changes_are_the_ends_of_what_the_fiedler_vector_cuts() -> None:
+    """Two cliques, one joint; a pair apart, which no sign of it tells."""
+    graph = networkx.disjoint_union_all([networkx.complete_graph(6)] * 2)
+    graph.add_edge(5, 6)
+    graph.add_edge(12, 13)
+    graph.add_node(14)
+    found = sign_changes(Graph.from_networkx(graph.to_directed()))
+    assert found.nonzero().flatten().tolist() == [5, 6]
+    assert not sign_changes(
+        Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=3)
+    ).any()
+
+
+def test_printed_route_is_the_weighted_sum(generator: torch.Generator) -> None:
+    """0.5 cosine + 0.3 / R to the nearest anchor + 0.2 for a sign change."""
+    graph = random_graph(generator, 20, 40)
+    atoms = torch.nn.functional.normalize(torch.randn(20, 8, generator=generator), dim=1)
+    config = load_config("spectral-published", {"modes.retrieve": False, "anchors.k": 3})
+    index = MemoryIndex.from_tensors(atoms, graph, config)
+    found = index(QueryBatch(atoms[:4]), k=20)
+    changes, expected = sign_changes(graph), printed_resistance(graph)
+    for b in range(4):
+        anchors = [a for a in found.anchors[b].tolist() if a >= 0]
+        for a, shares in zip(found.rows[b].tolist(), found.shares[b].tolist(), strict=True):
+            near = min(1.0, 1 / max(1e-9, min(expected[anchor, a] for anchor in anchors)))
+            own = dict(zip(index.signal_names, shares, strict=True))
+            assert own["semantic"] == pytest.approx(0.5 * float(atoms[b] @ atoms[a]), abs=1e-5)
+            assert own["sign_change"] == pytest.approx(0.2 * float(changes[a]))
+            assert own["inverse_resistance"] == pytest.approx(0.3 * near, abs=0.3 * 0.15)
 
 
 def test_routing_in_another_order_of_rows_changes_only_what_is_drawn(
