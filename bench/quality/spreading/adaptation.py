@@ -35,7 +35,9 @@ def spared(
     tunnelling takes away.
     """
     plain = Setting("0", config.spread, config.anchors)
-    settings = [replace(plain, name=str(m), spare=m) for m in _SPARED]
+    settings = [
+        replace(plain, name=str(m), spread=replace(config.spread, spare=m)) for m in _SPARED
+    ]
     free = replace(config.spread, inhibition=0.0)
     settings.append(replace(plain, name="no inhibition", spread=free))
     recalls: list[list[Tensor]] = [[] for _ in settings]

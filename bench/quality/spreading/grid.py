@@ -70,13 +70,11 @@ class Setting:
         name: In tables.
         spread: The constants of spreading.
         anchors: Where it starts.
-        spare: As `spread_activation` takes it.
     """
 
     name: str
     spread: SpreadConfig
     anchors: AnchorConfig
-    spare: int = 0
 
     @property
     def edges(self) -> tuple[Any, ...]:
@@ -95,7 +93,7 @@ class Setting:
         anchors: dict[str, Any] = {"source": self.anchors.source, "k": self.anchors.k}
         if self.anchors.source == "fused":
             anchors["temperature"] = self.anchors.temperature
-        return found | {"anchors": anchors, "spare": self.spare}
+        return found | {"anchors": anchors}
 
 
 def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setting]:
@@ -127,8 +125,8 @@ def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setti
         anchors = AnchorConfig(
             chance.choice(_SOURCES), chance.choice((3, 10, 30)), chance.choice((1.0, 2.0, 4.0))
         )
-        spare = chance.choice((0, 30)) if inhibition else 0
-        found.append(Setting(f"{kind} {len(found)}", spread, anchors, spare))
+        spread = replace(spread, spare=chance.choice((0, 30)) if inhibition else 0)
+        found.append(Setting(f"{kind} {len(found)}", spread, anchors))
     return found
 
 
@@ -142,6 +140,7 @@ class Patterns:
         place: Which pattern each of `Setting.edges` is.
         pagerank: [P, A] of the atoms, relative to the largest.
         node: [A] node of each atom.
+        concept: [N] bool.
     """
 
     graph: Graph
@@ -149,6 +148,7 @@ class Patterns:
     place: Mapping[tuple[Any, ...], int]
     pagerank: Tensor
     node: Tensor
+    concept: Tensor
 
     @classmethod
     def of(cls, memory: Memory, settings: Sequence[Setting]) -> Patterns:
@@ -176,7 +176,23 @@ class Patterns:
         index = torch.stack([pair % count, pair // count]) if count else pair.new_empty(2, 0)
         union = Graph.from_edges(index, type=kind, num_nodes=count)
         ranks = torch.stack([relative_pagerank(graph, node) for graph in graphs])
-        return cls(union, weight, {own: place for place, own in enumerate(distinct)}, ranks, node)
+        places = {own: place for place, own in enumerate(distinct)}
+        return cls(union, weight, places, ranks, node, concept)
+
+    def fans(self, settings: Sequence[SpreadConfig], places: Sequence[int]) -> Tensor:  # [S, N]
+        """What activation is divided by in each setting, of the pattern at each place."""
+        there = (self.weight != 0).float()
+        degree = there.new_zeros(len(there), self.graph.num_nodes)
+        degree.index_add_(1, self.graph.source, there).clamp_(min=1)
+        mean = degree[:, self.node].mean(1, keepdim=True)
+        raised = torch.where(self.concept, degree, torch.maximum(degree, mean))
+        table = {"one": degree, "mean": raised}
+        return torch.stack(
+            [
+                table[own.fan_least][place] ** -_FANS[own.fan]
+                for own, place in zip(settings, places, strict=True)
+            ]
+        )
 
 
 def with_controls(settings: Sequence[Setting]) -> list[Setting]:
@@ -222,19 +238,23 @@ def activations(
 ) -> Iterator[tuple[int, Tensor]]:  # place of a setting, [B, A]
     """The activation of the atoms by every setting, as many settings at once as a batch holds.
 
-    What a batch has once (`reduce`, `top`, `spare`) is alike in each; all else differs by row.
+    What a batch has once (`reduce`, `top`, `spare`, who competes, whether a sigmoid is zeroed) is
+    alike in each; all else differs by row.
     """
-    alike: dict[tuple[str, int, int], list[int]] = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for place, one in enumerate(settings):
-        alike.setdefault((one.spread.reduce, one.spread.top, one.spare), []).append(place)
+        own = one.spread
+        by_row = own.firing in ("sigmoid", "linear")
+        key = own.reduce, own.top, own.spare, own.competitors, None if by_row else own.firing
+        alike.setdefault(key, []).append(place)
     questions = len(next(iter(starts.values())))
     rows = min(_ROWS, _CELLS // max(1, patterns.graph.num_nodes))
     at_once = max(1, rows // max(1, questions))
-    for (reduce, top, spare), places in alike.items():
+    for places in alike.values():
         places.sort(key=lambda place: patterns.place[settings[place].edges])
         for begin in range(0, len(places), at_once):
             some = places[begin : begin + at_once]
-            found = _batch(patterns, [settings[p] for p in some], starts, reduce, top, spare)
+            found = _batch(patterns, [settings[p] for p in some], starts)
             yield from zip(some, found.split(questions), strict=True)
 
 
@@ -242,9 +262,6 @@ def _batch(
     patterns: Patterns,
     settings: Sequence[Setting],
     starts: Mapping[AnchorConfig, Tensor],
-    reduce: Any,
-    top: int,
-    spare: int,
 ) -> Tensor:  # [S * B, A]
     questions = len(next(iter(starts.values())))
 
@@ -252,27 +269,25 @@ def _batch(
         return torch.tensor(values).repeat_interleave(questions)
 
     spreads = [one.spread for one in settings]
-    place = rows([patterns.place[one.edges] for one in settings])
-    there = (patterns.weight != 0).float()
-    degree = there.new_zeros(len(there), patterns.graph.num_nodes)
-    degree.index_add_(1, patterns.graph.source, there).clamp_(min=1)
-    fans = [degree[patterns.place[s.edges]] ** -_FANS[s.spread.fan] for s in settings]
+    places = [patterns.place[one.edges] for one in settings]
+    alike, firing = spreads[0], [own.firing == "sigmoid" for own in spreads]
     found = spread_activation(
         patterns.graph,
         torch.cat([starts[one.anchors] for one in settings]),
         rounds=rows([own.rounds for own in spreads]),
         retention=rows([own.retention for own in spreads]),
         spread=rows([own.spread for own in spreads]),
-        reduce=reduce,
-        fan=torch.stack(fans).repeat_interleave(questions, 0),
+        reduce=alike.reduce,
+        fan=patterns.fans(spreads, places).repeat_interleave(questions, 0),
         inhibition=rows([own.inhibition for own in spreads]),
-        top=top,
-        spare=spare,
-        firing=rows([own.firing == "sigmoid" for own in spreads]),
+        top=alike.top,
+        spare=alike.spare,
+        kind=patterns.concept if alike.competitors == "kind" else None,
+        firing=alike.firing if alike.firing in ("zeroed", "once") else rows(firing),
         gain=rows([own.gain for own in spreads]),
         threshold=rows([own.threshold for own in spreads]),
         weight=patterns.weight,
-        pattern=place,
+        pattern=rows(places),
     )
     return found[:, patterns.node]
 
@@ -291,10 +306,11 @@ def one_by_one(
             retention=own.retention,
             spread=own.spread,
             reduce=own.reduce,
-            fan=own.fan,
+            fan=patterns.fans([own], [0])[0],
             inhibition=own.inhibition,
             top=own.top,
-            spare=one.spare,
+            spare=own.spare,
+            kind=patterns.concept if own.competitors == "kind" else None,
             firing=own.firing,
             gain=own.gain,
             threshold=own.threshold,

@@ -106,7 +106,7 @@ def judge(
     """
     config, encoder = request.settings, load_encoder(request)
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
-    named = [load_config("synapse"), load_config("default")]
+    named = [load_config("synapse-published"), load_config("default")]
     drawn_ones = drawn_settings(settings, named, request.seed)
     grid, few = with_controls(drawn_ones), with_controls(drawn_ones[:large])
     root = Path(request.data)
@@ -346,7 +346,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
         Head("confirmed", gain),
         Head("anchors alone", gain),
         Head("of the graph", gain),
-        Head("synapse", gain),
+        Head("synapse-published", gain),
         Head("default", gain),
         Head("whole preset", gain),
         Head("chosen"),
@@ -360,7 +360,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
             one["gain"],
             one["anchors"],
             one["of_graph"],
-            one["of_presets"].get("synapse"),
+            one["of_presets"].get("synapse-published"),
             one["of_presets"].get("default"),
             one["preset"],
             ", ".join(f"{c['name']} x {c['factor']}" if c else "none" for c in one["chosen"]),
@@ -374,8 +374,8 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
         return tables
     best = report["published"]
     tables.append(
-        f"SYNAPSE's own score, {best['tried']} settings: synapse {_whole(best['synapse'])}, the "
-        f"best of the other half {_whole(best['best'])}, more than synapse {gain(best['gain'])}, "
+        f"SYNAPSE's own score, {best['tried']} settings: as published {_whole(best['synapse'])}, "
+        f"the best of the other half {_whole(best['best'])}, more than that {gain(best['gain'])}, "
         f"more than cosine {gain(best['over_base'])}"
     )
     spare = [Head("spare"), Head("recall@10", percent), Head("difference", gain)]

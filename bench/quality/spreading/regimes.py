@@ -229,7 +229,7 @@ def confirmed(
         "of_presets": {
             one.name: interval(_crossed(gains[place], found.half)[0])
             for place, one in enumerate(settings)
-            if one.name in ("synapse", "default")
+            if one.name in ("synapse-published", "default")
         },
         "preset": interval(found.preset - found.base),
         "chosen": chosen,
@@ -257,7 +257,7 @@ def best_published(
     found: Judgement, settings: Sequence[Setting], drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The best setting of SYNAPSE's own score, chosen on one half and judged on the other."""
-    own = next(place for place, one in enumerate(settings) if one.name == "synapse")
+    own = next(place for place, one in enumerate(settings) if one.name == "synapse-published")
     value, chosen = torch.zeros_like(found.base), []
     for half in (found.half, ~found.half):
         place = int(found.published[:, half].mean(1).argmax()) if half.any() else own

@@ -53,7 +53,9 @@ def _starts(
 
 
 def test_grid_is_what_a_loop_over_its_settings_is(task: RetrievalTask) -> None:
-    settings = with_controls(drawn_settings(12, [load_config("synapse"), PATTERN], 0))
+    settings = with_controls(
+        drawn_settings(12, [load_config("synapse"), load_config("synapse-published"), PATTERN], 0)
+    )
     patterns = Patterns.of(task.memory, settings)
     starts = _starts(task, settings, patterns)
     found = dict(activations(patterns, settings, starts))
@@ -90,7 +92,9 @@ def _judgement(recall: list[list[float]], half: list[bool]) -> Judgement:
 
 def test_confirmed_counts_only_what_was_not_chosen_on() -> None:
     """A setting that is good on one half alone is chosen there and pays on the other."""
-    settings = [Setting(name, SpreadConfig(), AnchorConfig()) for name in ("synapse", "other")]
+    settings = [
+        Setting(name, SpreadConfig(), AnchorConfig()) for name in ("synapse-published", "other")
+    ]
     flat = [0.5] * 4
     lucky = [1.0, 1.0, 0.0, 0.0]
     half = [True, True, False, False]
@@ -101,7 +105,7 @@ def test_confirmed_counts_only_what_was_not_chosen_on() -> None:
     assert found["gain"][0] == pytest.approx(-0.25)
     assert found["chosen"][0]["name"] == "other" and found["chosen"][0]["factor"] == FACTORS[3]
     assert found["chosen"][1] is None
-    assert found["of_presets"]["synapse"][0] == 0.0 and found["preset"] == [0.0] * 3
+    assert found["of_presets"]["synapse-published"][0] == 0.0 and found["preset"] == [0.0] * 3
     assert found["anchors"] == [0.0] * 3 and found["of_graph"] == found["gain"]
     good = [1.0] * 4
     assert confirmed(_judgement([flat] * 7 + [good], half), settings, DRAWN)["gain"] == [0.5] * 3
