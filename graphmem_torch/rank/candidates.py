@@ -916,4 +916,4 @@ def _edge_weights(memory: MemoryTensors, rows: Tensor) -> Tensor:  # [n] int64 -
     found = weight.new_zeros(len(rows) * (memory.num_atoms + 1))
     key = line * (memory.num_atoms + 1) + atom % (memory.num_atoms + 1)
     found = found.scatter_reduce(0, key, weight, "amax")
-    return found.view(len(rows), -1)[:, :-1]
+    return found.view(len(rows), memory.num_atoms + 1)[:, :-1]

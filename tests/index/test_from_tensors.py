@@ -57,7 +57,11 @@ def dense_scores(
         for node in own:
             if node >= 0:
                 a[row, node] = max(float(a[row, node]), float(start[row].max()))
-    degree = torch.bincount(graph.source.long(), minlength=nodes).clamp(min=1).to(cosine.dtype)
+    degree, atoms = torch.bincount(graph.source.long(), minlength=nodes), len(embeddings)
+    degree = degree.clamp(min=1).to(cosine.dtype)
+    if s.fan_least == "mean":
+        leaving = torch.bincount(graph.source.long(), minlength=nodes)[:atoms].float()
+        degree[:atoms] = degree[:atoms].clamp(min=float(leaving.mean()))
     fan = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[s.fan]
     into = torch.zeros(nodes, nodes, dtype=cosine.dtype)  # [target, source]
     for source, target, weight in zip(
@@ -65,25 +69,41 @@ def dense_scores(
     ):
         known = into[target, source].clone()
         into[target, source] = torch.maximum(known, weight) if s.reduce == "max" else known + weight
+
+    def inhibited(u: Tensor) -> Tensor:
+        if not s.inhibition:
+            return u
+        parts = []
+        for own in u.split([atoms, nodes - atoms], 1) if s.competitors == "kind" else [u]:
+            top = own.topk(min(s.top, own.shape[1]), dim=1).values
+            above = (top[:, None, :] - own[:, :, None]).clamp(min=0).sum(2)
+            parts.append((own - s.inhibition * above).clamp(min=0))
+        return torch.cat(parts, 1)
+
+    def sigmoid(u: Tensor | float) -> Tensor:
+        return torch.sigmoid(torch.as_tensor(s.gain * (u - s.threshold), dtype=cosine.dtype))
+
     touched = a != 0
     for _ in range(s.rounds):
         sent = s.spread * into * (a / fan)[:, None]  # [B, target, source]
         kept = s.retention * a
         u = torch.maximum(kept, sent.amax(2)) if s.reduce == "max" else kept + sent.sum(2)
         touched = touched | (u != 0)
-        top = u.topk(s.top, dim=1).values
-        if s.inhibition:
-            above = (top[:, None, :] - u[:, :, None]).clamp(min=0).sum(2)
-            u = (u - s.inhibition * above).clamp(min=0)
-        fired = torch.sigmoid(s.gain * (u - s.threshold)) if s.firing == "sigmoid" else u
-        a = torch.where(touched, fired, 0.0)
+        u = u if s.firing == "once" else inhibited(u)
+        a = torch.where(touched, sigmoid(u) if s.firing == "sigmoid" else u, 0.0)
+    if s.firing == "once":
+        a = sigmoid(inhibited(a)) - sigmoid(0.0)
     return base + w["activation"] * a[:, : len(embeddings)]
 
 
 @pytest.mark.parametrize(
     "config",
-    [settings(), settings("synapse", **{"anchors.source": "semantic", "spread.top": 3})],
-    ids=["default", "synapse"],
+    [
+        settings(),
+        settings("synapse", **{"anchors.source": "semantic", "spread.top": 3}),
+        settings("synapse-published", **{"anchors.source": "semantic", "spread.top": 3}),
+    ],
+    ids=["default", "synapse", "synapse-published"],
 )
 def test_from_tensors_ranks_by_the_dense_formula(
     config: Config, generator: torch.Generator

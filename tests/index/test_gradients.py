@@ -27,6 +27,9 @@ Questions = Callable[..., QueryBatch]
 CASES = {
     "default": settings(),
     "synapse": settings("synapse", **{"anchors.source": "semantic", "spread.top": 3}),
+    "synapse-published": settings(
+        "synapse-published", **{"anchors.source": "semantic", "spread.top": 3}
+    ),
     "background": settings(**{"rank.scale": "background", "spread.reduce": "sum"}),
     "candidates": settings(
         **{"rank.dense_limit": 1, "rank.candidates": 9, "rank.scale": "background"}
@@ -48,7 +51,7 @@ def test_score_has_the_gradient_of_its_finite_differences(
     index, question = double_index(CASES[case], generator)
     names, values = zip(*index.named_parameters(), strict=True)
     used = ["retention", "spread"]
-    used += ["inhibition", "gain", "threshold"] if case == "synapse" else []
+    used += ["inhibition", "gain", "threshold"] if case.startswith("synapse") else []
     assert {*names} == {"weights", "edge_gains", *(f"constants.{name}" for name in used)}
 
     def score(question: Tensor, *parameters: Tensor) -> Tensor:
@@ -72,7 +75,7 @@ class _Scored(torch.nn.Module):
         return self.index.score(query)
 
 
-@pytest.mark.parametrize("case", ["default", "synapse"])
+@pytest.mark.parametrize("case", ["default", "synapse", "synapse-published"])
 def test_score_is_the_dense_formula_with_its_gradient(
     case: str, generator: torch.Generator
 ) -> None:
