@@ -88,7 +88,7 @@ def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
 
 
 _TINY = torch.finfo(torch.float32).tiny
-_ROUNDED = 1e-4  # of what a node has in a walk: less is what the tolerance of the walk leaves
+_ROUNDED = 1e-3  # of what a node has in a walk: less is what the tolerance of the walk leaves
 _SMALL = 2048  # nodes up to which every node is ranked: the panel costs less than a ranking
 
 
