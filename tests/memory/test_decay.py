@@ -543,11 +543,11 @@ def test_ages_are_read_only_where_a_signal_asks_for_them(tmp_path: Path) -> None
         reader.retrieve("Vienna")
 
 
-def test_value_of_contextos(clock: Clock) -> None:
+@pytest.mark.parametrize("relative", [True, False])
+def test_value_of_contextos(clock: Clock, relative: bool) -> None:
     """50 relevance + 10 PPR decay, over a chain that only edges show."""
-    with living(
-        clock=clock, **{"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}
-    ) as memory:
+    bare = {"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}
+    with living(clock=clock, **bare, **{"walk.relative": relative}) as memory:
         memory.add(
             [
                 Atom(
@@ -564,9 +564,11 @@ def test_value_of_contextos(clock: Clock) -> None:
         clock.now = NOW + 4 * HOUR
         found = memory.retrieve("Project Apollo", k=11)
         hits = {hit.id: hit.signals for hit in found.hits}
-        # Two nodes joined both ways: the walk is at the seed with 1 / (1 + d), d = 0.85.
-        assert hits["apollo"]["decayed_pagerank"] == pytest.approx(10 / 1.85 * 0.9995**4, rel=1e-4)
-        assert hits["safety"]["decayed_pagerank"] == pytest.approx(8.5 / 1.85 * 0.9**4, rel=1e-4)
+        # Two nodes joined both ways: the walk is at the seed with 1 / (1 + d), d = 0.85. Of that
+        # edges bring it all but 1 - d, which is d times what they bring to the other.
+        seed, other = (8.5, 10.0) if relative else (10 / 1.85, 8.5 / 1.85)
+        assert hits["apollo"]["decayed_pagerank"] == pytest.approx(seed * 0.9995**4, rel=1e-4)
+        assert hits["safety"]["decayed_pagerank"] == pytest.approx(other * 0.9**4, rel=1e-4)
         assert all(hits[f"x{i}"]["decayed_pagerank"] == 0 for i in range(9))
         vectors = HashingEmbedder(32).encode(["Project Apollo", "Memory Safety"]).pooled
         cosine = float(torch.nn.functional.cosine_similarity(vectors[0], vectors[1], dim=0))
