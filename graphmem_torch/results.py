@@ -687,12 +687,15 @@ class Result:
     Attributes:
         question: As asked.
         hits: Best first.
-        confidence: In [0, 1]: how sure the gate is that the memory holds an answer.
-        known: False where the gate closes: the memory has no record of it. Hits are listed all the
-            same.
+        confidence: In [0, 1]: how sure the gate is that the memory holds an answer. Of a question
+            that the encoder does not read, the share of its words that a hit has.
+        known: True where the gate opens. False where it closes: the memory has no record of it.
+            None where it cannot tell: the encoder does not read the language of the question, and
+            no hit has a third of its words. Hits are listed all the same. `if result.known` is true
+            only where there is a record.
         verified: What an oracle said that was asked whether the hits mention an answer; None where
             none was asked, as where the gate had closed before, or it failed: then the gate alone
-            decides.
+            decides. Where the gate cannot tell, it is asked.
         trace: What answering took, where it was asked for and anything is stored.
         plan: What narrowed the question down, and to how many memories; None: nothing did.
     """
@@ -700,7 +703,7 @@ class Result:
     question: str
     hits: tuple[Hit, ...]
     confidence: float
-    known: bool
+    known: bool | None
     verified: bool | None = None
     trace: Trace | None = None
     plan: QueryPlan | None = None
@@ -900,7 +903,7 @@ class Context:
     sources: tuple[str, ...]
     omitted: tuple[str, ...]
     confidence: float
-    known: bool
+    known: bool | None
     messages: tuple[dict[str, str], ...] = ()
     system: str | None = None
     value: float = 0.0
@@ -959,7 +962,8 @@ class Context:
 
 
 def _sure(found: Result | Context) -> str:
-    return f"confidence {found.confidence:.2f}, {'known' if found.known else 'not known'}"
+    told = {True: "known", False: "not known", None: "cannot tell"}[found.known]
+    return f"confidence {found.confidence:.2f}, {told}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,9 @@ def result_lines(result: Result) -> list[str]:
     lines = [result.question, f"confidence {result.confidence:.2f}"]
     if result.verified is False:
         lines[-1] += ": no answer is mentioned in the nearest that the memory holds:"
+    elif result.known is None:
+        lines[-1] += ": cannot tell, as the encoder does not read this language"
+        lines[-1] += "; the nearest the memory holds:"
     elif not result.known:
         lines[-1] += ": the memory has no record of this"
         lines[-1] += "; the nearest it holds:" if result.hits else ""
@@ -170,7 +173,8 @@ def context_note(context: Context) -> str:
         f"{len(context.sources)} sources, {len(context.omitted)} left out, "
         f"{best}, confidence {context.confidence:.2f}"
     )
-    return note if context.known else note + ": no record of this"
+    said = {True: "", False: ": no record of this", None: ": cannot tell whether there is a record"}
+    return note + said[context.known]
 
 
 def side_by_side(left: list[str], right: list[str]) -> list[str]:

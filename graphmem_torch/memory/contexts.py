@@ -176,12 +176,12 @@ class ContextCompiler:
         plans: Sequence[QueryPlan | None],  # B
         budgets: Sequence[int],  # W
         settings: ContextSettings,
-        threshold: float,
+        judged: Sequence[tuple[float, bool | None]],  # B
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
         """A context for each question and budget, and the node numbers of memories that they use.
 
-        `query` is the questions as tensors, `plans` what was planned for them, `threshold` says
-        from which confidence an answer counts as known; a budget is of the whole prompt.
+        `query` is the questions as tensors, `plans` what was planned for them, `judged` how
+        sure the gate is and what it says (`questions.verdicts`); a budget is of the whole prompt.
 
         Raises:
             InputError: A budget below what the pinned memories and the template take.
@@ -258,8 +258,8 @@ class ContextCompiler:
                 tokenizer=counted,
                 sources=names(chosen),
                 omitted=names(listed[~torch.isin(listed, chosen)]),
-                confidence=confidence[b],
-                known=len(listed) > 0 and confidence[b] >= threshold,
+                confidence=judged[b][0],
+                known=judged[b][1],
                 messages=made.prompt.messages,
                 system=made.prompt.system,
                 value=made.value,
@@ -269,13 +269,12 @@ class ContextCompiler:
                 unrelated=names(below[~torch.isin(below, chosen)]),
             )
 
-        confidence = found.confidence.tolist()
         counted = getattr(settings.tokenizer, "__name__", str(settings.tokenizer))
         contexts = [
             [context(b, made, budget) for made, budget in zip(curve, budgets, strict=True)]
             for b, curve in enumerate(curves)
         ]
-        # A question that the memory has no record of refreshes nothing.
+        # A question that the memory may have no record of refreshes nothing.
         used = {
             row
             for curve, each in zip(curves, contexts, strict=True)
@@ -472,10 +471,16 @@ def waiting(function: Callable[..., Any], wait: Wait) -> Callable[..., Any]:
 
 
 def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
-    """What `ask_model` gives to contexts that are `known`; to the others a refusal, unasked."""
-    answers = iter(ask_model(llm, [context for context in contexts if context.known], wait))
+    """What `ask_model` gives; to contexts that are not `known` a refusal, unasked.
+
+    Of one for which nobody could tell, the model may.
+    """
+    asked = [context for context in contexts if context.known is not False]
+    answers = iter(ask_model(llm, asked, wait))
     return [
-        next(answers) if context.known else Answer(context.question, None, context, _REFUSED)
+        Answer(context.question, None, context, _REFUSED)
+        if context.known is False
+        else next(answers)
         for context in contexts
     ]
 

@@ -173,6 +173,7 @@ from graphmem_torch.memory.questions import (
     pick_encoded,
     to_explanation,
     to_results,
+    verdicts,
     verified,
     verified_results,
     with_duplicates,
@@ -1338,7 +1339,8 @@ class Memory:
             found, plans = answered(
                 *(snapshot, view.store, rows, query, *planned, k), paths=True, stages=stages
             )
-            results = to_results(rows, snapshot, found, view.store, self.config.gate.threshold)
+            judged = verdicts(snapshot, found, query, self.config.gate.threshold)
+            results = to_results(rows, snapshot, found, view.store, judged)
             if query.group is not None:
                 results = with_duplicates(results, snapshot, found.rows, query, view.store)
             pairs = zip(results, plans, strict=True)
@@ -1608,9 +1610,9 @@ class Memory:
             found, plans = answered(snapshot, view.store, asked, query, *planned, count)
             # Scores never increase down the list, so that a context keeps the order of the plan.
             found = found._replace(scores=found.scores.cummin(dim=1).values)
-            threshold = self.config.gate.threshold
+            judged = verdicts(snapshot, found, query, self.config.gate.threshold)
             return view.contexts.compile(
-                snapshot, asked, found, query, plans, budgets, settings, threshold
+                snapshot, asked, found, query, plans, budgets, settings, judged
             )
 
         made, used = self._asked(compiled, instant)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -16,8 +17,12 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier
+from graphmem_torch.rank.abstention import ABOVE, DEPTH
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import signal_names
+from graphmem_torch.rank.relevance import word_share
 from graphmem_torch.results import (
     Context,
     EdgeGradient,
@@ -33,9 +38,16 @@ from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.asking import NOTHING_ASKED, asks_for_questions, read_asked
-from graphmem_torch.text.embedder import Embedder, Encoded, background_of, encode_checked
+from graphmem_torch.text.embedder import (
+    Embedder,
+    Encoded,
+    background_of,
+    encode_checked,
+    unrelated_vectors,
+)
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers, recalls
 from graphmem_torch.text.times import told_days
+from graphmem_torch.text.wishes import wishes
 
 __all__ = [
     "checked_questions",
@@ -43,6 +55,7 @@ __all__ = [
     "pick_encoded",
     "to_explanation",
     "to_results",
+    "verdicts",
     "verified",
     "verified_results",
     "with_duplicates",
@@ -51,6 +64,8 @@ __all__ = [
 
 Gated = TypeVar("Gated", Result, Context)
 
+_ATOMS = 65_536  # whose cosines with unrelated texts are held at once
+_WORDS = 0.35  # share of the words of a question, by idf, that says that it is answered
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
 
 
@@ -107,7 +122,9 @@ def encode_questions(
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     unread = getattr(embedder, "unread", lambda _: None)(questions)
-    background = background_of(embedder)
+    readable = getattr(embedder, "readable", lambda _: None)(questions)
+    background, nearest = background_of(embedder), _nearest(embedder, snapshot)
+    asked_each = None if nearest is None else _wishes(embedder, questions)
     speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
     spans = None if asked is None else _spans(questions, asked)
     terms, missing = snapshot.vocabulary.encode_padded(list(questions))
@@ -124,7 +141,10 @@ def encode_questions(
         asks_when=_if_any(asks_when(questions)),
         recalls=_if_any(recalls(questions)),
         unread=_if_any(unread),
+        unreadable=None if readable is None else _if_any(~readable),
         background=None if background is None else torch.full((len(questions),), background),
+        wishes=asked_each,
+        nearest=None if nearest is None else torch.full((len(questions),), nearest),
         **_asked(questions, snapshot),
     )
     return batch.to(snapshot.index.embeddings.device)
@@ -152,6 +172,50 @@ def _asked(questions: Sequence[str], snapshot: Snapshot) -> dict[str, Tensor]:
     }
 
 
+_Nearest = WeakKeyDictionary[Snapshot, float]
+_NEAREST: _Nearest = WeakKeyDictionary()
+
+
+def _nearest(embedder: Embedder, snapshot: Snapshot) -> float | None:
+    """`QueryBatch.nearest` of a memory, looked for once; None where its gate does not read it."""
+    index = snapshot.index
+    if ABOVE.isdisjoint(signal_names(index.config.gate.weights)) or not index.num_atoms:
+        return None
+    found = _NEAREST.get(snapshot)
+    if found is None:
+        with torch.inference_mode():
+            texts = unrelated_vectors(embedder).to(index.embeddings)
+            best = [inner_products(texts, part).amax(1) for part in index.embeddings.split(_ATOMS)]
+            found = float(torch.stack(best).amax(0).float().mean())
+        _NEAREST[snapshot] = found
+    return found
+
+
+_WISHES: dict[tuple[str, str], Tensor] = {}  # by encoder and wish: namespaces are asked the same
+_KEPT = 256
+
+
+def _wishes(embedder: Embedder, questions: Sequence[str]) -> Tensor | None:  # [B, P, d]
+    """The vectors of what questions with several wishes ask; None where no question has several."""
+    asked = [wishes(question) for question in questions]
+    if not any(asked):
+        return None
+    name, every = embedder.fingerprint, list(dict.fromkeys(part for own in asked for part in own))
+    known = {part: row for part in every if (row := _WISHES.get((name, part))) is not None}
+    fresh = [part for part in every if part not in known]
+    if fresh:
+        known |= zip(fresh, encode_checked(embedder, fresh, query=True).pooled, strict=True)
+    for part in fresh[-_KEPT:]:
+        if len(_WISHES) >= _KEPT:
+            _WISHES.pop(next(iter(_WISHES), ("", "")), None)
+        _WISHES[name, part] = known[part]
+    rows = [torch.stack([known[part] for part in own]) for own in asked if own]
+    padded = pad_sequence(rows, batch_first=True)
+    found = padded.new_zeros(len(asked), *padded.shape[1:])
+    found[torch.tensor([bool(own) for own in asked])] = padded
+    return found
+
+
 def _if_any(said: Tensor | None) -> Tensor | None:
     """None where no question says any of it: its signal need not be looked at then."""
     return said if said is not None and bool(said.any()) else None
@@ -171,14 +235,44 @@ def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
     return Encoded(encoded.pooled[pick], *pick_tokens(TokenRows(tokens, pieces, offsets), pick))
 
 
+def verdicts(
+    snapshot: Snapshot, found: Retrieval, query: QueryBatch, threshold: float
+) -> list[tuple[float, bool | None]]:  # B
+    """How sure the gate is that each question is answered, and whether it is; None: cannot tell.
+
+    Of a question in a language that the encoder does not read, vectors say nothing: how sure it is,
+    is the share of the question's words that one of the hits has. Where that is little, the answer
+    may still be there in another language. A threshold of 0 is a gate that never closes.
+
+    Args:
+        snapshot: Of the memory.
+        found: What it found for B questions.
+        query: These questions.
+        threshold: The gate closes below this.
+    """
+    sure, unreadable = found.confidence.cpu(), query.unreadable
+    open_ = [bool(there) for there in (found.rows >= 0).any(1)]
+    known: list[bool | None] = [
+        there and own >= threshold for there, own in zip(open_, sure.tolist(), strict=True)
+    ]
+    if unreadable is None or threshold <= 0:
+        return [*zip(sure.tolist(), known, strict=True)]
+    share = word_share(snapshot.index.tensors, query, found.rows[:, :DEPTH]).cpu()
+    sure = torch.where(unreadable.cpu(), share, sure)
+    least = max(threshold, _WORDS)
+    for place in unreadable.nonzero().flatten().tolist():
+        known[place] = open_[place] and (float(sure[place]) >= least or None)
+    return [*zip(sure.tolist(), known, strict=True)]
+
+
 def to_results(
     questions: Sequence[str],
     snapshot: Snapshot,
     found: Retrieval,
     store: StoreReader,
-    threshold: float,
+    judged: Sequence[tuple[float, bool | None]],
 ) -> list[Result]:
-    """What the index found, with the texts of the atoms and the names of edges and signals."""
+    """What the index found, with texts and names, and what `verdicts` says of it."""
     names = snapshot.index.signal_names
     memory = snapshot.index.tensors
     known = memory.graph.stored
@@ -220,11 +314,11 @@ def to_results(
             title=atom.title,
         )
 
-    columns = (rows, found.scores.tolist(), found.shares.tolist(), paths, found.confidence.tolist())
+    columns = (rows, found.scores.tolist(), found.shares.tolist(), paths)
     results = []
-    for question, *line, sure in zip(questions, *columns, strict=True):
+    for question, (sure, answered), *line in zip(questions, judged, *columns, strict=True):
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
-        results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
+        results.append(Result(question, hits, sure, answered))
     return results
 
 
@@ -232,14 +326,15 @@ def verified(verify: Verifier, found: Sequence[Gated]) -> list[Gated]:
     """The same, not `known` where an oracle finds no mention of an answer in the text.
 
     The second check of SYNAPSE's gate, by one call. Where the oracle fails, the gate alone decides;
-    what the gate has refused is not asked.
+    what the gate has refused is not asked. Where the gate cannot tell, the oracle decides.
     """
-    places = [place for place, each in enumerate(found) if each.known]
+    places = [place for place, each in enumerate(found) if each.known is not False]
     asked = [found[place] for place in places]
     said = ask_verifier(verify, [each.question for each in asked], [each.text for each in asked])
     checked = list(found)
     for place, each, answer in zip(places, asked, said, strict=True):
-        checked[place] = replace(each, known=answer is not False, verified=answer)
+        known = each.known if answer is None else answer
+        checked[place] = replace(each, known=known, verified=answer)
     return checked
 
 

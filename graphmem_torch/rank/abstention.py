@@ -11,11 +11,13 @@ from torch import Tensor
 from graphmem_torch.config import GateConfig
 from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
+from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import Weight, signal_names
 from graphmem_torch.text.embedder import usual_cosine
 
 __all__ = [
+    "ABOVE",
     "ABSTENTION_STATISTICS",
     "DEPTH",
     "abstention_statistics",
@@ -56,6 +58,39 @@ def _of_best(name: str) -> Statistic:
     return best_of_all
 
 
+def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    """The best cosine above what unrelated texts reach in this memory, relative to the rest.
+
+    Of a question with several wishes it is that of the wish that the memory fits best.
+    """
+    cosine = candidates.signal("semantic").masked_fill(~candidates.valid, -torch.inf).amax(1)
+    wishes = candidates.query.wishes
+    if wishes is not None:
+        cosine = torch.maximum(cosine, _best_wish(candidates, wishes).to(cosine))
+    nearest = candidates.query.nearest
+    own = torch.zeros_like(cosine) if nearest is None else nearest
+    return ((cosine - own) / (1.0 - own).clamp(min=_LEAST_ROOM)).clamp(min=-1.0)
+
+
+def _best_wish(candidates: Candidates, wishes: Tensor) -> Tensor:  # [B, P, d] -> [B]
+    """The best cosine of a wish with any atom, -inf for questions that have none."""
+    embeddings, rows = candidates.memory.embeddings, candidates.rows
+    if rows is None:
+        cosine = inner_products(wishes.flatten(0, 1), embeddings).view(*wishes.shape[:2], -1)
+    else:
+        cosine = torch.bmm(wishes, embeddings[rows.clamp(min=0)].to(wishes.dtype).mT)
+    there = candidates.valid[:, None] & (wishes != 0).any(2)[:, :, None]
+    return cosine.masked_fill(~there, -torch.inf).flatten(1).amax(1)
+
+
+def _best_near(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    """The larger of that and of sharp late interaction, where there are token vectors."""
+    above = _best_above(candidates, best, scores)
+    if candidates.by_words:
+        return above
+    return torch.maximum(above, _of_best("interaction_sharp")(candidates, best, scores))
+
+
 def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
     """A cosine as an encoder gives it whose unrelated texts are orthogonal; other values as is."""
     background = candidates.query.background
@@ -83,6 +118,7 @@ def _one(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     return torch.ones_like(scores[:, 0])
 
 
+_LEAST_ROOM = 1e-3  # cosine that is left above what unrelated texts reach
 _NO_HIT = -100.0  # the score of the first hit where there is none
 ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "activation": _activation,
@@ -96,6 +132,8 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "best_sharp": _of_best("interaction_sharp"),
     "best_semantic": _of_best("semantic"),
     "best_lexical": _of_best("lexical"),
+    "best_above": _best_above,
+    "best_near": _best_near,
     "best_speaker": _of_best("speaker"),
     "mean_speaker": _of_top("speaker", 5),
     "score": _score,
@@ -104,8 +142,12 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "lead_10": _lead(10),
     "one": _one,
 }
-"""What abstention can look at: the best value of any atom, the value of the first hit, the mean of
-five, how far the first is ahead; and 1, for a bias of one form of memories (`one@peer`)."""
+"""What abstention can look at: the best value of any atom, as it is or above what unrelated texts
+reach (`docs/mathematics.md` 8.2), the value of the first hit, the mean of five, how far the first
+is ahead; and 1, for a bias of one form of memories (`one@peer`)."""
+
+ABOVE = frozenset({"best_above", "best_near"})
+"""The statistics that read `QueryBatch.nearest` and `QueryBatch.wishes`."""
 
 
 def abstention_statistics(

@@ -28,6 +28,7 @@ __all__ = [
     "Reached",
     "merge_rows",
     "published_resistances",
+    "rarest_idf",
     "sharpened",
     "turn_pointers",
     "weighted_sums",
@@ -663,7 +664,7 @@ class Candidates:
     @property
     def rarest(self) -> float:
         """The idf of a term that a single atom has."""
-        return math.log1p(max(0.0, self.memory.num_atoms - 0.5) / 1.5)
+        return rarest_idf(self.memory.num_atoms)
 
     @_once
     def lexical_scores(self) -> Tensor | None:  # [B, A]
@@ -801,6 +802,11 @@ def _keep_computed(other: object, own: object) -> None:
     for name in _COMPUTED:
         if name in own.__dict__:
             other.__dict__[name] = own.__dict__[name]
+
+
+def rarest_idf(atoms: int) -> float:
+    """The idf of a term that one of so many atoms has."""
+    return math.log1p(max(0.0, atoms - 0.5) / 1.5)
 
 
 def sharpened(values: Tensor) -> Tensor:

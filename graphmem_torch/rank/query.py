@@ -33,7 +33,11 @@ class QueryBatch:
         asks_when: [B] bool.
         recalls: [B] bool, whether a question is about what an assistant said.
         unread: [B] float32 in [0, 1], how much of a question the encoder cannot read.
+        unreadable: [B] bool, whether a question is in a language that the encoder does not read.
         background: [B] float32, the cosine that the encoder gives unrelated texts; None: about 0.
+        wishes: [B, P, d] float32 unit rows, the parts of a question that has several, zero padding.
+        nearest: [B] float32, the best cosine that the memory has with an unrelated text, the mean
+            over several such texts; None: unknown.
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
@@ -72,7 +76,10 @@ class QueryBatch:
     asks_when: Tensor | None = None
     recalls: Tensor | None = None
     unread: Tensor | None = None
+    unreadable: Tensor | None = None
     background: Tensor | None = None
+    wishes: Tensor | None = None
+    nearest: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
     seeds: Tensor | None = None
@@ -126,7 +133,10 @@ class QueryBatch:
             "asks_when": (),
             "recalls": (),
             "unread": (),
+            "unreadable": (),
             "background": (),
+            "wishes": ("?", dim),
+            "nearest": (),
             "allowed": (atoms,),
             "listed": (atoms,),
             "seeds": ("?",),
@@ -151,7 +161,7 @@ class QueryBatch:
             check_tensor(f"query.{name}", tensor, "", (rows, *axes[name]), do)
         if torch.compiler.is_compiling():  # values are not looked at
             return
-        for name in ("embedding", "tokens"):
+        for name in ("embedding", "tokens", "wishes"):
             if name in given and not all_finite(given[name]):
                 raise InputError(
                     f"query.{name}: expected finite numbers, got NaN or infinity; check the "

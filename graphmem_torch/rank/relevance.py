@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.candidates import MemoryTensors, rarest_idf
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = ["cosine", "relevance"]
+__all__ = ["cosine", "relevance", "word_share"]
 
 
 def relevance(
@@ -51,12 +51,39 @@ def cosine(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
     return (found - query.background[:, None]) / (1.0 - query.background[:, None])
 
 
+def word_share(
+    memory: MemoryTensors,
+    query: QueryBatch,
+    rows: Tensor,  # [B, k] int64, -1 = none
+) -> Tensor:  # [B] float32 in [0, 1]
+    """Return the largest share of a question's terms, by idf, that one of the atoms has.
+
+    A term that no atom of the memory has counts as one that a single atom has. 0 for a question
+    without terms.
+    """
+    if query.terms is None or 0 in rows.shape:
+        return torch.zeros(len(rows), device=rows.device)
+    held, total = _words(memory, query, rows.clamp(min=0))
+    if query.missing is not None:
+        total = total + query.missing[:, None] * rarest_idf(memory.num_atoms)
+    share = held / total.clamp(min=1e-9)
+    return share.masked_fill(rows < 0, 0.0).amax(1).clamp(0.0, 1.0)
+
+
+def _words(
+    memory: MemoryTensors, query: QueryBatch, rows: Tensor
+) -> tuple[Tensor, Tensor]:  # [B, n], [B, 1]
+    """The idf of the question's terms that each atom has, and of all that the memory has."""
+    assert query.terms is not None
+    idf = torch.nn.functional.pad(memory.bm25.idf.float(), (0, 1))[query.terms]  # padding: the last
+    has = memory.bm25.holds(query.terms.contiguous(), rows)
+    return (has * idf[:, :, None]).sum(1), idf.sum(1, keepdim=True)
+
+
 def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
     found = cosine(memory, query, rows)
     if query.terms is None or not query.terms.shape[1]:
         return found.clamp(0.0, 1.0)
-    idf = torch.nn.functional.pad(memory.bm25.idf.float(), (0, 1))[query.terms]  # padding: the last
-    has = memory.bm25.holds(query.terms.contiguous(), rows)
-    total = idf.sum(1, keepdim=True)
-    words = (has * idf[:, :, None]).sum(1) / total.clamp(min=1e-9)
+    held, total = _words(memory, query, rows)
+    words = held / total.clamp(min=1e-9)
     return torch.maximum(found, words.to(found)).clamp(0.0, 1.0)

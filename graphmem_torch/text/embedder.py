@@ -17,8 +17,9 @@ from torch import Tensor
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.progress import Progress
 from graphmem_torch.text.models import reference_texts
-from graphmem_torch.text.terms import first_terms, terms
+from graphmem_torch.text.terms import STOP_WORDS, first_terms, terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
+from graphmem_torch.text.words import is_readable
 
 __all__ = [
     "Embedder",
@@ -31,6 +32,7 @@ __all__ = [
     "require_finite",
     "rescaled",
     "to_int8",
+    "unrelated_vectors",
     "usual_cosine",
 ]
 _PIECES = 1 << 16  # numbers of word pieces of the hashing embedder
@@ -63,7 +65,8 @@ class Embedder(Protocol):
     the same form: of encoders that read questions in another way (`encode_checked`). These have an
     attribute `asymmetric` that is true. An attribute `background` may say what cosine unrelated
     texts have (`rescaled`), a method `unread` of texts which share of each ([n] float32) is in
-    scripts that the encoder never learned.
+    scripts that the encoder never learned, and a method `readable` of texts which of them ([n]
+    bool) are in a language that it learned; without it all are.
 
     Attributes:
         name: For people.
@@ -161,6 +164,21 @@ def background_cosine(pooled: Tensor) -> float:  # [n, d] unit rows
     n = len(pooled)
     total = pooled.double().sum(0).square().sum() - pooled.double().square().sum()
     return float(total) / max(n * (n - 1), 1)
+
+
+_UNRELATED: dict[str, Tensor] = {}
+_ENCODERS = 16  # whose vectors of these texts are kept
+
+
+def unrelated_vectors(embedder: Embedder) -> Tensor:  # [25, d]
+    """The vectors of short texts on everyday things, read as questions; encoded once a process."""
+    found = _UNRELATED.get(embedder.fingerprint)
+    if found is None:
+        found = encode_checked(embedder, reference_texts()[::6], query=True).pooled
+        while len(_UNRELATED) >= _ENCODERS:
+            _UNRELATED.pop(next(iter(_UNRELATED)), None)
+        _UNRELATED[embedder.fingerprint] = found
+    return found
 
 
 def rescaled(cosine: float, embedder: Embedder) -> float:
@@ -320,6 +338,11 @@ class HashingEmbedder:
         other = copy.copy(self)
         other.fingerprint, other._terms = first, first_terms
         return other
+
+    def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
+        """See `Embedder`: words of other languages than English are marks to it."""
+        own = frozenset(["Latin"]), frozenset(["english"]), STOP_WORDS
+        return torch.tensor([is_readable(text, *own) for text in texts], dtype=torch.bool)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`; so fast that `progress` shows nothing."""

@@ -41,7 +41,7 @@ from graphmem_torch.text.models import (
 )
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
-from graphmem_torch.text.words import scripts_of, unread_share
+from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unread_share
 
 __all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
 AUTO = "auto"
@@ -110,6 +110,7 @@ class Pieces:
         # Bytes stand for any script.
         byte_level = any(word and word[0] == _MARKS[2] for word in words)
         self.scripts = None if byte_level else scripts_of(bare_words)
+        self.languages = languages_of(bare_words)
         self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
 
     def prompted(self, prompt: str) -> Pieces:
@@ -340,6 +341,14 @@ class SentenceTransformerEmbedder:
         if scripts is None:
             return torch.zeros(len(texts))
         return torch.tensor([unread_share(text, scripts) for text in texts], dtype=torch.float32)
+
+    def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
+        """Which texts are in a script and a language that the vocabulary has words of."""
+        scripts, languages = self._bare.scripts, self._bare.languages
+        if scripts is None:
+            return torch.ones(len(texts), dtype=torch.bool)
+        own = (is_readable(text, scripts, languages, STOP_WORDS) for text in texts)
+        return torch.tensor([*own], dtype=torch.bool)
 
     def token_vectors(self, texts: Sequence[str]) -> Iterator[Tensor]:
         """Token vectors before the projection, content pieces only.

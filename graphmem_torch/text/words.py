@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,9 @@ __all__ = [
     "STOP_WORDS_OF",
     "count_words",
     "foreign",
+    "is_readable",
     "language_of",
+    "languages_of",
     "letter_runs",
     "lowered",
     "pairs",
@@ -79,6 +81,10 @@ _ASKED = (
     *("Sinhala", *_PAIRED),
 )
 _PIECES, _CHARACTERS = 50, 2_000
+# The share of a language's function words that an encoder of it has as pieces: encoders of English
+# have 0.31 to 0.58 of those of the languages below.
+_OWN_WORDS = 0.7
+_MOST_UNREAD = 0.5  # share of the letters of a question that is read all the same
 _ANY_SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED)
 _SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT)
 
@@ -235,6 +241,19 @@ def scripts_of(vocabulary: Iterable[str]) -> frozenset[str]:
     return frozenset(["Latin", *many])
 
 
+def languages_of(vocabulary: Collection[str]) -> frozenset[str]:
+    """The languages in Latin letters that an encoder with this vocabulary has learned to read.
+
+    Their function words are pieces of it; of other languages it has those that are short, or words
+    of English as well. English is always among them.
+    """
+    pieces = frozenset(vocabulary)
+    many = (
+        name for name, own in STOP_WORDS_OF.items() if len(own & pieces) >= _OWN_WORDS * len(own)
+    )
+    return frozenset(["english", *many])
+
+
 def unread_share(text: str, scripts: frozenset[str]) -> float:
     """The share of a text's letters that are in none of these scripts."""
     if text.isascii():
@@ -245,16 +264,34 @@ def unread_share(text: str, scripts: frozenset[str]) -> float:
     return len(unread) / max(letters, 1)
 
 
-def language_of(found: Sequence[str], english: frozenset[str]) -> str:
+def is_readable(
+    text: str, scripts: frozenset[str], languages: frozenset[str], english: frozenset[str]
+) -> bool:
+    """Whether half of a question's letters are in these scripts, and its language is one of these.
+
+    Args:
+        text: The question.
+        scripts: As of `scripts_of`.
+        languages: As of `languages_of`.
+        english: Function words of English.
+    """
+    if unread_share(text, scripts) > _MOST_UNREAD:
+        return False
+    return language_of(words(lowered(text)), english, least=1) in languages
+
+
+def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2) -> str:
     """The language of a text in Latin letters; `english` where its words do not say otherwise.
 
-    Another one has at least two of its function words (`STOP_WORDS_OF`) in it, and more than
-    English has; of two that have as many it is the first. Parts of names and what is an English
-    word as well count only where they, with one that does, are nearly a third of all words.
+    Another one has at least two (`least`) of its function words (`STOP_WORDS_OF`) in it, and more
+    than English has; of two that have as many it is the first. Parts of names and what is an
+    English word as well count only where they, with one that does, are nearly a third of all words.
 
     Args:
         found: Its `words`.
         english: Function words of English.
+        least: Function words that another language needs; 1 for questions, of which nearly every
+            one in English has some of its own.
     """
     if _VOTERS.isdisjoint(found):
         return "english"
@@ -263,7 +300,7 @@ def language_of(found: Sequence[str], english: frozenset[str]) -> str:
     best = max(STOP_WORDS_OF, key=lambda name: votes[name])
     own, others = distinct & STOP_WORDS_OF[best], len(distinct & english - STOP_WORDS_OF[best])
     dense = len(own) > 1 and len(own) >= _DENSE * len(distinct)
-    return best if (len(own) if dense else votes[best]) > max(1, others) else "english"
+    return best if (len(own) if dense else votes[best]) > max(least - 1, others) else "english"
 
 
 def foreign(text: str, english: frozenset[str]) -> bool:

@@ -48,3 +48,64 @@ def test_words_decide_where_the_encoder_cannot_read(language: str) -> None:
         assert [ids(result) for result in results] == [[str(answer)] for _, answer in questions]
         hit = memory.retrieve("A canoe?", k=1).hits[0]
         assert hit.signals["lexical_unread"] == 0.0
+
+
+ENGLISH = [
+    "The boiler was repaired by Mr Hoffman on Tuesday.",
+    "My brother keeps two goats called Pip and Moss.",
+    "Anna is allergic to peanuts.",
+    "The meeting about the budget is next Wednesday.",
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nobody_can_tell_what_a_question_in_another_language_asks_of_english(language: str) -> None:
+    questions = [question for question, _ in LANGUAGES[language][1]]
+    with opened(config=config_of()) as memory:
+        memory.add([Atom(str(i), text) for i, text in enumerate(ENGLISH)])
+        found = memory.retrieve(questions)
+        assert all(result.known is None and result.hits for result in found)
+        assert all("cannot tell" in repr(result) for result in found)
+        assert {result.as_dict()["known"] for result in found} == {None}
+        written = memory.compile(questions, budget=200)
+        assert all(context.known is None for context in written)
+        assert memory.retrieve("Who is allergic to peanuts?").known is True
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_words_tell_where_question_and_memory_are_of_one_language(language: str) -> None:
+    said, questions = LANGUAGES[language]
+    with opened(config=config_of()) as memory:
+        memory.add([Atom(str(i), text) for i, text in enumerate(said)])
+        found = memory.retrieve([question for question, _ in questions])
+    for result in found:
+        # Never a refusal, and a record only where a hit has many of the words.
+        assert result.known is (True if result.confidence >= 0.35 else None)
+    assert sum(result.known is True for result in found) >= len(found) // 2
+
+
+def test_a_second_check_decides_what_the_gate_cannot_tell() -> None:
+    question = LANGUAGES["Chinese"][1][0][0]
+    with opened(config=config_of()) as memory:
+        memory.add([Atom(str(i), text) for i, text in enumerate(ENGLISH)])
+
+        def known(said: bool | None) -> tuple[bool | None, bool | None]:
+            result = memory.retrieve(question, oracle=lambda asked, texts: [said] * len(asked))
+            return result.known, result.verified
+
+        assert known(True) == (True, True)
+        assert known(False) == (False, False)
+        assert known(None) == (None, None)
+        answer = memory.answer(
+            question, llm=lambda prompt: "Pip", oracle=lambda asked, texts: [None] * len(asked)
+        )
+        assert answer.text == "Pip" and answer.context.known is None
+
+
+def test_a_gate_that_never_closes_is_never_in_doubt() -> None:
+    config = replace(config_of(), gate=replace(config_of().gate, threshold=0.0))
+    with opened(config=config) as memory:
+        memory.add([Atom("a", ENGLISH[0])])
+        assert memory.retrieve(LANGUAGES["Chinese"][1][0][0]).known is True
+    with opened(config=config_of()) as memory:  # nothing is stored: there is no record
+        assert memory.retrieve(LANGUAGES["Chinese"][1][0][0]).known is False

@@ -6,9 +6,11 @@ import pytest
 
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.words import (
+    STOP_WORDS_OF,
     count_words,
     foreign,
     language_of,
+    languages_of,
     lowered,
     pairs,
     scripts_of,
@@ -107,6 +109,13 @@ def test_scripts_of_a_vocabulary_are_those_it_has_words_of() -> None:
     han = [chr(c) for c in range(0x4E00, 0x4E00 + 2_500)]
     assert scripts_of(["the", *letters, *han[:500]]) == {"Latin"}
     assert scripts_of(["the", *letters, *russian, *han]) == {"Latin", "Cyrillic", "Han"}
+
+
+def test_languages_of_a_vocabulary_are_those_whose_function_words_it_has() -> None:
+    german = sorted(STOP_WORDS_OF["german"])
+    assert languages_of(["the", "of", "der", "die"]) == {"english"}
+    assert languages_of(["the", *german]) == {"english", "german"}
+    assert languages_of(german[: len(german) // 2]) == {"english"}
 
 
 def test_unread_share_of_a_text() -> None:

@@ -346,7 +346,7 @@ def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], de
         task.positions([[hit.id for hit in result.hits] for result in results]),
         pad_sequence([torch.tensor(row) for row in scores], batch_first=True),
         torch.tensor([result.confidence for result in results]),
-        torch.tensor([result.known for result in results]),
+        torch.tensor([result.known is not False for result in results]),
     )
 
 

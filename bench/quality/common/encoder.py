@@ -62,6 +62,7 @@ class CachingEmbedder:
         self.tokenizer = inner.tokenizer
         self.window = inner.window
         self.unread = getattr(inner, "unread", lambda _: None)
+        self.readable = getattr(inner, "readable", lambda _: None)
         self._questions: CachingEmbedder | None = None
         if getattr(inner, "asymmetric", False):
             asked = _Questions(inner)

@@ -56,7 +56,7 @@ def retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], k: 
     return Found(
         task.positions([[hit.id for hit in result.hits] for result in results]),
         torch.tensor([result.confidence for result in results], dtype=torch.float64),
-        torch.tensor([result.known for result in results]),
+        torch.tensor([result.known is not False for result in results]),
     )
 
 
