@@ -576,3 +576,16 @@ def test_list_shows_memories_page_by_page(
     assert "Ovens" in out and f"from {ids[0]}" in out and "more with --after" in err
     for wrong in (["--order", "tme"], ["--after", "nothing"], ["--limit", "-1"], ["--archived"]):
         assert main(["list", "--store", str(store), *wrong, *fast]) == 2
+
+
+def test_query_says_where_nobody_can_tell(
+    store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["query", "谁修好了锅炉？", "--store", str(store), *fast]
+    assert main(asked) == 0
+    assert "cannot tell, as the encoder does not read this language" in capsys.readouterr().out
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["known"] is None
+    budget = ["--budget", "200", "--store", str(store), *fast]
+    assert main(["context", "谁修好了锅炉？", *budget]) == 0
+    assert "cannot tell whether there is a record" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.words import unread_share
 from tests.languages import LANGUAGES
 from tests.memories import config_of, ids, opened
@@ -109,3 +110,37 @@ def test_a_gate_that_never_closes_is_never_in_doubt() -> None:
         assert memory.retrieve(LANGUAGES["Chinese"][1][0][0]).known is True
     with opened(config=config_of()) as memory:  # nothing is stored: there is no record
         assert memory.retrieve(LANGUAGES["Chinese"][1][0][0]).known is False
+
+
+class Leaning(HashingEmbedder):
+    """Every text leans the same way, as of encoders whose vectors lie in a narrow cone."""
+
+    lean = 0.0
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        plain = super().encode(texts)
+        cone = torch.zeros(self.dim)
+        cone[0] = self.lean
+        pooled = torch.nn.functional.normalize(plain.pooled + cone, dim=1)
+        return Encoded(pooled, plain.tokens, plain.pieces, plain.offsets)
+
+
+def test_what_unrelated_texts_reach_is_read_with_the_encoder_of_the_memory() -> None:
+    found = {}
+    for lean in (0.0, 2.0):
+        embedder = Leaning(64)
+        embedder.lean, embedder.fingerprint = lean, f"leaning:{lean}"
+        with opened(config=config_of(), embedder=embedder) as memory:
+            memory.add([Atom(str(i), text) for i, text in enumerate(ENGLISH)])
+            asked = ["Who in it is allergic,", "when is the budget meeting held?"]
+            query = memory.encode_questions(" and ".join(asked))
+            vectors = embedder.encode(reference_texts()[::6]).pooled
+            best = [max(float(v @ a) for a in memory.index.embeddings) for v in vectors]
+            assert query.nearest is not None and query.wishes is not None
+            assert float(query.nearest) == pytest.approx(sum(best) / len(best), abs=1e-5)
+            wishes = embedder.encode(asked)
+            torch.testing.assert_close(query.wishes, wishes.pooled[None])
+            found[lean] = float(query.nearest)
+            memory.add([Atom("reference", reference_texts()[0])])  # one of the texts itself
+            assert float(memory.encode_questions("Who?").nearest) > float(query.nearest)
+    assert found[2.0] > 0.7 > 0.5 > found[0.0]

@@ -127,6 +127,48 @@ def test_abstention_takes_cosines_as_if_unrelated_texts_were_orthogonal(
     assert torch.equal(plain[:, 2], cone[:, 2])
 
 
+@pytest.mark.parametrize("few", [False, True])
+def test_best_above_and_near_against_a_loop(
+    few: bool,
+    random_columns: Callable[..., IndexInput],
+    random_questions: Callable[..., QueryBatch],
+    generator: torch.Generator,
+) -> None:
+    """The best cosine of a question or a wish, above what unrelated texts reach."""
+    index = MemoryIndex.build(random_columns(14), config_from_dict({}))
+    query, nearest = random_questions(4), [0.1, 0.3, 0.8, 1.0]
+    wishes = torch.randn(4, 3, query.embedding.shape[1], generator=generator)
+    wishes = torch.nn.functional.normalize(wishes, dim=2)
+    wishes[0] = 0.0  # has none
+    wishes[1, 2] = 0.0  # has two
+    allowed = torch.rand(4, 14, generator=generator) < 0.7
+    allowed[:, 0] = True
+    query = replace(query, nearest=torch.tensor(nearest), wishes=wishes, allowed=allowed)
+    found = Candidates(index.tensors, query, index.config)
+    rows = [[a for a in range(14) if allowed[b, a]] for b in range(4)]
+    if few:
+        rows = [own[::2] for own in rows]
+        width = max(map(len, rows))
+        chosen = torch.tensor([own + [-1] * (width - len(own)) for own in rows])
+        found = found.narrowed(chosen)
+    best = torch.zeros(4, 1, dtype=torch.int64), torch.ones(4, 1)
+    got = abstention_statistics(found, *best, ["best_above", "best_near", "best_sharp"])
+    for b in range(4):
+        asked = [query.embedding[b], *(wish for wish in wishes[b] if wish.any())]
+        cosines = [float(each @ index.embeddings[a]) for each in asked for a in rows[b]]
+        above = (max(cosines) - nearest[b]) / max(1.0 - nearest[b], 1e-3)
+        assert float(got[b, 0]) == pytest.approx(max(above, -1.0), abs=1e-4)
+        assert float(got[b, 1]) == pytest.approx(max(float(got[b, 0]), float(got[b, 2])), abs=1e-6)
+    # One alone and in a batch give the same.
+    alone = Candidates(index.tensors, query.rows(slice(1, 2)), index.config)
+    every = Candidates(index.tensors, query, index.config)
+    names = ["best_above", "best_near"]
+    torch.testing.assert_close(
+        abstention_statistics(alone, *(each[1:2] for each in best), names),
+        abstention_statistics(every, *best, names)[1:2],
+    )
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_fit_abstention_against_scikit_learn(weighted: bool, generator: torch.Generator) -> None:
     from sklearn.linear_model import LogisticRegression
