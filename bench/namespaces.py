@@ -106,7 +106,9 @@ def _questions(rng: random.Random, pool: list[str], names: list[str], count: int
 
 def _seen(result: Result) -> tuple[Any, ...]:
     """All that an answer shows."""
-    hits = tuple((h.id, h.text, h.score, tuple(h.signals.items()), h.path) for h in result.hits)
+    hits = tuple(
+        (h.id, h.text, h.score, h.why, tuple(h.signals.items()), h.path) for h in result.hits
+    )
     return hits, result.confidence, result.known
 
 

@@ -7,8 +7,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, Literal, overload
+from dataclasses import asdict, astuple, dataclass, field, fields
+from typing import Any, Literal, Protocol, overload
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
@@ -23,6 +23,7 @@ __all__ = [
     "Context",
     "EdgeGradient",
     "Explanation",
+    "Grounds",
     "History",
     "Hit",
     "Indexed",
@@ -536,6 +537,14 @@ class PathStep:
     weight: float
 
 
+class Grounds(Protocol):
+    """What a retrieval keeps of a question, so that its hits can say why they were found."""
+
+    def reasons(self, hit: Hit) -> tuple[str, ...]:
+        """Return the reasons for a hit in words, the strongest first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One retrieved memory with its reasons.
@@ -543,13 +552,16 @@ class Hit:
     Attributes:
         id: Atom id.
         text: The atom's text as it is shown (`Atom.rendered`).
-        score: Hybrid score: the sum of `signals`.
-        signals: Each signal's share of the score (weight times value).
+        score: Probability in [0, 1] that the memory is relevant to the question; see
+            `Result.calibrated`.
+        signals: Each signal's share of `raw` (weight times value).
         path: Strongest chain of edges from an anchor to this atom; empty for an anchor.
         kind, speaker, session, time, meta, title: As in `Atom`.
         mode: Number of its mode, where the index has modes.
         duplicates: Ids of the memories that say the same (`Memory.duplicates`) and may be hits for
             the question as well, where it stands for them (`rank.unique`).
+        raw: Sum of `signals`, by which hits are ranked; compare it within one question only.
+        grounds: What `why` is made of.
     """
 
     id: str
@@ -565,6 +577,24 @@ class Hit:
     meta: Mapping[str, Any] = field(default_factory=dict)
     duplicates: tuple[str, ...] = ()
     title: str | None = None
+    raw: float = 0.0
+    grounds: Grounds | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """At most three reasons in words, the strongest first; made when they are asked for.
+
+        They are those of the largest shares in `signals`, such as "same words: oven, restored" or
+        "answers the turn before". Empty if nothing speaks for the hit.
+        """
+        return () if self.grounds is None else self.grounds.reasons(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values, with `why`."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        del own["grounds"]
+        own |= {"path": [asdict(step) for step in self.path], "duplicates": list(self.duplicates)}
+        return own | {"why": list(self.why)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -698,6 +728,9 @@ class Result:
             decides. Where the gate cannot tell, it is asked.
         trace: What answering took, where it was asked for and anything is stored.
         plan: What narrowed the question down, and to how many memories; None: nothing did.
+        calibrated: Whether the scores of the hits are probabilities that were fitted to the preset
+            with this encoder (`calibration` in the settings); False: a rough estimate, as for other
+            encoders and for weights that the memory has learned.
     """
 
     question: str
@@ -707,6 +740,7 @@ class Result:
     verified: bool | None = None
     trace: Trace | None = None
     plan: QueryPlan | None = None
+    calibrated: bool = False
 
     @property
     def text(self) -> str:
@@ -715,13 +749,19 @@ class Result:
 
     def __repr__(self) -> str:
         """The question, how many hits, the best of them, and how sure the gate is."""
-        best = f", best {self.hits[0].id!r} at {self.hits[0].score:.3g}" if self.hits else ""
+        best = f", best {self.hits[0].id!r} at {self.hits[0].score:.2f}" if self.hits else ""
         return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {_sure(self)})"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values; without a check, a trace and a plan where there is none."""
-        left = [name for name in ("verified", "trace", "plan") if getattr(self, name) is None]
-        return {name: value for name, value in asdict(self).items() if name not in left}
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        own["hits"] = [hit.as_dict() for hit in self.hits]
+        for name in ("verified", "trace", "plan"):
+            if own[name] is None:
+                del own[name]
+            elif name != "verified":
+                own[name] = asdict(own[name])
+        return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -766,10 +806,12 @@ class Explanation:
         question: As asked.
         id: Of the atom.
         text: As it is shown.
-        score: The sum of `signals`.
+        score: As in `Hit`.
+        raw: The sum of `signals`.
+        why: As in `Hit`.
         rank: Its place among the hits, from 1, the first of those that score alike; 0 where it can
             be none.
-        signals: Each signal's share of the score.
+        signals: Each signal's share of `raw`, which all figures below are in units of.
         starts: Where activation started, the strongest first.
         paths: The strongest chain from each of these to the atom, where there is one, the
             strongest first; none to an anchor from itself.
@@ -786,6 +828,8 @@ class Explanation:
     id: str
     text: str
     score: float
+    raw: float
+    why: tuple[str, ...]
     rank: int
     signals: dict[str, float]
     starts: tuple[Start, ...]
@@ -798,8 +842,11 @@ class Explanation:
     def __str__(self) -> str:
         """The reasons that count most, a line each, below what their numbers mean."""
         place = f"rank {self.rank}" if self.rank else "no hit"
-        lines = [f"{self.id!r} for {self.question!r:.80}: score {self.score:.4g}, {place}"]
+        score = f"score {self.score:.2f} ({self.raw:.4g} before calibration)"
+        lines = [f"{self.id!r} for {self.question!r:.80}: {score}, {place}"]
         lines.append("  " + " ".join(self.text.split())[:_LINE])
+        if self.why:
+            lines.append("why: " + " · ".join(self.why))
         if self.members:
             lines.append(f"an aggregate, listed if asked for; leads to {', '.join(self.members)}")
 
@@ -807,7 +854,7 @@ class Explanation:
             told = [f"  {number:>+10.3g}  {what}" for number, what in rows]
             lines.extend([heading, *told] if told else [])
 
-        tell("signals: the share of each in the score", _largest(self.signals))
+        tell("signals: the share of each in the score before calibration", _largest(self.signals))
         starts = self.starts[:_SHOWN]
         tell(
             "starts: what the score gains by more activation there",
@@ -831,7 +878,7 @@ class Explanation:
     def __repr__(self) -> str:
         """The question, the memory, its score, and how many others it depends on."""
         return (
-            f"Explanation({self.question!r:.80}, {self.id!r}, score {self.score:.4g}, rank "
+            f"Explanation({self.question!r:.80}, {self.id!r}, score {self.score:.2f}, rank "
             f"{self.rank}, {len(self.paths)} paths, {len(self.influences)} influences)"
         )
 

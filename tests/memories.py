@@ -73,7 +73,7 @@ def ids(result: Result) -> list[str]:
 def plain(results: Sequence[Result]) -> list[Any]:
     """Results as values that can be compared with a tolerance."""
     return [
-        [(hit.id, pytest.approx(hit.score, abs=1e-4), hit.path, hit.time) for hit in result.hits]
+        [(hit.id, pytest.approx(hit.raw, abs=1e-4), hit.path, hit.time) for hit in result.hits]
         for result in results
     ]
 

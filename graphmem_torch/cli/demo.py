@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +42,11 @@ class Comparison:
     flat_texts: tuple[str, ...]
     graph: Result
 
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return own | {"graph": self.graph.as_dict()}
+
     @property
     def flat_found(self) -> int:
         """How many evidence turns the flat search returned."""
@@ -74,6 +79,12 @@ class Demonstration:
     stats: dict[str, Any]
     comparisons: tuple[Comparison, ...]
     context: Context
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        compared = [each.as_dict() for each in self.comparisons]
+        return own | {"comparisons": compared, "context": asdict(self.context)}
 
 
 def _questions() -> list[tuple[str, tuple[str, ...]]]:
@@ -116,7 +127,7 @@ class Demo(PresetCommand):
             raise InputError(f"expected --k between 1 and 50, got {self.k}")
         shown = self._shown()
         if self.json:
-            print_json(asdict(shown))
+            print_json(shown.as_dict())
         else:
             print_text("\n".join(_lines(shown)))
         return 0

@@ -26,7 +26,6 @@ __all__ = [
     "when",
     "width",
 ]
-SIGNALS_SHOWN = 4
 _INDENT = 13
 
 
@@ -68,20 +67,11 @@ def _titled(title: str | None, rendered: str) -> list[str]:
 
 
 def hit_lines(rank: int, hit: Hit) -> list[str]:
-    """One hit: rank, score, text, origin, the strongest signals' shares, the path."""
+    """One hit: rank, score, text, origin, and the reasons for it in words."""
     text = _titled(hit.title, hit.text)
     head = f"{rank:3d}  {hit.score:6.2f}  "
     lines = [head + text[0][len(head) :], *text[1:], *_origin(hit)]
-    # What spoke for the hit comes before what spoke against it.
-    shares = sorted(hit.signals.items(), key=lambda item: -item[1])[:SIGNALS_SHOWN]
-    told = " · ".join(f"{name} {share:+.2f}" for name, share in shares if abs(share) >= 0.005)
-    if told:
-        lines += _wrap("why   " + told)
-    if hit.path:
-        steps = [hit.path[0].source]
-        steps += [f"─{step.type} {step.weight:.2f}→ {step.target}" for step in hit.path]
-        lines += _wrap("path  " + " ".join(steps))
-    return lines
+    return [*lines, *_wrap("why   " + (" · ".join(hit.why) or "nothing speaks for it"))]
 
 
 def atom_lines(atom: Atom) -> list[str]:
@@ -143,6 +133,8 @@ def result_lines(result: Result) -> list[str]:
     elif not result.known:
         lines[-1] += ": the memory has no record of this"
         lines[-1] += "; the nearest it holds:" if result.hits else ""
+    if result.hits and not result.calibrated:
+        lines.append("scores are rough estimates: none were fitted to these settings and encoder")
     for rank, hit in enumerate(result.hits, start=1):
         lines += ["", *hit_lines(rank, hit)]
     if not result.hits:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from graphmem_torch.cli.layout import counted
 from graphmem_torch.cli.options import (
@@ -463,16 +463,18 @@ class WriteReport(MemoryCommand):
 
     Attributes:
         out: The file to write.
+        question: A question whose hits the page shows, with scores and reasons; repeatable.
         limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
     """
 
     out: Annotated[Path, arg(metavar="FILE")] = Path("report.html")
+    question: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="QUESTION")] = ()
     limit: Annotated[int, arg(metavar="N")] = 50_000
 
     def run(self) -> int:
         """Writes the page and says where it is."""
         with self.open_memory(self.store, "r") as memory:
-            report = memory.report(self.out, limit=self.limit)
+            report = memory.report(self.out, questions=self.question, limit=self.limit)
         if self.json:
             print_json(report.as_dict())
         else:

@@ -306,8 +306,9 @@ def _convert(kind: Any, value: Any, name: str, bounds: tuple[float, float] = _UN
         if name == "decay.half_life":
             _check_names(value, MEMORY_TYPES, name)
             value, bounds = {**DecayConfig().half_life, **value}, (0.0, math.inf)
+        kind = typing.get_args(kind)[1]  # numbers, or mappings of these
         return {
-            str(k): v if _fits(float, v, bounds) else _convert(float, v, f"{name}.{k}", bounds)
+            str(k): v if _fits(kind, v, bounds) else _convert(kind, v, f"{name}.{k}", bounds)
             for k, v in value.items()
         }
     if origin is tuple:

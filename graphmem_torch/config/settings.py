@@ -11,6 +11,7 @@ __all__ = [
     "POLICIES",
     "AggregateConfig",
     "AnchorConfig",
+    "CalibrationConfig",
     "Config",
     "ContextConfig",
     "DecayConfig",
@@ -240,6 +241,26 @@ class GateConfig:
     bias: float = 0.0
     link: Literal["sigmoid", "identity"] = "identity"
     threshold: float = 0.12
+
+
+@dataclass(frozen=True)
+class CalibrationConfig:
+    """How a score becomes the probability that a hit is relevant (`docs/mathematics.md` 8.10).
+
+    Constants are `bias`, `behind` (of the root of how far a score is behind the first), `place` (of
+    the logarithm of the place among the hits) and weights of statistics of `rank.abstention`.
+
+    Attributes:
+        encoders: Constants by the name of an encoder, without what stands before a slash; fitted to
+            scores of the preset with that encoder.
+        others: Constants of any other encoder, and of a preset that was not calibrated: a rough
+            estimate. These were fitted to `default` with all-MiniLM-L6-v2.
+    """
+
+    encoders: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    others: Mapping[str, float] = field(
+        default_factory=lambda: {"bias": -2.5721, "best_semantic": 4.7421, "place": 1.6865}
+    )
 
 
 @dataclass(frozen=True)
@@ -580,6 +601,7 @@ class Config:
     rank: RankConfig = RankConfig()
     hops: HopConfig = HopConfig()
     gate: GateConfig = GateConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
     modes: ModesConfig = ModesConfig()
     segment: SegmentConfig = SegmentConfig()
     structure: StructureConfig = StructureConfig()

@@ -332,6 +332,11 @@ class GrowingIndex:
         )
 
     @property
+    def concepts(self) -> Tensor:  # [K] int64
+        """The nodes of the concepts, in the order of `HopParts`."""
+        return self._concepts.view
+
+    @property
     def rank_error(self) -> float:
         """At most how far a PageRank that is carried along is from the exact one, relative L1."""
         return 0.0 if self._graph.rank is None else self._graph.rank.error

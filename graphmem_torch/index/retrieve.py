@@ -28,9 +28,11 @@ from graphmem_torch.rank.anchors import (
     traversal_seeds,
     walk_from,
 )
+from graphmem_torch.rank.calibration import read_statistics
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
 from graphmem_torch.rank.hops import (
     Pairs,
+    bridges,
     dense_entity_hop,
     dense_hop_lifts,
     dense_title_hop,
@@ -39,12 +41,14 @@ from graphmem_torch.rank.hops import (
     largest_lifts,
     title_hop,
 )
+from graphmem_torch.rank.lifts import led_from
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
 __all__ = [
     "CONSTANTS",
+    "OF_HITS",
     "CandidateRule",
     "Plan",
     "Ranked",
@@ -69,6 +73,9 @@ __all__ = [
 CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
 """The constants of `spread` that a gradient flows back to."""
 
+OF_HITS = ("rows", "scores", "shares", "place", "paths", "hops")
+"""The columns of `Retrieval` that have an entry for each hit."""
+
 Rows = TypeVar("Rows", Tensor, SparseRows)
 
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
@@ -84,21 +91,29 @@ class Retrieval(NamedTuple):
         rows: [B, k] int64 atom rows, -1 where there were fewer than k.
         scores: [B, k] float32 hybrid scores, -inf where rows is -1.
         shares: [B, k, F] float32, each signal's share of the score, in the order of `signal_names`.
+        place: [B, k] int64, the place of each hit in the ranking, from 0.
         confidence: [B] float32 in [0, 1].
+        statistics: [B, S], `Plan.read` of the ranking.
         anchors: [B, K] int64 rows where activation started, -1 = none.
         anchor_activation: [B, K] float32.
         paths: [B, k, T] int64, the edges that brought most activation to each row, from the anchor
             on, as `MemoryIndex.graph.stored` numbers them, -1 = none; T = 0 unless paths were asked
             for.
+        hops: [B, k, 3] int64, the row of the anchor whose hop raises each hit the most, and the
+            numbers of the entities that lead there (`rank.hops.bridges`), -1 = none; known only if
+            paths were asked for.
     """
 
     rows: Tensor
     scores: Tensor
     shares: Tensor
+    place: Tensor
     confidence: Tensor
+    statistics: Tensor
     anchors: Tensor
     anchor_activation: Tensor
     paths: Tensor
+    hops: Tensor
 
 
 class Stages:
@@ -172,8 +187,9 @@ class Plan:
         walks: Whether one of these reads where a walk from the anchors is.
         spreads: Whether activation is of use; beside a walk only where a signal or the
             abstention reads it.
-        statistics: S of them, that abstention reads.
-        gate: [3, S], their weights by form.
+        statistics: Those that abstention reads.
+        gate: [3, .], their weights by form.
+        read: S of them, also those that calibration reads; those of abstention come first.
         constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
             numbers, or tensors [].
     """
@@ -189,6 +205,7 @@ class Plan:
     spreads: bool
     statistics: tuple[str, ...]
     gate: Tensor
+    read: tuple[str, ...]
     constants: Mapping[str, float | Tensor]
 
     @property
@@ -228,6 +245,7 @@ class Plan:
             spreads=needed and (read or not walks),
             statistics=statistics,
             gate=weight_table(config.gate.weights),
+            read=tuple(dict.fromkeys([*statistics, *read_statistics(config.calibration)])),
             constants=_constants(config),
         )
 
@@ -338,18 +356,40 @@ def retrieve(
         anchors = rows.new_zeros(len(query), 0)
         value = anchors.float()
     walked = rows.new_zeros(*rows.shape, 0)
+    hops = rows.new_full((*rows.shape, 3), -1)
     if paths and anchors.shape[1]:
         with torch.no_grad():
             start = found.reached.start
             if start is None:
                 start = start_of(memory, query, anchors, value)
             walked = paths_to(memory, plan, query, start, memory.nodes(rows))
-    statistics, first = best.statistics(plan.statistics)
+            if plan.lifts and memory.hops is not None:
+                hops = _hops_to(found, chosen, rows)
+    statistics, first = best.statistics(plan.read)
     gate = plan.gate.to(statistics, non_blocking=True)
-    sure = confidence(statistics, first, gate, plan.config.gate)
+    sure = confidence(statistics[:, : len(plan.statistics)], first, gate, plan.config.gate)
     if stages is not None:
         stages.done("paths and gate")
-    return Retrieval(rows, values, shares, sure, anchors, value, walked)
+    return Retrieval(
+        rows=rows,
+        scores=values,
+        shares=shares,
+        place=torch.arange(rows.shape[1], device=rows.device).expand_as(rows),
+        confidence=sure,
+        statistics=statistics,
+        anchors=anchors,
+        anchor_activation=value,
+        paths=walked,
+        hops=hops,
+    )
+
+
+def _hops_to(found: Candidates, places: Tensor, rows: Tensor) -> Tensor:  # [B, k] -> [B, k, 3]
+    """Where the hops to some candidates set out from, and by what; see `Retrieval.hops`."""
+    assert found.memory.hops is not None
+    anchor = led_from(found, places).masked_fill(rows < 0, -1)
+    by = bridges(found.memory.hops, anchor, rows, found.named_keys)
+    return torch.cat([anchor[:, :, None], by], dim=2)
 
 
 def candidates_of(

@@ -52,6 +52,7 @@ class Snapshot:
         vocabulary: Terms of the lexical index.
         kinds, speakers: Names behind the codes.
         called: For each speaker the single words that are names of the same concept.
+        concept: [K] int64 node number of every concept, in the order of `rank.hops.HopParts`.
         share: `ModeCache.share` of the modes of the index.
     """
 
@@ -62,6 +63,7 @@ class Snapshot:
     kinds: list[str]
     speakers: list[str]
     called: list[list[str]]
+    concept: Tensor
     share: float = 0.0
 
     def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
@@ -159,7 +161,8 @@ class Assembler:
         names = list(columns.kinds), list(columns.speakers), called
         node = index.node.long()
         words = columns.vocabulary.copy()
-        return Snapshot(index, columns.state, node, words, *names, self._modes.share)
+        parts = self._growing.concepts, self._modes.share
+        return Snapshot(index, columns.state, node, words, *names, *parts)
 
     def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
         """The index as `save` kept it, where it is that of the store's present state.

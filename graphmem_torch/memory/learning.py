@@ -525,7 +525,10 @@ def with_learned(config: Config, kind: str, value: Any) -> Config:
     """The settings with weights, by signal, or a threshold; other weights stay."""
     if kind == THRESHOLD:
         return replace(config, gate=replace(config.gate, threshold=value))
-    return with_weights(config, {**config.rank.weights, **value})
+    # Scores of other weights are no longer those that constants were fitted to.
+    rough = replace(config.calibration, encoders={})
+    changed = with_weights(config, {**config.rank.weights, **value})
+    return replace(changed, calibration=rough)
 
 
 def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:

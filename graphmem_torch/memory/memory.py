@@ -168,6 +168,7 @@ from graphmem_torch.memory.namespaces import (
 )
 from graphmem_torch.memory.plans import Chains, answered, carried_out, plans_of
 from graphmem_torch.memory.questions import (
+    as_hit,
     checked_questions,
     encode_questions,
     pick_encoded,
@@ -263,6 +264,7 @@ _ASIDE = 256  # memories that are archived in one turn
 _TOGETHER = 32  # aggregates that are encoded and stored in one
 _UNSEEN = 4096  # memories that the detector of switches reads before those that are added
 _REREAD = 256  # memories that it reads again, rather than that its state is written
+_REPORTED = 5  # hits of a question in a report
 _PASSES = 16  # of a consolidation; more than 3 are rare
 _AGGREGATED = "aggregate.done"  # the state that a consolidation found nothing to aggregate in
 _EVERYTHING = Scope()
@@ -1340,7 +1342,10 @@ class Memory:
                 *(snapshot, view.store, rows, query, *planned, k), paths=True, stages=stages
             )
             judged = verdicts(snapshot, found, query, self.config.gate.threshold)
-            results = to_results(rows, snapshot, found, view.store, judged)
+            results = to_results(
+                *(rows, snapshot, query, found, view.store, self.config, self.embedder.name),
+                judged,
+            )
             if query.group is not None:
                 results = with_duplicates(results, snapshot, found.rows, query, view.store)
             pairs = zip(results, plans, strict=True)
@@ -1463,7 +1468,9 @@ class Memory:
                 )
             row = int(rows[0])
             found = snapshot.index.explain(query, row, k=k)
-            return to_explanation(text, snapshot, row, found, view.store, most)
+            own = self.config, self.embedder.name
+            hit = as_hit(text, snapshot, query, row, found, view.store, *own)
+            return to_explanation(text, snapshot, row, found, hit, view.store, most)
 
         return self._asked(explained, None if as_of is None else parse_time(as_of, "as_of"))
 
@@ -3286,6 +3293,7 @@ class Memory:
         self,
         path: str | os.PathLike[str],
         *,
+        questions: Sequence[str] = (),
         limit: int = 50_000,
         most_edges: int = 150_000,
         iterations: int = 100,
@@ -3294,18 +3302,22 @@ class Memory:
 
         Args:
             path: The file, which is replaced.
+            questions: Questions whose hits, with scores and reasons, the page shows.
             limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
             most_edges: Edges on the page at most; of more, each node's strongest.
             iterations: Steps in which the nodes are placed, as of `layout`.
 
         Raises:
-            InputError: A folder, a path in a folder that is not there, or a limit out of range.
+            InputError: A folder, a path in a folder that is not there, a limit out of range, or
+                an empty question.
             OSError: The file cannot be written.
         """
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
         checked_target(path, limit)
         check_count("iterations", iterations)
+        asked = checked_questions(questions if not isinstance(questions, str) else [questions])
+        results = tuple(self.retrieve(asked, k=_REPORTED)) if asked else ()
         structure, stats, folder = self.structure(), self.stats(), self.store.path
         with self.store.reading():
             data = ReportInput(
@@ -3317,6 +3329,7 @@ class Memory:
                 ids=self.store.ids(),
                 texts=list(self.store.texts()),
                 embeddings=self.store.embeddings(),
+                results=results,
             )
         return write_report(data, path, limit=limit, most_edges=most_edges, iterations=iterations)
 

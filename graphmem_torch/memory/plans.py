@@ -16,7 +16,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.config import PlanConfig
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.index.retrieve import Retrieval, Stages
+from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.filters import PlanLike, concept_nodes
 from graphmem_torch.rank.by_time import order_by_time
@@ -47,7 +47,6 @@ tensor is looked at once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
 _ORDERS = ("relevance", "first", "latest", "present")
-_OF_HITS = ("rows", "scores", "shares", "paths")  # of a retrieval
 _NEAR = 16  # hits, one of which must state a value that a question names
 _WORDS = 4  # of the name of a concept that a question is searched for
 
@@ -574,7 +573,7 @@ def _in_order(
         at = order.view(*order.shape, *(1 for _ in extra)).expand(*order.shape, *extra)
         return values.gather(1, at)
 
-    return found._replace(**{name: taken(getattr(found, name)) for name in _OF_HITS})
+    return found._replace(**{name: taken(getattr(found, name)) for name in OF_HITS})
 
 
 def _about(snapshot: Snapshot, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -604,7 +603,7 @@ def _told_times(snapshot: Snapshot, events: Events | None) -> Tensor:  # [A] flo
 
 def _first(found: Retrieval, count: int) -> Retrieval:
     """The first hits of each question."""
-    return found._replace(**{name: getattr(found, name)[:, :count] for name in _OF_HITS})
+    return found._replace(**{name: getattr(found, name)[:, :count] for name in OF_HITS})
 
 
 def _joined(parts: Sequence[Retrieval], places: Sequence[int]) -> Retrieval:

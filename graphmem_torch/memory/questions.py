@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from time import perf_counter
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -13,13 +14,16 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
+from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
-from graphmem_torch.index.retrieve import Retrieval, Stages
+from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, told_hop, weighed_terms
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.rank.abstention import ABOVE, DEPTH
+from graphmem_torch.rank.calibration import constants_of, is_calibrated, probabilities
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.relevance import word_share
@@ -50,6 +54,7 @@ from graphmem_torch.text.times import told_days
 from graphmem_torch.text.wishes import wishes
 
 __all__ = [
+    "as_hit",
     "checked_questions",
     "encode_questions",
     "pick_encoded",
@@ -268,15 +273,29 @@ def verdicts(
 def to_results(
     questions: Sequence[str],
     snapshot: Snapshot,
+    query: QueryBatch,
     found: Retrieval,
     store: StoreReader,
+    config: Config,
+    encoder: str,
     judged: Sequence[tuple[float, bool | None]],
 ) -> list[Result]:
-    """What the index found, with texts and names, and what `verdicts` says of it."""
-    names = snapshot.index.signal_names
-    memory = snapshot.index.tensors
-    known = memory.graph.stored
+    """What the index found, with the texts of the atoms and the names of edges and signals.
+
+    Args:
+        questions: B questions.
+        snapshot: Of the memory.
+        query: The questions as tensors.
+        found: What the index found.
+        store: Texts of atoms and concepts.
+        config: Settings of the calibration.
+        encoder: Name of the encoder.
+        judged: What `verdicts` says of each question.
+    """
+    names, index = snapshot.index.signal_names, snapshot.index
+    memory, known = index.tensors, index.tensors.graph.stored
     rows, paths = found.rows.tolist(), found.paths.tolist()
+    hops = hop_nodes(snapshot, found)
     listed = sorted({row for line in rows for row in line} - {-1})
     travelled = sorted({edge for line in paths for path in line for edge in path} - {-1})
     # Only what was travelled leaves the device, and is turned into Python numbers once.
@@ -284,7 +303,7 @@ def to_results(
     source, target, weight, kind = (column.index_select(0, edges).tolist() for column in known)
     place = torch.tensor(listed, dtype=torch.int64)
     numbers = dict(zip(listed, snapshot.node.index_select(0, place).tolist(), strict=True))
-    nodes = sorted({*numbers.values(), *source, *target})
+    nodes = sorted({*numbers.values(), *source, *target, *chain.from_iterable(hops.values())})
     atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
     steps = {
         edge: PathStep(atoms[begin].id, atoms[end].id, _EDGE_NAMES[type_], round(strength, 4))
@@ -292,12 +311,15 @@ def to_results(
             *(travelled, source, target, kind, weight), strict=True
         )
     }
+    sent = dict(zip(travelled, (atoms[begin] for begin in source), strict=True))
     labels: dict[int, int] = {}
     if (modes := memory.modes) is not None:
         label = modes.label.index_select(0, place.to(modes.label.device))
         labels = dict(zip(listed, label.tolist(), strict=True))
 
-    def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
+    def hit(
+        grounds: Reasons, row: int, score: float, raw: float, shares: list[float], path: list[int]
+    ) -> Hit:
         atom = atoms[numbers[row]]
         return Hit(
             id=atom.id,
@@ -312,13 +334,26 @@ def to_results(
             mode=labels.get(row),
             meta=atom.meta,
             title=atom.title,
+            raw=raw,
+            grounds=grounds,
         )
 
-    columns = (rows, found.scores.tolist(), found.shares.tolist(), paths)
-    results = []
-    for question, (sure, answered), *line in zip(questions, judged, *columns, strict=True):
-        hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
-        results.append(Result(question, hits, sure, answered))
+    statistics = found.scores, found.place, found.statistics, index.plan.read
+    sure = probabilities(*statistics, constants_of(config.calibration, encoder))
+    calibrated = is_calibrated(config.calibration, encoder)
+    columns = (rows, sure.tolist(), found.scores.tolist(), found.shares.tolist(), paths)
+    led: list[dict[str, Hop]] = [{} for _ in rows]
+    for (number, row), (begin, *entities) in hops.items():
+        own = atoms[numbers[row]]
+        led[number][own.id] = told_hop(atoms[begin], [atoms[each] for each in entities], own)
+    weighed, results = weighed_terms(snapshot, query), []
+    for b, (question, (confidence, answered), *line) in enumerate(
+        zip(questions, judged, *columns, strict=True)
+    ):
+        passed = {sent[edge].id: sent[edge] for path in line[-1] for edge in path if edge >= 0}
+        grounds = Reasons(*weighed[b], led[b], passed)
+        hits = tuple(hit(grounds, *each) for each in zip(*line, strict=True) if each[0] >= 0)
+        results.append(Result(question, hits, confidence, answered, calibrated=calibrated))
     return results
 
 
@@ -420,10 +455,69 @@ def with_traces(
     return traced
 
 
+def as_hit(
+    question: str,
+    snapshot: Snapshot,
+    query: QueryBatch,
+    row: int,
+    found: Explained,
+    store: StoreReader,
+    config: Config,
+    encoder: str,
+) -> Hit:
+    """An atom that is explained, as the hit that it is, or would be at its score.
+
+    Args:
+        question: As asked.
+        snapshot: Of the memory.
+        query: The question as tensors.
+        row: Of the atom.
+        found: What the index says of it.
+        store: Texts of atoms and concepts.
+        config: As in `to_results`.
+        encoder: As in `to_results`.
+    """
+    with torch.inference_mode():
+        ranking = snapshot.index(query, k=max(1, found.rank), paths=True)
+    at = (ranking.rows[0] == row).nonzero().flatten()
+    if len(at):
+        own = {name: getattr(ranking, name).index_select(1, at) for name in OF_HITS}
+    else:
+        rows = ranking.rows.new_tensor([[row]])
+        own = {
+            "rows": rows,
+            "scores": found.score.view(1, 1),
+            "shares": found.shares.view(1, 1, -1),
+            "place": rows.new_tensor([[max(0, found.rank - 1)]]),
+            "paths": rows.new_empty(1, 1, 0),
+            "hops": rows.new_full((1, 1, 3), -1),
+        }
+    one = ranking._replace(**own)
+    judged = verdicts(snapshot, one, query, config.gate.threshold)
+    (result,) = to_results([question], snapshot, query, one, store, config, encoder, judged)
+    return result.hits[0]
+
+
 def to_explanation(
-    question: str, snapshot: Snapshot, row: int, found: Explained, store: StoreReader, most: int
+    question: str,
+    snapshot: Snapshot,
+    row: int,
+    found: Explained,
+    shown: Hit,
+    store: StoreReader,
+    most: int,
 ) -> Explanation:
-    """Why an atom has its score, with ids in place of nodes; `most` edges and gradients."""
+    """Why an atom has its score, with ids in place of nodes; `most` edges and gradients.
+
+    Args:
+        question: As asked.
+        snapshot: Of the memory.
+        row: Of the atom.
+        found: What the index says of it.
+        shown: The atom as a hit.
+        store: Texts of atoms and concepts.
+        most: Number of edges and gradients.
+    """
     index, graph = snapshot.index, found.graph
     share = (found.edge_gradient * graph.weight).abs()
     edges = share.topk(min(most, len(share))).indices
@@ -454,7 +548,9 @@ def to_explanation(
         question=question,
         id=atoms[int(own)].id,
         text=atoms[int(own)].rendered,
-        score=float(found.score),
+        score=shown.score,
+        raw=float(found.score),
+        why=shown.why,
         rank=found.rank,
         signals=dict(zip(index.signal_names, found.shares.tolist(), strict=True)),
         starts=tuple(Start(atoms[node].id, value, slope) for node, value, slope in starts),

@@ -28,7 +28,6 @@ __all__ = [
     "Reached",
     "merge_rows",
     "published_resistances",
-    "rarest_idf",
     "sharpened",
     "turn_pointers",
     "weighted_sums",
@@ -164,6 +163,11 @@ class MemoryTensors:
     def num_atoms(self) -> int:
         """A."""
         return self.embeddings.shape[0]
+
+    @property
+    def rarest(self) -> float:
+        """The idf of a term that a single atom has."""
+        return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
 
     def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
         """The nodes that atoms are, -1 for -1."""
@@ -636,7 +640,7 @@ class Candidates:
             known = self.query.terms >= 0
             odds = torch.expm1(self.memory.bm25.idf.float()[self.query.terms.clamp(min=0)])
             if self.query.missing is not None:
-                other = self.query.missing[:, None] * self.rarest
+                other = self.query.missing[:, None] * self.memory.rarest
         else:
             assert pieces is not None and df is not None
             df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
@@ -654,17 +658,14 @@ class Candidates:
         A term that the memory does not have counts as the rarest that it may have.
         """
         missing, idf = self.query.missing, self.memory.bm25.idf
-        return named_keys(self.query.terms, idf, None if missing is None else missing * self.rarest)
+        return named_keys(
+            self.query.terms, idf, None if missing is None else missing * self.memory.rarest
+        )
 
     @property
     def named_keys(self) -> Tensor | None:
         """The keys of `named`."""
         return None if self.named is None else self.named[0]
-
-    @property
-    def rarest(self) -> float:
-        """The idf of a term that a single atom has."""
-        return rarest_idf(self.memory.num_atoms)
 
     @_once
     def lexical_scores(self) -> Tensor | None:  # [B, A]
@@ -802,11 +803,6 @@ def _keep_computed(other: object, own: object) -> None:
     for name in _COMPUTED:
         if name in own.__dict__:
             other.__dict__[name] = own.__dict__[name]
-
-
-def rarest_idf(atoms: int) -> float:
-    """The idf of a term that one of so many atoms has."""
-    return math.log1p(max(0.0, atoms - 0.5) / 1.5)
 
 
 def sharpened(values: Tensor) -> Tensor:

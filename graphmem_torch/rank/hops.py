@@ -20,6 +20,7 @@ __all__ = [
     "HOP_PARTS",
     "HopParts",
     "Pairs",
+    "bridges",
     "dense_entity_hop",
     "dense_hop_lifts",
     "dense_title_hop",
@@ -294,6 +295,46 @@ def seed_pairs(
     target, part = parts.bearer[bearer].long(), parts.bearer_weight.float()[bearer]
     led = part.clamp(min=0.0).sqrt() * parts.document[target]
     return Pairs(row[sender], torch.zeros_like(target), target, led)
+
+
+def bridges(
+    parts: HopParts,
+    anchor: Tensor,  # [B, k] int64 rows, -1 = none
+    document: Tensor,  # [B, k] int64 rows
+    named: Tensor | None = None,  # keys of `named_keys`
+) -> Tensor:  # [B, k, 2] int64 entities, -1 = none
+    """The entities that weigh most of those by which anchors lead to documents.
+
+    That is what both are about and the question does not name. None where the anchor mentions the
+    title of the document, which leads there by itself.
+    """
+    found = torch.full((*anchor.shape, 2), -1, dtype=torch.int64, device=anchor.device)
+    question, column = (anchor >= 0).nonzero(as_tuple=True)
+    if not len(question):
+        return found
+    pair = anchor[question, column], document[question, column]
+    (own, left), (other, right) = (row_entries(parts.entity_indptr, rows) for rows in pair)
+    entities, entity = len(parts.entity_key), parts.entity[left].long()
+    wanted, order = (other.long() * entities + parts.entity[right].long()).sort()
+    key = own.long() * entities + entity
+    at = torch.searchsorted(wanted, key).clamp(max=max(0, len(wanted) - 1))
+    shared = (wanted[at] == key) if len(wanted) else torch.zeros_like(key, dtype=torch.bool)
+    shared &= ~is_named(question[own], parts.entity_key[entity], named)
+    own, entity, left, at = own[shared], entity[shared], left[shared], at[shared]
+    sender, edge = row_entries(parts.mention_indptr, pair[0])
+    mentions = torch.zeros_like(question, dtype=torch.bool)
+    mentions[sender[parts.mention_target[edge] == pair[1][sender]].long()] = True
+    weight = parts.entity_weight.float()
+    value = (weight[left] * weight[right[order[at]]]).masked_fill(mentions[own], 0.0)
+    order = value.argsort(descending=True, stable=True)
+    order = order[own[order].argsort(stable=True)]
+    own, entity, value = own[order], entity[order], value[order]
+    first = torch.searchsorted(own, torch.arange(len(question), device=own.device).to(own))
+    place = torch.arange(len(own), device=own.device) - first[own.long()]
+    kept = (place < 2) & (value > 0)
+    pick = own[kept].long()
+    found[question[pick], column[pick], place[kept]] = entity[kept]
+    return found
 
 
 def title_hop(

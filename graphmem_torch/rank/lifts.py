@@ -15,7 +15,7 @@ from torch import Tensor
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import Pairs
 
-__all__ = ["Heights", "raised_by_hops", "raises"]
+__all__ = ["Heights", "led_from", "raised_by_hops", "raises"]
 _BEHIND = 0.001  # how far behind its anchor a hop ends
 
 
@@ -36,16 +36,51 @@ def raised_by_hops(c: Candidates) -> Tensor:  # [B, C]
     lifts, anchors = c.reached.lifts, c.reached.anchors
     if lifts is None or anchors is None or 0 in c.shape or not anchors.shape[1]:
         return c.zeros()
+    heights = _heights(c, anchors)
+    if isinstance(lifts, Tensor):
+        return _dense_gain(c, lifts, heights).amax(1)
+    return raises(lifts, heights, *_columns(c, lifts))
+
+
+def led_from(c: Candidates, places: Tensor) -> Tensor:  # [B, k] -> [B, k] int64 rows, -1 = none
+    """The anchor whose hop raises each of some candidates the most; of equal ones the best.
+
+    Args:
+        c: The candidates.
+        places: Of those that are looked at.
+    """
+    lifts, anchors = c.reached.lifts, c.reached.anchors
+    none = torch.full_like(places, -1)
+    if lifts is None or anchors is None or 0 in c.shape or not anchors.shape[1]:
+        return none
+    heights = _heights(c, anchors)
+    if isinstance(lifts, Tensor):
+        gain, slot = _dense_gain(c, lifts, heights).max(1)
+        return anchors.gather(1, slot.gather(1, places)).where(gain.gather(1, places) > 0, -1)
+    if not len(lifts.value):
+        return none
+    column, there = _columns(c, lifts)
+    row, place, _, value = lifts
+    gain = _gain(heights.own[row, column], value, heights.anchor[row, place])
+    flat = row * c.shape[1] + column
+    best = raises(lifts, heights, column, there).flatten()
+    last = anchors.shape[1]
+    slot = place.masked_fill(~there | (gain <= 0) | (gain < best[flat]), last)
+    first = flat.new_full(best.shape, last).scatter_reduce(0, flat, slot, "amin").view(c.shape)
+    return torch.nn.functional.pad(anchors, (0, 1), value=-1).gather(1, first.gather(1, places))
+
+
+def _heights(c: Candidates, anchors: Tensor) -> Heights:
     own = c.base_scores().expand(c.shape)
     place, there = _places(c, anchors)
-    heights = Heights(own.gather(1, place).where(there, torch.inf), own)
-    if isinstance(lifts, Tensor):
-        if c.rows is not None:
-            at = c.rows.clamp(min=0)[:, None].expand(-1, lifts.shape[1], -1)
-            lifts = lifts.gather(2, at) * (c.rows >= 0)[:, None]
-        gain = _gain(own[:, None], lifts, heights.anchor[:, :, None])
-        return gain.amax(1)
-    return raises(lifts, heights, *_columns(c, lifts))
+    return Heights(own.gather(1, place).where(there, torch.inf), own)
+
+
+def _dense_gain(c: Candidates, lifts: Tensor, heights: Heights) -> Tensor:  # [B, K, A] -> [B, K, C]
+    if c.rows is not None:
+        at = c.rows.clamp(min=0)[:, None].expand(-1, lifts.shape[1], -1)
+        lifts = lifts.gather(2, at) * (c.rows >= 0)[:, None]
+    return _gain(heights.own[:, None], lifts, heights.anchor[:, :, None])
 
 
 def raises(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.rank.candidates import MemoryTensors, rarest_idf
+from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
 
 __all__ = ["cosine", "relevance", "word_share"]
@@ -65,7 +65,7 @@ def word_share(
         return torch.zeros(len(rows), device=rows.device)
     held, total = _words(memory, query, rows.clamp(min=0))
     if query.missing is not None:
-        total = total + query.missing[:, None] * rarest_idf(memory.num_atoms)
+        total = total + query.missing[:, None] * memory.rarest
     share = held / total.clamp(min=1e-9)
     return share.masked_fill(rows < 0, 0.0).amax(1).clamp(0.0, 1.0)
 

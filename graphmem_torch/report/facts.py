@@ -18,6 +18,7 @@ from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps
 from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.results import Result
 from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Columns
@@ -105,6 +106,7 @@ class ReportInput:
     ids: list[str]  # [M]
     texts: list[str]  # [M]
     embeddings: Tensor  # [M, d]
+    results: tuple[Result, ...] = ()  # of the questions that the report shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +133,7 @@ class Facts:
     regime: Steps | None  # the detector on the atoms; None also where the settings want none
     threshold: float  # of its statistic
     detector: str  # its name in the settings
+    results: tuple[Result, ...] = ()  # of the questions that are shown
 
     @property
     def num_nodes(self) -> int:
@@ -196,6 +199,7 @@ def gather(data: ReportInput) -> Facts:
         regime=detector.update(vectors) if detector is not None else None,
         threshold=float(detector.threshold) if detector is not None else 0.0,
         detector=watched.detector,
+        results=data.results,
     )
 
 

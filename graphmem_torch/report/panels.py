@@ -24,7 +24,7 @@ from graphmem_torch.report.markup import (
     when,
 )
 
-__all__ = ["PANELS", "paragraph"]
+__all__ = ["PANELS", "paragraph", "questions_panel"]
 _NO_EDGES = "The memories have no edges yet."
 _TEXT = 140
 
@@ -67,6 +67,31 @@ def community_cell(facts: Facts, community: int) -> Html:
     return Html(
         f'<span class="swatch" data-community="{community}"></span>{escaped(clipped(name, 60))}'
     )
+
+
+def questions_panel(facts: Facts, drawing: Drawing) -> Panel:
+    """What each of the questions found: score, memory, and the reasons in words."""
+    node = {name: place for place, name in enumerate(facts.ids)}
+    columns = [("score", "number"), ("memory", "text"), ("why", "text")]
+    parts = [paragraph("A score is the probability that a memory is relevant to the question.")]
+    if not all(result.calibrated for result in facts.results):
+        said = "None were fitted to these settings and encoder: scores are rough estimates."
+        parts.append(paragraph(said))
+    for result in facts.results:
+        rows: list[list[str | Html]] = [
+            [
+                f"{hit.score:.2f}",
+                node_cell(facts, drawing, node[hit.id])
+                if hit.id in node
+                else clipped(hit.text, _TEXT),
+                " · ".join(hit.why),
+            ]
+            for hit in result.hits
+        ]
+        unknown = "" if result.known else ", no record of this"
+        heading = f"{result.question} (confidence {result.confidence:.2f}{unknown})"
+        parts.append(table(heading, columns, rows))
+    return Panel("Questions", tuple(parts), wide=True)
 
 
 _SHOWN = 25

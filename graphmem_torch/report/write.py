@@ -15,7 +15,7 @@ from graphmem_torch.errors import InputError, output_file
 from graphmem_torch.report.drawing import Drawing, draw
 from graphmem_torch.report.facts import Facts, ReportInput, gather
 from graphmem_torch.report.markup import escaped, number, script_json
-from graphmem_torch.report.panels import PANELS, paragraph
+from graphmem_torch.report.panels import PANELS, paragraph, questions_panel
 
 __all__ = ["Report", "checked_target", "write_report"]
 
@@ -130,7 +130,8 @@ def _page(facts: Facts, drawing: Drawing) -> str:
         "modes": len(facts.modes) if facts.modes is not None else 0,
         "alarms": int(facts.regime.alarm.sum()) if facts.regime is not None else 0,
     }
-    panels = [build(facts, drawing) for build in PANELS]
+    builders = (questions_panel, *PANELS) if facts.results else PANELS
+    panels = [build(facts, drawing) for build in builders]
     return _filled(
         "page.html",
         title=escaped(f"{facts.name}: graphmem report"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.text.forms import visible
 from graphmem_torch.text.words import (
     PLAIN_WORD,
     STOP_WORDS_OF,
@@ -19,6 +20,7 @@ from graphmem_torch.text.words import (
     lowered,
     pairs,
     script_language,
+    shared_runs,
     words,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "TERMS",
     "Vocabulary",
     "first_terms",
+    "shared_words",
     "stemmed",
     "terms",
     "title_terms",
@@ -136,6 +139,38 @@ def first_terms(text: str) -> list[str]:
     return [stem for word in PLAIN_WORD.findall(text) if (stem := _first_stems[word])]
 
 
+def shared_words(text: str, weights: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the words of a text that have a term with a weight, as the text first writes them.
+
+    The heaviest first. A word weighs as much as its heaviest term. Of a run of a script without
+    spaces the longest parts whose pairs are all terms stand for words, each with their sum.
+
+    Args:
+        text: The text.
+        weights: Weights above 0 of terms (`terms`).
+    """
+    lower = lowered(text)
+    found, language = words(lower), ""
+    written = words(unicodedata.normalize("NFKC", visible(text)).replace("\u2019", "'"))
+    if len(written) != len(found):  # a letter whose lower case is two
+        written = found
+    told: dict[str, tuple[str, float]] = {}
+    for word, own in zip(found, written, strict=True):
+        if pairs(word):
+            for part in shared_runs(word, weights):
+                weight = sum(weights.get(term, 0.0) for term in pairs(part) or [part])
+                told.setdefault(part, (part, weight))
+            continue
+        language = language or language_of(found, STOP_WORDS)
+        weight, term = max(
+            ((weights.get(term, 0.0), term) for term in _stemmed([word], language)),
+            default=(0.0, ""),
+        )
+        if weight > 0:
+            told.setdefault(term, (own, weight))
+    return sorted(told.values(), key=lambda each: -each[1])
+
+
 def _stemmed(found: Sequence[str], language: str) -> list[str]:
     english = _stems["english"]
     if language != "english":
@@ -231,6 +266,10 @@ class Vocabulary:
         padded = [row + [-1] * (width - len(row)) for row in rows]
         ids = torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
         return ids, torch.tensor(missing, dtype=torch.float32)
+
+    def spell(self, numbers: Iterable[int]) -> list[str]:
+        """The terms of numbers that have one."""
+        return [self._words[number] for number in numbers]
 
     def to_bytes(self) -> bytes:
         """The terms in the order of their numbers."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,7 @@ __all__ = [
     "pairs",
     "script_language",
     "scripts_of",
+    "shared_runs",
     "unread_share",
     "word_ends",
     "words",
@@ -217,6 +218,19 @@ def pairs(word: str) -> list[str]:
     signs = _compiled(_CHARACTER).findall(word)
     joined = [one + other for one, other in pairwise(signs)]
     return [*signs, *joined] if not joined or _compiled(_HAN).match(word) else joined
+
+
+def shared_runs(word: str, known: Container[str]) -> list[str]:
+    """Return the longest parts of a run whose `pairs`, or only character, are all known."""
+    signs = _compiled(_CHARACTER).findall(word)
+    joined = [one + other in known for one, other in pairwise(signs)]
+    found = [""]
+    for place, sign in enumerate(signs):
+        if place and joined[place - 1]:
+            found[-1] += sign
+        elif sign in known or (place < len(joined) and joined[place]):
+            found.append(sign)
+    return found[1:]
 
 
 def script_language(word: str) -> str:

@@ -52,7 +52,8 @@ def test_query_as_json_has_the_whole_result(store: Path, reply: Callable[..., An
     assert len(result["hits"]) == 2
     hit = result["hits"][0]
     assert (hit["id"], hit["meta"]) == ("D1:1", {"page": 1})
-    assert hit["score"] == pytest.approx(sum(hit["signals"].values()), abs=1e-4)
+    assert 0 <= hit["score"] <= 1 and hit["why"]
+    assert hit["raw"] == pytest.approx(sum(hit["signals"].values()), abs=1e-4)
 
 
 @pytest.mark.parametrize("how", ["arguments", "file", "dash", "pipe"])
@@ -108,7 +109,7 @@ def test_explain_as_text_and_as_json(
     asked = ("explain", "Who restores ovens?", "--store", store)
     found = reply(*asked, "--id", "D2:1", "--most", "3")
     assert found["id"] == "D2:1"
-    assert sum(found["signals"].values()) == pytest.approx(found["score"], abs=1e-4)
+    assert sum(found["signals"].values()) == pytest.approx(found["raw"], abs=1e-4)
     assert reply(*asked)["rank"] == 1
     assert main([*map(str, asked)]) == 0
     assert capsys.readouterr().out.startswith("'D1:1' for 'Who restores ovens?'")
@@ -215,7 +216,7 @@ def test_query_for_agents_that_hop(store: Path, reply: Callable[..., Any]) -> No
     for result in reply(*asked, "--exclude", "D1:1", "--exclude", "D2:1")["results"]:
         assert {hit["id"] for hit in result["hits"]} == {"D1:2", "D2:2"}
     seeded = reply(*asked, "--seed-entity", "Lisbon", "--config.spread.min_nodes", "0")["results"]
-    assert [r["hits"][0]["score"] for r in seeded] != [r["hits"][0]["score"] for r in plain]
+    assert [r["hits"][0]["raw"] for r in seeded] != [r["hits"][0]["raw"] for r in plain]
 
 
 @pytest.mark.parametrize("end", ["2024-02-28", "20240228", "1709078400", "0001709078400"])
@@ -236,11 +237,20 @@ def test_context_of_a_budget_beyond_every_number_takes_all_that_is_found(
     assert huge["text"] == large["text"]
 
 
-def test_hit_lines_put_reasons_for_a_hit_before_those_against_it() -> None:
-    signals = {"a": -0.9, "b": 0.1, "c": 0.5, "d": 0.2, "e": 0.3}
-    hit = Hit(id="x", text="Ovens.", score=0.2, kind="turn", signals=signals)
-    (why,) = (line for line in hit_lines(1, hit) if "why" in line)
-    assert why.split("why")[1].strip() == "c +0.50 · e +0.30 · d +0.20 · b +0.10"
+def test_hit_lines_tell_the_reasons() -> None:
+    hit = Hit(id="x", text="Ovens.", score=0.2, kind="turn", signals={"a": -0.9})
+    assert [line.strip() for line in hit_lines(1, hit)] == [
+        "1    0.20  Ovens.",
+        "from x · turn",
+        "why nothing speaks for it",
+    ]
+
+
+def test_query_says_why(store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    question = "Where did Bertrand grow up?"
+    assert main(["query", question, "--store", str(store), *fast]) == 0
+    out = capsys.readouterr().out
+    assert "same word: Bertrand" in out and "rough estimates" in out
 
 
 def test_context_goes_to_stdout_and_stays_in_budget(

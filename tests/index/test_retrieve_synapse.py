@@ -184,8 +184,8 @@ def test_retrieve_scores_and_gate(preset: str, overrides: dict[str, Any]) -> Non
             scores, activation = oracle.answer(result.question, vector)
             assert {hit.id for hit in result.hits} == scores.keys()
             for hit in result.hits:
-                assert hit.score == pytest.approx(scores[hit.id], abs=2e-5)
-                assert sum(hit.signals.values()) == pytest.approx(hit.score, abs=1e-5)
+                assert hit.raw == pytest.approx(scores[hit.id], abs=2e-5)
+                assert sum(hit.signals.values()) == pytest.approx(hit.raw, abs=1e-5)
             assert result.confidence == pytest.approx(activation, abs=2e-5)
             assert result.known == (activation >= config.gate.threshold)
 

@@ -36,11 +36,11 @@ def test_explains_any_memory_as_its_hit_has_it(preset: str) -> None:
         for place in (0, len(result.hits) - 1):
             hit = result.hits[place]
             found = memory.explain(question, hit.id, k=36)
-            assert result.hits[found.rank - 1].score == pytest.approx(hit.score, abs=threshold)
+            assert result.hits[found.rank - 1].raw == pytest.approx(hit.raw, abs=threshold)
             assert found.text == hit.text
-            assert found.score == pytest.approx(hit.score, rel=1e-3, abs=threshold)
+            assert found.raw == pytest.approx(hit.raw, rel=1e-3, abs=threshold)
             assert found.signals == pytest.approx(hit.signals, rel=1e-3, abs=threshold)
-            assert sum(found.signals.values()) == pytest.approx(found.score, abs=1e-3)
+            assert sum(found.signals.values()) == pytest.approx(found.raw, abs=1e-3)
             assert hit.id not in found.influences
             assert [p.strength for p in found.paths] == sorted(
                 (p.strength for p in found.paths), reverse=True
@@ -104,7 +104,7 @@ def test_explain_anywhere_and_side_by_side(memory: Memory) -> None:
         query = memory.encode_questions(QUESTIONS[:1])
         row = int(memory.rows_of([expected.id])[0])
         assert float(memory.index.explain(query, row).score) == pytest.approx(
-            expected.score, abs=1e-4
+            expected.raw, abs=1e-4
         )
     with torch.no_grad(), ThreadPoolExecutor(4) as pool:
         several = list(pool.map(memory.explain, [QUESTIONS[0]] * 4))
@@ -119,10 +119,10 @@ def test_explain_of_memories_that_say_the_same() -> None:
         memory.add([{"id": f"m{i}", "text": "The same note about a canoe"} for i in range(12)])
         found = memory.explain("canoe", "m5")
         place = ids(memory.retrieve("canoe", k=12)).index("m5")
-        assert memory.retrieve("canoe", k=12).hits[found.rank - 1].score == pytest.approx(
-            memory.retrieve("canoe", k=12).hits[place].score, abs=1e-4
+        assert memory.retrieve("canoe", k=12).hits[found.rank - 1].raw == pytest.approx(
+            memory.retrieve("canoe", k=12).hits[place].raw, abs=1e-4
         )
-        assert all(math.isfinite(value) for value in (found.score, *found.influences.values()))
+        assert all(math.isfinite(value) for value in (found.raw, *found.influences.values()))
 
 
 def test_explain_of_a_memory_that_grows() -> None:

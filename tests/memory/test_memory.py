@@ -37,7 +37,7 @@ def test_add_and_retrieve() -> None:
                 atom = by_id[hit.id]
                 assert (hit.text, hit.kind, hit.speaker) == (atom.rendered, atom.kind, atom.speaker)
                 assert (hit.session, hit.time, hit.meta) == (atom.session, atom.time, atom.meta)
-                assert sum(hit.signals.values()) == pytest.approx(hit.score, abs=1e-4)
+                assert sum(hit.signals.values()) == pytest.approx(hit.raw, abs=1e-4)
         assert any("canoe" in hit.text for hit in results[0].hits)
         assert "a12" in ids(memory.retrieve(QUESTIONS[2], k=3))
         # One at a time gives what the batch gave.
@@ -310,7 +310,7 @@ def test_retrieve_as_of_a_time_sees_nothing_later() -> None:
                 for i, text in enumerate([*early, *later])
             )
             result = memory.retrieve("where did red kites fly down?", as_of=as_of)
-        return {hit.id: hit.score for hit in result.hits}
+        return {hit.id: hit.raw for hit in result.hits}
 
     assert answer(late, 250.0) == pytest.approx(answer(late[::-1], 250.0))
     assert set(answer(late, 250.0)) == {"a0", "a1", "a2"}

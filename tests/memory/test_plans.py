@@ -462,7 +462,7 @@ def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
     plan = QueryPlan(best=None, hops=0, order="present", among=depth)
     found = memory.retrieve(question, plan=plan, k=depth)
     assert {*ids(found)} == {*ids(plain)} and ids(found) != ids(plain)
-    score = [hit.score for hit in plain.hits]
+    score = [hit.raw for hit in plain.hits]
     when = times(memory, plain)
     unit = [v / v.norm() for v in memory.embedder.encode([h.text for h in plain.hits]).pooled]
     mean = sum(unit) / depth
@@ -474,7 +474,7 @@ def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
 
     expected = {}
     for i, hit in enumerate(plain.hits):
-        expected[hit.id] = hit.score
+        expected[hit.id] = hit.raw
         for j in range(depth):
             if when[i] is not None and when[j] is not None and when[j] > when[i]:
                 fits = chance(2 * (2.5 - (max(score) - score[j]) / spread))
@@ -625,7 +625,7 @@ def test_compile_and_explain_take_a_plan(memory: Memory) -> None:
     found = memory.retrieve("canoe", plan=plan)
     told = memory.explain("canoe", plan=plan)
     assert told.id == found.hits[0].id and told.rank == 1
-    assert told.score == pytest.approx(found.hits[0].score, abs=1e-4)
+    assert told.raw == pytest.approx(found.hits[0].raw, abs=1e-4)
     outside = next(a.id for a in atoms() if a.id not in inside)
     assert memory.explain("canoe", outside, plan=plan).rank == 0
 

@@ -375,9 +375,9 @@ def test_the_signal_speaks_against_what_has_ended() -> None:
     assert ended(as_of=4.0) == set()
     assert ended(asked=10.0) == {"over", "v0"}
     assert ended(valid_at=3.0) == set(), "what was true then is not over then"
-    scores = {hit.id: hit.score for hit in memory.retrieve("Where does Nora live?").hits}
+    scores = {hit.id: hit.raw for hit in memory.retrieve("Where does Nora live?").hits}
     bare = memory.retrieve("Where does Nora live?", as_of=99.0)
-    assert scores["v0"] == pytest.approx({h.id: h.score for h in bare.hits}["v0"] - 3.0, abs=1e-4)
+    assert scores["v0"] == pytest.approx({h.id: h.raw for h in bare.hits}["v0"] - 3.0, abs=1e-4)
     explained = memory.explain("Where does Nora live?", "v0")
     assert explained.signals["ended"] == pytest.approx(-3.0)
     context = memory.compile("Where does Nora live?", budget=400, valid_at=15.0)

@@ -211,6 +211,19 @@ def test_report_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["report", "--store", str(tmp_path / "no"), "--out", str(out)]) == 2
 
 
+def test_report_of_questions(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    with opened() as memory:
+        memory.add(turns(12))
+        memory.report(out, questions=["Where is the canoe?", EVIL])
+        source = out.read_text(encoding="utf-8")
+        assert "Where is the canoe? (confidence 0." in source and "same word: canoe" in source
+        assert "scores are rough estimates" in source
+        assert "<script>alert(1)" not in source and "<img src=x" not in source
+        with pytest.raises(InputError, match="question: expected a question"):
+            memory.report(out, questions=[" "])
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to read JavaScript")
 def test_page_script_is_valid(page: Page, tmp_path: Path) -> None:
     (code,) = [text for t, a, text in page.raw if t == "script" and not a]

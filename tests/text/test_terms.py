@@ -8,7 +8,14 @@ from collections import Counter
 import pytest
 import torch
 
-from graphmem_torch.text.terms import STOP_WORDS, Vocabulary, first_terms, terms, title_terms
+from graphmem_torch.text.terms import (
+    STOP_WORDS,
+    Vocabulary,
+    first_terms,
+    shared_words,
+    terms,
+    title_terms,
+)
 from tests.languages import LANGUAGES
 
 
@@ -149,3 +156,32 @@ def test_title_terms_are_the_first_terms_of_the_text(text: str) -> None:
 )
 def test_title_terms_of_texts_without_a_title(text: str) -> None:
     assert title_terms(text) == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "expected"),
+    [
+        (
+            "Nora restored the OLD oven; restoring is fun.",
+            "Who restored ovens?",
+            ["restored", "oven"],
+        ),
+        ("Nora’s kiln", "the kiln of Nora", ["Nora's", "kiln"]),
+        ("我在北京大学读书", "北京大学", ["北京大学"]),
+        ("Die Brüder Katzen sind nicht von hier.", "Bruder Katze Katzen", ["Katzen"]),
+        ("nothing at all", "kiln", []),
+        ("", "kiln", []),
+    ],
+)
+def test_shared_words_are_as_the_text_writes_them(
+    text: str, question: str, expected: list[str]
+) -> None:
+    weights = dict.fromkeys(terms(question), 1.0)
+    assert [word for word, _ in shared_words(text, weights)] == expected
+    assert bool(expected) == bool({*terms(text)} & {*weights})
+
+
+def test_shared_words_come_by_weight() -> None:
+    weights = {"comet": 1.0, "kite": 3.0, "saddl": 2.0}
+    found = shared_words("a comet, a saddle, a kite, saddles", weights)
+    assert found == [("kite", 3.0), ("saddle", 2.0), ("comet", 1.0)]

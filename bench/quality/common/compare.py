@@ -341,7 +341,7 @@ def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], de
     if (held.rank, held.gate) != (config.rank, config.gate):
         task.adopt(config)
     results = task.retrieve(questions, depth)
-    scores = [[hit.score for hit in result.hits if hit.id in task] for result in results]
+    scores = [[hit.raw for hit in result.hits if hit.id in task] for result in results]
     return Answer(
         task.positions([[hit.id for hit in result.hits] for result in results]),
         pad_sequence([torch.tensor(row) for row in scores], batch_first=True),

@@ -274,9 +274,9 @@ def _compared(memory: Memory, rebuilt: Memory, questions: Sequence[str]) -> dict
     same, worst = 0, 0.0
     both = zip(memory.retrieve(questions), rebuilt.retrieve(questions), strict=True)
     for own, other in both:
-        scores = {hit.id: hit.score for hit in other.hits}
+        scores = {hit.id: hit.raw for hit in other.hits}
         same += list(scores) == [hit.id for hit in own.hits]
-        worst = max([worst, *(abs(hit.score - scores.get(hit.id, 0.0)) for hit in own.hits)])
+        worst = max([worst, *(abs(hit.raw - scores.get(hit.id, 0.0)) for hit in own.hits)])
     return {"n": len(questions), "same": same, "worst": worst}
 
 

@@ -252,9 +252,9 @@ def _rebuilt(
     same, worst = 0, 0.0
     both = zip(memory.retrieve(questions), reader.retrieve(questions), strict=True)
     for own, other in both:
-        scores = {hit.id: hit.score for hit in other.hits}
+        scores = {hit.id: hit.raw for hit in other.hits}
         same += list(scores) == [hit.id for hit in own.hits]
-        worst = max([worst, *(abs(hit.score - scores.get(hit.id, 0.0)) for hit in own.hits)])
+        worst = max([worst, *(abs(hit.raw - scores.get(hit.id, 0.0)) for hit in own.hits)])
     summary = {key: part["rebuild"]["p50"] for key, part in times.summary().items()}
     return {**summary, "n": len(questions), "same": same / len(questions), "worst": worst}
 

@@ -1,0 +1,256 @@
+"""Reasons: the largest shares of a hit's score in words.
+
+What a reason names comes from the signal that carried the hit: the terms that the lexical index
+matched, the anchor and the entities of a hop, the edges of a path. Nothing is judged anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.index.retrieve import Retrieval
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.results import Hit
+from graphmem_torch.text.terms import shared_words, terms
+
+__all__ = ["Hop", "Reasons", "hop_nodes", "told_hop", "weighed_terms"]
+
+_MOST = 3  # reasons for a hit
+_LEAST = 0.1  # share of all that speaks for a hit, below which a reason is left out
+_WORDS, _NEAR = 4, 0.35  # words of a reason at most; weight of each beside the heaviest at least
+_CLIPPED = 40  # characters of a memory that a reason names
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """How a hop led to a document.
+
+    Attributes:
+        start: Title, or text, of the memory that it set out from.
+        names: Names of what both are about, the rarest first; empty if the memory mentions the
+            title of the document.
+    """
+
+    start: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The hop in words."""
+        if self.names:
+            return f"two hops by {' and '.join(self.names)}, from “{self.start}”"
+        return f"its title is mentioned by “{self.start}”"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reasons:
+    """What the hits of one question are explained by (`results.Grounds`).
+
+    Attributes:
+        terms: Weights (idf) of the terms of the question that the memory has.
+        missing: Weight of those that it does not have.
+        hops: The hops that led to hits, by their ids.
+        passed: The memories and concepts on the paths to hits, by their ids.
+    """
+
+    terms: Mapping[str, float]
+    missing: float
+    hops: Mapping[str, Hop]
+    passed: Mapping[str, Atom]
+
+    def reasons(self, hit: Hit) -> tuple[str, ...]:
+        """See `results.Hit.why`."""
+        matched = shared_words(hit.text, self.terms)
+        total = sum(self.terms.values()) + self.missing
+        has = set(terms(hit.text)).intersection(self.terms)
+        same = sum(self.terms[term] for term in has) / total if total > 0 else 0.0
+        shares: dict[str, float] = {}
+        for name, share in hit.signals.items():
+            kind = _KINDS.get(name, name)
+            # Late interaction is exact where words are the same, and likeness where not.
+            words = same if kind == "late" else 1.0
+            kind = "words" if kind == "late" else kind
+            if kind == "words" and not matched:
+                kind = "meaning"
+            shares[kind] = shares.get(kind, 0.0) + words * share
+            if words < 1.0:
+                shares["meaning"] = shares.get("meaning", 0.0) + (1.0 - words) * share
+        ended = shares.pop("ended", 0.0) < 0
+        told = {kind: share for kind, share in shares.items() if share > 0 and kind not in _UNTOLD}
+        least = _LEAST * sum(told.values())
+        kinds = [kind for kind, share in sorted(told.items(), key=_by_share) if share >= least]
+        said: dict[str, None] = {}
+        for kind in kinds:
+            if kind == "words":
+                reason = _same_words(matched, hit, named="speaker" in kinds)
+            elif kind == "hop":
+                reason = str(self.hops[hit.id]) if hit.id in self.hops else ""
+            elif kind == "linked":
+                reason = self._linked(hit)
+            else:
+                reason = _SENTENCES[kind](hit) if kind in _SENTENCES else kind.replace("_", " ")
+            said |= {reason: None} if reason else {}
+        first = [*said][: _MOST - ended]
+        return (*first, "superseded: no longer true") if ended else tuple(first)
+
+    def _linked(self, hit: Hit) -> str:
+        """The path that brought activation, in words."""
+        if not hit.path:
+            return ""
+        start = self.passed.get(hit.path[0].source)
+        places = [self.passed.get(step.source) for step in hit.path[1:]]
+        names = [
+            _as_written(each.text, hit.text)
+            for each in places
+            if each is not None and each.kind == CONCEPT
+        ]
+        begin = f" from “{_clipped(start)}”" if start is not None else ""
+        if len(hit.path) == 1:
+            return f"linked ({hit.path[0].type.replace('_', ' ')}){begin.replace(' from', ' to')}"
+        by = f" by {' and '.join(names)}," if names else ""
+        count = len(hit.path)
+        return f"{_NUMBERS[count] if count < len(_NUMBERS) else count} hops{by}{begin}"
+
+
+def _by_share(item: tuple[str, float]) -> float:
+    return -item[1]
+
+
+def _same_words(matched: Sequence[tuple[str, float]], hit: Hit, *, named: bool) -> str:
+    """The words that weigh most; without a speaker who is told beside them."""
+    said = hit.speaker.casefold().split() if named and hit.speaker else []
+    kept = [(word, weight) for word, weight in matched if word.casefold() not in said]
+    if not kept:
+        return ""
+    best = kept[0][1]
+    words = [word for word, weight in kept[:_WORDS] if weight >= _NEAR * best]
+    return f"same {'word' if len(words) == 1 else 'words'}: {', '.join(words)}"
+
+
+def _said_by(hit: Hit) -> str:
+    if not hit.speaker:
+        return ""
+    article = "the " if hit.speaker in ("user", "assistant") else ""
+    return f"said by {article}{hit.speaker}"
+
+
+def _dated(hit: Hit) -> str:
+    if hit.time is None:
+        return "from the month or days asked for"
+    day = datetime.fromtimestamp(hit.time, UTC)
+    return f"from the month or days asked for: {day.day} {day:%B %Y}"
+
+
+def _titled(hit: Hit) -> str:
+    title = "" if hit.title is None else f": {hit.title}"
+    return f"the question names its title{title}"
+
+
+def _plain(text: str) -> Callable[[Hit], str]:
+    return lambda _: text
+
+
+_SENTENCES: Mapping[str, Callable[[Hit], str]] = {
+    "meaning": _plain("close in meaning"),
+    "around": _plain("fits with the conversation around it"),
+    "previous": _plain("follows a turn that matches"),
+    "answer": _plain("answers the turn before"),
+    "speaker": _said_by,
+    "date": _dated,
+    "event": _plain("tells of the days asked for"),
+    "when": _plain("says when"),
+    "title": _titled,
+    "derived": _plain("what was derived from it matches"),
+    "reply": _plain("was said after the same question"),
+    "succession": _plain("was so before or after what the question names"),
+    "central": _plain("many memories lead to it"),
+    "near": _plain("near the best matches in the graph"),
+    "bridge": _plain("joins two groups of memories"),
+    "theme": _plain("of the same theme"),
+    "fresh": _plain("used lately"),
+}
+
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("lexical", "lexical_unread"), "words"),
+    **dict.fromkeys(("semantic", "semantic_positive", "semantic_alone"), "meaning"),
+    **dict.fromkeys(("late", "interaction", "interaction_focus", "interaction_sharp"), "late"),
+    **dict.fromkeys(("interaction_window", "interaction_passage"), "around"),
+    **dict.fromkeys(("interaction_passage_sharp", "interaction_next"), "around"),
+    **dict.fromkeys(("interaction_previous", "interaction_sharp_previous"), "previous"),
+    "semantic_previous": "previous",
+    "interaction_answer": "answer",
+    **dict.fromkeys(("interaction_session", "interaction_session_best"), "around"),
+    "lexical_session": "around",
+    **dict.fromkeys(("speaker", "role"), "speaker"),
+    "time_expression": "when",
+    **dict.fromkeys(("named", "titled"), "title"),
+    **dict.fromkeys(("hop", "title_hop", "entity_hop"), "hop"),
+    **dict.fromkeys(("activation", "personalized_pagerank", "decayed_pagerank"), "linked"),
+    **dict.fromkeys((f"derived_{n}" for n in ("interaction", "late", "sharp")), "derived"),
+    **dict.fromkeys(("derived_semantic", "derived_lexical"), "derived"),
+    "traversal": "meaning",
+    "pagerank": "central",
+    "proximity": "near",
+    "mode": "theme",
+    **dict.fromkeys(("decay", "strength"), "fresh"),
+}
+"""What each signal says of a hit; one that is not here stands for itself."""
+
+_UNTOLD = frozenset({"length", "question"})
+"""What a memory is apart from the question: it decides between hits and is the reason for none."""
+
+
+def hop_nodes(snapshot: Snapshot, found: Retrieval) -> dict[tuple[int, int], list[int]]:
+    """Return nodes by question and row of a hit: the anchor of its hop, and the entities."""
+    if snapshot.index.tensors.hops is None:
+        return {}
+    places = (found.hops[:, :, 0] >= 0).nonzero()
+    if not len(places):
+        return {}
+    question, place = places.unbind(1)
+    led, rows = found.hops[question, place].cpu(), found.rows[question, place]
+    node = snapshot.node[led[:, 0]].tolist()
+    entity = snapshot.concept[led[:, 1:].clamp(min=0)].masked_fill(led[:, 1:] < 0, -1).tolist()
+    keys = zip(question.tolist(), rows.tolist(), strict=True)
+    return {
+        key: [begin, *(each for each in names if each >= 0)]
+        for key, begin, names in zip(keys, node, entity, strict=True)
+    }
+
+
+def told_hop(start: Atom, entities: Sequence[Atom], led: Atom) -> Hop:
+    """Return a hop from one memory to another in words."""
+    return Hop(_clipped(start), tuple(_as_written(each.text, led.rendered) for each in entities))
+
+
+def weighed_terms(snapshot: Snapshot, query: QueryBatch) -> list[tuple[dict[str, float], float]]:
+    """Return for each question the idf of its terms, and that of those the memory lacks."""
+    asked, memory = query.terms, snapshot.index.tensors
+    if asked is None:
+        return [({}, 0.0)] * len(query)
+    idf = memory.bm25.idf.float()[asked.clamp(min=0)].tolist()
+    missing = [0.0] * len(query) if query.missing is None else query.missing.tolist()
+    rarest = memory.rarest
+    return [
+        (dict(zip(snapshot.vocabulary.spell([n for n in row if n >= 0]), own, strict=False)), lost)
+        for row, own, lost in zip(
+            asked.tolist(), idf, [rarest * each for each in missing], strict=True
+        )
+    ]
+
+
+def _as_written(name: str, text: str) -> str:
+    """A name as a text first writes it; as it is where it does not."""
+    found = re.search(re.escape(name), text, re.IGNORECASE)
+    return name if found is None else found[0]
+
+
+def _clipped(atom: Atom) -> str:
+    """The title of a memory, or the beginning of its text."""
+    text = " ".join((atom.title or atom.rendered).split())
+    return text if len(text) <= _CLIPPED else text[: _CLIPPED - 1].rstrip() + "…"
