@@ -19,7 +19,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, told_hop, weighed_terms
+from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, weighed_terms
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.rank.abstention import ABOVE, DEPTH
@@ -344,8 +344,8 @@ def to_results(
     columns = (rows, sure.tolist(), found.scores.tolist(), found.shares.tolist(), paths)
     led: list[dict[str, Hop]] = [{} for _ in rows]
     for (number, row), (begin, *entities) in hops.items():
-        own = atoms[numbers[row]]
-        led[number][own.id] = told_hop(atoms[begin], [atoms[each] for each in entities], own)
+        hop = Hop(atoms[begin], tuple(atoms[each] for each in entities))
+        led[number][atoms[numbers[row]].id] = hop
     weighed, results = weighed_terms(snapshot, query), []
     for b, (question, (confidence, answered), *line) in enumerate(
         zip(questions, judged, *columns, strict=True)

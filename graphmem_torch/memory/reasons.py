@@ -18,7 +18,7 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit
 from graphmem_torch.text.terms import shared_words, terms
 
-__all__ = ["Hop", "Reasons", "hop_nodes", "told_hop", "weighed_terms"]
+__all__ = ["Hop", "Reasons", "hop_nodes", "weighed_terms"]
 
 _MOST = 3  # reasons for a hit
 _LEAST = 0.1  # share of all that speaks for a hit, below which a reason is left out
@@ -32,19 +32,19 @@ class Hop:
     """How a hop led to a document.
 
     Attributes:
-        start: Title, or text, of the memory that it set out from.
-        names: Names of what both are about, the rarest first; empty if the memory mentions the
-            title of the document.
+        start: The memory that it set out from.
+        entities: Concepts that both are about, those that weigh most first; empty if the memory
+            mentions the title of the document.
     """
 
-    start: str
-    names: tuple[str, ...]
+    start: Atom
+    entities: tuple[Atom, ...]
 
-    def __str__(self) -> str:
-        """The hop in words."""
-        if self.names:
-            return f"two hops by {' and '.join(self.names)}, from “{self.start}”"
-        return f"its title is mentioned by “{self.start}”"
+    def told(self, text: str) -> str:
+        """The hop in words, to a document with this text."""
+        names = " and ".join(_as_written(each.text, text) for each in self.entities)
+        start = _clipped(self.start)
+        return f"two hops by {names}, from “{start}”" if names else f"“{start}” mentions its title"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +89,7 @@ class Reasons:
             if kind == "words":
                 reason = _same_words(matched, hit, named="speaker" in kinds)
             elif kind == "hop":
-                reason = str(self.hops[hit.id]) if hit.id in self.hops else ""
+                reason = self.hops[hit.id].told(hit.text) if hit.id in self.hops else ""
             elif kind == "linked":
                 reason = self._linked(hit)
             else:
@@ -221,11 +221,6 @@ def hop_nodes(snapshot: Snapshot, found: Retrieval) -> dict[tuple[int, int], lis
         key: [begin, *(each for each in names if each >= 0)]
         for key, begin, names in zip(keys, node, entity, strict=True)
     }
-
-
-def told_hop(start: Atom, entities: Sequence[Atom], led: Atom) -> Hop:
-    """Return a hop from one memory to another in words."""
-    return Hop(_clipped(start), tuple(_as_written(each.text, led.rendered) for each in entities))
 
 
 def weighed_terms(snapshot: Snapshot, query: QueryBatch) -> list[tuple[dict[str, float], float]]:
