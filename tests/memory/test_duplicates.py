@@ -139,14 +139,14 @@ def test_what_is_left_out_was_worse() -> None:
             seen, wanted = set[Any](), []
             for hit in whole:
                 key = of.get(hit.id, hit.id)
-                wanted += [] if key in seen else [(key, hit.score)]
+                wanted += [] if key in seen else [(key, hit.raw)]
                 seen.add(key)
             for k in (2, 5, 60):
                 found = memory.retrieve(question, k=k).hits
                 # Which of equal ones is listed is open; that it is one of the best is not.
                 assert [of.get(hit.id, hit.id) for hit in found] == [key for key, _ in wanted][:k]
                 scores = [score for _, score in wanted][:k]
-                assert [hit.score for hit in found] == pytest.approx(scores, abs=1e-5)
+                assert [hit.raw for hit in found] == pytest.approx(scores, abs=1e-5)
 
 
 def test_only_what_may_be_a_hit_is_named(memory: Memory) -> None:
