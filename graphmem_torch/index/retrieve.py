@@ -78,6 +78,7 @@ OF_HITS = ("rows", "scores", "shares", "place", "paths", "hops")
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
 
+_CARRIED = 0.05  # share of what speaks for a hit, above which it is known where a hop came from
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
 _REACH = 2  # turns on both sides
@@ -101,7 +102,7 @@ class Retrieval(NamedTuple):
             for.
         hops: [B, k, 3] int64, the row of the anchor whose hop raises each hit the most, and the
             numbers of the entities that lead there (`rank.hops.bridges`), -1 = none; known only if
-            paths were asked for.
+            paths were asked for, and of hops that bring more than 5 % of what speaks for the hit.
     """
 
     rows: Tensor
@@ -364,7 +365,10 @@ def retrieve(
                 start = start_of(memory, query, anchors, value)
             walked = paths_to(memory, plan, query, start, memory.nodes(rows))
             if plan.lifts and memory.hops is not None:
-                hops = _hops_to(found, chosen, rows)
+                lifted = shares[:, :, plan.names.index("hop")]
+                carried = lifted > _CARRIED * shares.clamp(min=0.0).sum(2)
+                if bool(carried.any()):
+                    hops = _hops_to(found, chosen, rows.masked_fill(~carried, -1))
     statistics, first = best.statistics(plan.read)
     gate = plan.gate.to(statistics, non_blocking=True)
     sure = confidence(statistics[:, : len(plan.statistics)], first, gate, plan.config.gate)

@@ -215,11 +215,12 @@ def hop_nodes(snapshot: Snapshot, found: Retrieval) -> dict[tuple[int, int], lis
     question, place = places.unbind(1)
     led, rows = found.hops[question, place].cpu(), found.rows[question, place]
     node = snapshot.node[led[:, 0]].tolist()
-    entity = snapshot.concept[led[:, 1:].clamp(min=0)].masked_fill(led[:, 1:] < 0, -1).tolist()
+    entity = led[:, 1:].clone()
+    entity[entity >= 0] = snapshot.concept[entity[entity >= 0]]
     keys = zip(question.tolist(), rows.tolist(), strict=True)
     return {
         key: [begin, *(each for each in names if each >= 0)]
-        for key, begin, names in zip(keys, node, entity, strict=True)
+        for key, begin, names in zip(keys, node, entity.tolist(), strict=True)
     }
 
 
