@@ -47,7 +47,7 @@ STATISTICS = ("top_semantic", "top_lexical")
 """What is read of a question, for an encoder and a preset of its own."""
 
 OTHERS = ("best_semantic", "place")
-"""What is read where neither the encoder nor the preset was calibrated: no score."""
+"""What is read where the preset was not calibrated: no score."""
 
 _OWN, _FOREIGN = 60, 20  # questions of a memory, and of other sets
 _SHARE = 0.25  # of all questions, those of other sets

@@ -253,8 +253,8 @@ class CalibrationConfig:
     Attributes:
         encoders: Constants by the name of an encoder, without what stands before a slash; fitted to
             scores of the preset with that encoder.
-        others: Constants of any other encoder, and of a preset that was not calibrated: a rough
-            estimate. These were fitted to `default` with all-MiniLM-L6-v2.
+        others: Constants of any other encoder: a rough estimate. By default, for presets that were
+            not calibrated, those that read no score, fitted to `default` with all-MiniLM-L6-v2.
     """
 
     encoders: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

@@ -40,7 +40,7 @@ def test_search_gives_the_hits_of_the_memory() -> None:
         for query in QUERIES:
             result = memory.retrieve(query["text"], k=5)
             assert list(found[query["id"]]) == ids(result)
-            scores = [hit.score for hit in result.hits]
+            scores = [hit.raw for hit in result.hits]
             assert [*found[query["id"]].values()] == pytest.approx(scores, abs=1e-5)
     first = model.memory
     model.index(iter(CORPUS))
