@@ -16,7 +16,8 @@ from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.contradiction import keys_of
-from graphmem_torch.text.statements import read_statements
+from graphmem_torch.text.statements import Statements, read_statements
+from graphmem_torch.text.suspicion import asked_words, owned_keys
 from graphmem_torch.text.terms import terms
 
 __all__ = ["SharedKeys", "similar_nodes"]
@@ -36,6 +37,7 @@ class SharedKeys:
         self._number: dict[str, int] = {}
         self._key = torch.empty(0, dtype=torch.int64)
         self._node = torch.empty(0, dtype=torch.int64)
+        self._asks = torch.empty(0, dtype=torch.bool)  # whether it looks for earlier memories
         self._stated: list[bool] = []  # by key: of a statement, else a word
         self._read_to = 0
 
@@ -50,7 +52,9 @@ class SharedKeys:
         """Memories with a node from `start` on, with earlier ones of their keys.
 
         Two state something of one subject that may be at odds (`text.contradiction.keys_of`), or
-        have two words in common that at most `rare` memories have.
+        the earlier one has a word of what the later one says to be given up
+        (`text.suspicion.asked_words`), or they have two words in common that at most `rare`
+        memories have.
 
         Args:
             store: Store of the memories.
@@ -60,27 +64,29 @@ class SharedKeys:
         """
         with self._lock:
             self._read(store)
-            key, node = self._key, self._node
+            key, node, asks = self._key, self._node, self._asks
             stated = torch.tensor(self._stated, dtype=torch.bool)
         if shared == 0 or not len(key):
             return torch.empty(2, 0, dtype=torch.int64)
         alive = torch.zeros(int(node.max()) + 1, dtype=torch.bool)
         present = store.nodes(concepts=False)
         alive[present[present < len(alive)]] = True
-        key, node = key[alive[node]], node[alive[node]]
+        there = alive[node]
+        key, node, asks = key[there], node[there], asks[there]
+        shares = stated | (torch.bincount(key, minlength=len(stated)) <= rare)
         asked = torch.zeros(len(stated), dtype=torch.bool)
-        asked[key[node >= start]] = True
-        count = torch.bincount(key, minlength=len(stated))
-        asked &= stated | (count <= rare)
-        key, node = key[asked[key]], node[asked[key]]
+        asked[key[(node >= start) & (shares[key] | asks)]] = True
+        kept = asked[key]
+        key, node, asks = key[kept], node[kept], asks[kept]
         order = (key * (int(node.max()) + 1) + node).argsort() if len(key) else key
-        key, node = key[order], node[order]
+        key, node, asks = key[order], node[order], asks[order]
         later, earlier, weight = [], [], []
         for step in range(1, min(shared, len(key) - 1) + 1):
             same = (key[step:] == key[:-step]) & (node[step:] >= start)
+            same &= shares[key[step:]] | asks[step:]
             later.append(node[step:][same])
             earlier.append(node[:-step][same])
-            weight.append(1 + stated[key[step:][same]].long())
+            weight.append(1 + (stated[key[step:]] | asks[step:])[same].long())
         if not later:
             return torch.empty(2, 0, dtype=torch.int64)
         pairs = torch.stack([torch.cat(later), torch.cat(earlier)])
@@ -93,7 +99,7 @@ class SharedKeys:
         """Takes in what was added."""
         with store.reading():
             stop, fresh = store.next_node, store.nodes(self._read_to, concepts=False)
-        keys, nodes = [self._key], [self._node]
+        keys, nodes, asks = [self._key], [self._node], [self._asks]
         for part in fresh.split(_TILE):
             with store.reading():
                 there = store.present(part.tolist())
@@ -102,17 +108,23 @@ class SharedKeys:
             # Parsing takes seconds: outside of the transaction.
             stated = read_statements([*texts.values()])
             own = [
-                self._keys_of(text, {key for said in each.propositions for key in keys_of(said)})
-                for text, each in zip(texts.values(), stated, strict=True)
+                self._keys_of(text, each) for text, each in zip(texts.values(), stated, strict=True)
             ]
             count = torch.tensor([len(each) for each in own], dtype=torch.int64)
             keys.append(torch.tensor([key for each in own for key in each]).long())
+            asks.append(torch.tensor([how for each in own for how in each.values()]).bool())
             nodes.append(torch.tensor([*texts]).long().repeat_interleave(count))
         self._key, self._node, self._read_to = torch.cat(keys), torch.cat(nodes), stop
+        self._asks = torch.cat(asks)
 
-    def _keys_of(self, text: str, stated: set[str]) -> list[int]:
-        words = {self._numbered(f"w {term}", stated=False) for term in terms(text)}
-        return sorted(words | {self._numbered(f"s {key}", stated=True) for key in stated})
+    def _keys_of(self, text: str, stated: Statements) -> dict[int, bool]:
+        """Keys of a text, and whether it looks for earlier memories with each."""
+        found = {self._numbered(f"w {term}", stated=False): False for term in terms(text)}
+        told = {key for said in stated.propositions for key in keys_of(said)}
+        told |= {key for said in stated.sketches for key in owned_keys(said)}
+        found |= {self._numbered(f"s {key}", stated=True): True for key in told}
+        gone = {word for said in stated.sketches for word in asked_words(said)}
+        return found | {self._numbered(f"w {word}", stated=False): True for word in gone}
 
     def _numbered(self, name: str, *, stated: bool) -> int:
         found = self._number.get(name)

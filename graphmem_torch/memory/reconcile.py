@@ -48,7 +48,7 @@ __all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements
 _log = logging.getLogger(__name__)
 
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
-_LOCAL = "lexical 3"  # the rules, by their version: others judge anew
+_LOCAL = "lexical 4"  # the rules, by their version: others judge anew
 _ASKED = 32  # pairs a call of an oracle, each both ways round
 _STATES = "conflict:"  # begins the id of an aggregate that states one
 _LEAST = 0.5  # confidence below which there is no contradiction

@@ -19,7 +19,15 @@ from graphmem_torch.text.question import role_of
 
 _WORDS = 60  # of a sentence; parses of longer ones are not reliable
 _COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
-_DIGITS = {word: str(i) for i, word in enumerate(_COUNTED.split())}
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_DIGITS = {word: str(i) for i, word in enumerate(f"{_COUNTED} {_TEENS}".split())}
+_DIGITS |= {word: str(10 * i) for i, word in enumerate(_TENS.split(), 2)}
+_DIGITS |= {
+    f"{ten}-{one}": str(10 * i + j)
+    for i, ten in enumerate(_TENS.split(), 2)
+    for j, one in enumerate(_COUNTED.split()[1:10], 1)
+}
 _PHRASE = 4  # words of a value
 _RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
 _BE = "be"
@@ -407,7 +415,9 @@ class SentenceReader:
                 continue
             if low == "that" and word.dep_ == "det":
                 continue
-            if low in say.NEUTRAL and word.dep_ in ("advmod", "intj", "prep", "pcomp", "discourse"):
+            degree = low == "so" and word.head.pos_ == "ADJ"
+            small = word.dep_ in ("advmod", "intj", "prep", "pcomp", "discourse")
+            if low in say.NEUTRAL and small and not degree:
                 continue
             kept.append((word, self._word(word)))
         return [(token, word) for token, word in kept if word], flags

@@ -82,7 +82,6 @@ HOLDINGS = _set("subscription membership contract account role position post job
 FUNCTIONAL = _set("employer boss manager supervisor husband wife spouse hometown")
 SEATED = _set("be sit live stand work stay")
 FINE = _set("fine well perfectly smoothly ok okay again properly")
-SWAPS = _set("trade swap exchange")
 LEADERS = _set("head leader lead captain chief chair chairman director")
 # A statement of one says that a liking is over; many may be had at a time.
 LIKINGS = _set("like love enjoy prefer adore")
@@ -103,7 +102,46 @@ GONE = _set(
     dismiss dissolve terminate uninstall discontinue sack fire
     """
 )
+SWAPS = _set("trade swap exchange")
+# Verbs with "from" the old value "to" the new one.
+TURNS = CHANGES | _set(
+    """
+    rename migrate transfer relocate promote demote transition rebrand port reassign relicense
+    rewrite repaint replace swap turn
+    """
+)
+# Whatever they are said of is no more.
+CEASED = _set(
+    """
+    cancel scrap remove abandon delete dissolve terminate uninstall discontinue decommission disband
+    demolish abolish axe drop
+    """
+)
+CEASING = _set("shut close phase call write tear rip break do")
+FORMER = _set("old former previous late first last next future ex dead own")
+TAKING = _set("have own keep eat drink touch get use drive ride wear rent play lease take")
+# Said of a contract or an account.
+ENDING = _set("close end expire lapse run")
+INTENDING = _set("plan want consider think hope intend wish decide aim wonder look try")
+STAGES = _set("child kid teenager teen student boy girl baby youth toddler")
+OVER = _set("gone out over history obsolete")
+# Gone as well; looser, for what is only flagged.
+LEFT = (
+    (GONE - {"lose"})
+    | SWAPS
+    | _set("ditch decommission unsubscribe disband demolish abolish axe dump")
+)
+
 ROLES = _set("step resign retire quit leave replace")
+# Verbs with a particle that say the same.
+GONE_WITH = _set(
+    """
+    give-up give-away give-back hand-over hand-in hand-back step-down step-back break-up break-off
+    split-up throw-out throw-away shut-down close-down phase-out call-off write-off take-off
+    take-out move-out drop-out pull-out opt-out part-with do-away cut-out trade-in swap-out
+    turn-in take-over sign-off rip-out tear-down tear-out pack-in finish-with
+    """
+)
 # they need both ends
 MOVES = _set("go set rise fall drop grow cut")
 PRESENT = _set("has have 've will wo can ca does do must 'll")
@@ -135,6 +173,13 @@ SCHEDULED = _set(
 )
 NAMING = _set("be use run listen sit live need require weigh cost measure stay")
 IN_USE = _set("be use drink eat drive work live run take play study attend")
+# Of what is so: with one value at a time.
+STATES = _set("be face belong come consist start end hang stand lie")
+ORDINALS = _set("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
+# Before what is more or less so: such words exclude no others.
+DEGREES = _set("so very really quite pretty bit too rather totally extremely super sure lately all")
+# What stands after one is one of many.
+OPEN_ENDED = _set("with about full like for interested responsible known")
 PLACES = _set("in at on under near inside behind over")
 PLACED = _set("live reside dwell")
 KIN = _set(

@@ -63,12 +63,15 @@ class Finding:
         values: Values in the earlier and the later one.
         ends: Whether the later one states that the earlier one is no longer true.
         names: Whether the values are names, which may be two names of one thing.
+        kin: Whether they are at odds only if they are of one kind, as green and yellow are; grey
+            and soft are not.
     """
 
     kind: str
     values: tuple[str, str]
     ends: bool = False
     names: bool = False
+    kin: bool = False
 
 
 def compare(earlier: Proposition, later: Proposition) -> Finding | None:
@@ -171,12 +174,26 @@ def _order(one: Proposition, other: Proposition) -> Finding | None:
 
 def _outcome(one: Proposition, other: Proposition) -> Finding | None:
     """One event ended in two ways."""
-    if one.words != other.words or one.times or one.denied != other.denied:
+    if one.times or other.times or one.denied != other.denied:
         return None
+    if one.words != other.words:
+        return _made_by(one, other)
     ways = one.predicate, other.predicate
     return (
         Finding("opposite", ways) if say.OUTCOMES.issuperset(ways) and are_opposed(*ways) else None
     )
+
+
+def _made_by(one: Proposition, other: Proposition) -> Finding | None:
+    """One thing was made by two: written by, founded by."""
+    way = one.words[:2]
+    if one.predicate != "be" or way != other.words[:2] or way[1:] != ("by",):
+        return None
+    who = one.words[2:], other.words[2:]
+    if not ({*who[0]} <= one.proper and {*who[1]} <= other.proper):
+        return None
+    apart = not ({*who[0]} <= {*who[1]} or {*who[1]} <= {*who[0]})
+    return Finding("value", (" ".join(who[0]), " ".join(who[1])), names=True) if apart else None
 
 
 def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
@@ -235,6 +252,13 @@ def _one_slot(earlier: Proposition, later: Proposition) -> Finding | None:
     old, new = earlier.words[start:stop], later.words[first:last]
     values = " ".join(old), " ".join(new)
     before = earlier.words[:start]
+    if (
+        len(old) == len(new) == 1
+        and {*old, *new} <= say.ORDINALS
+        and earlier.predicate == "be"
+        and before
+    ):
+        return Finding("number", values) if before[-1] in say.PLACES else None
     if _is_time_value(old) and _is_time_value(new):
         alone = all(word in say.PREPOSITIONS for word in before)
         when = earlier.predicate == "be" or earlier.predicate in say.SCHEDULED
@@ -248,9 +272,34 @@ def _one_slot(earlier: Proposition, later: Proposition) -> Finding | None:
         return _number(earlier, later, start, values)
     if len(old) == len(new) == 1 and are_opposed(old[0], new[0]) and not is_time(old[0]):
         return Finding("opposite", values)
-    if earlier.predicate == "be":
-        return _identity(earlier, later, start, (old, new))
-    return None
+    if earlier.predicate == "be" and (found := _identity(earlier, later, start, (old, new))):
+        return found
+    return _of_a_kind(earlier, later, start, (old, new))
+
+
+def _of_a_kind(
+    earlier: Proposition,
+    later: Proposition,
+    start: int,
+    slot: tuple[tuple[str, ...], tuple[str, ...]],
+) -> Finding | None:
+    """Two values that one thing has not both, if they are of one kind: colours, materials, breeds.
+
+    People are left out, who are many things.
+    """
+    values = " ".join(slot[0]), " ".join(slot[1])
+    if earlier.predicate not in say.STATES or (earlier.named and len(earlier.subject) == 1):
+        return None
+    if any(is_time(word) or is_number(word) or word in say.PREPOSITIONS for word in sum(slot, ())):
+        return None
+    if start and earlier.words[start - 1] in say.OPEN_ENDED:
+        return None
+    if sum(value in countries() for value in values) == 1:
+        return None  # a town and a country may be one place
+    if {*earlier.words, *later.words} & say.DEGREES or max(map(len, slot)) > _ROLE:
+        return None
+    proper = {*slot[0]} <= earlier.proper and {*slot[1]} <= later.proper
+    return Finding("value", values, names=True, kin=not proper)
 
 
 def _number(
@@ -294,7 +343,7 @@ def _identity(
     placed = bool(before) and before[-1] in say.PREPOSITIONS
     if len(before) - placed > (1 if placed else 0):  # assigned to, in
         return None
-    if any(map(is_time, (*old, *new))):
+    if any(map(is_time, (*old, *new))) or any(map(is_number, old)) != any(map(is_number, new)):
         return None
     if all(len(each) == 1 and _is_code(each[0]) for each in slot):
         return Finding("value", values)
@@ -309,8 +358,12 @@ def _identity(
         return None  # a town and a country may be one place
     if names or earlier.subject & say.SINGLE:
         return Finding("value", values, names=True)
+    if before and before[0] in say.OPEN_ENDED:
+        return None
     if (placed or old[0] in say.PLACES) and (placed or new[0] in say.PLACES):
-        return Finding("value", values, names=True)
+        one_sided = ({*old} <= earlier.proper) != ({*new} <= later.proper)
+        loose = placed and before[-1] not in say.PLACES
+        return Finding("value", values, names=True, kin=one_sided or loose)
     return None
 
 
@@ -505,7 +558,8 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
             own = tuple(word for word in words if word in said.proper)
             yield subject - {"car"}, "car", own
         person = said.named or subject & say.KIN or len(subject) == 1
-        if len(words) <= _ROLE and person and _OCCUPATION.fullmatch(words[-1]):
+        named = words[0] not in say.PREPOSITIONS
+        if len(words) <= _ROLE and person and named and _OCCUPATION.fullmatch(words[-1]):
             yield subject, "role", words
         if words[0] in _PASSIVES:
             slot, prepositions = _PASSIVES[words[0]]

@@ -23,6 +23,7 @@ from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.opposites import opposites, stem
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.statements import Statements, read_statements
+from graphmem_torch.text.suspicion import suspect
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
@@ -171,6 +172,9 @@ _CUES = ("negation", "opposite", "number")
 # Cosine of two names from which they may name one thing. With the default encoder NYC / New York
 # City has .92, Munich / München .80; Lisbon / Porto .69, Toyota / Honda .66.
 _ALIKE = 0.75
+# Cosine of two values from which they are of one kind: green / yellow have .66, marble / bronze
+# .42; tall / kind .25, big / red .37.
+_KIN = 0.4
 
 # Log odds of a verdict by words, for pairs that give reason for one: fitted by `graphmem eval
 # claims` on the first half of its data, whose report prints them (`fitted`).
@@ -288,16 +292,20 @@ class LexicalJudge:
         check_pairs(earlier, later)
         stated = read_statements([*earlier, *later])
         found = [
-            _contradiction(one, other)
+            _contradictions(one, other)
             for one, other in zip(stated[: len(earlier)], stated[len(earlier) :], strict=True)
         ]
-        named = [place for place, each in enumerate(found) if each is not None and each.names]
-        values = [each.values for each in found if each is not None and each.names]
+        values = [each.values for some in found for each in some if each.names]
         if values:
             one, other = zip(*values, strict=True)
-            for place, alike in zip(named, self._cosines(one, other).tolist(), strict=True):
-                if alike >= _ALIKE or _abbreviates(*found[place].values):  # type: ignore[union-attr]
-                    found[place] = None
+            alike = dict(zip(values, self._cosines(one, other).tolist(), strict=True))
+            found = [
+                [each for each in some if not each.names or _differ(each, alike[each.values])]
+                for some in found
+            ]
+        first = [
+            next((each for each in some if each.ends), some[0]) if some else None for some in found
+        ]
         return [
             None
             if each is None
@@ -307,7 +315,7 @@ class LexicalJudge:
                 _ENDING if each.ends else _FLAGGED,
                 each.ends and said.single,
             )
-            for each, said in zip(found, stated, strict=False)
+            for each, said in zip(first, stated, strict=False)
         ]
 
     def support(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
@@ -359,15 +367,24 @@ def _claim(text: str) -> Claim | None:
     return None if foreign(text, STOP_WORDS) else Claim.read(text)
 
 
-def _contradiction(earlier: Statements, later: Statements) -> Finding | None:
-    """The first contradiction of two texts; one that ends the earlier before others."""
+def _contradictions(earlier: Statements, later: Statements) -> list[Finding]:
+    """The contradictions of two texts; suspicions only where there are no others."""
     found = [
         each
         for one in earlier.propositions
         for other in later.propositions
         if (each := compare(one, other)) is not None
+        and not (each.kin and earlier.speaker != later.speaker)
     ]
-    return next((each for each in found if each.ends), found[0] if found else None)
+    return found or [
+        each for one in earlier.sketches for other in later.sketches for each in suspect(one, other)
+    ]
+
+
+def _differ(found: Finding, alike: float) -> bool:
+    """Whether two values are two, by their cosine, and of one kind if need be."""
+    least = _KIN if found.kin else -1.0
+    return least <= alike < _ALIKE and not _abbreviates(*found.values)
 
 
 def _abbreviates(one: str, other: str) -> bool:

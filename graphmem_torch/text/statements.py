@@ -17,10 +17,11 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text import _statement_words as say
-from graphmem_torch.text._clauses import SentenceReader, reports, singular
+from graphmem_torch.text._clauses import reports, singular
 from graphmem_torch.text.pipeline import Pipeline, load_pipeline
 from graphmem_torch.text.propositions import Proposition
 from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.sketches import Sketch, SketchReader
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.words import foreign
 
@@ -39,7 +40,9 @@ _LABEL = re.compile(
     r"(?:(?<=^)|(?<=[.!?\n] )|(?<=\n))([A-Za-z]+(?:[ -][A-Za-z]+){0,2}): "
     r"(?=[A-Z]|(?:my|our|the|we)\b)"
 )
-_OPENING = re.compile(r"(?:(?<=^)|(?<=[.!?] ))(?:by the way|btw|fyi|oh)[,:] (?:and )?", re.I)
+_OPENING = re.compile(
+    r"(?:(?<=^)|(?<=[.!?] ))(?:by the way|btw|fyi|oh|guess what)[,:!] (?:and )?", re.I
+)
 # One token each: "stand-up" holds no verb, and a quoted word is a name.
 _COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|(?<!\w)\"[\w./-]+\"(?!\w)")
 _HEAD = 80  # characters in which a speaker's name is looked for
@@ -65,10 +68,14 @@ class Statements:
         propositions: In the order of its sentences.
         sentences: Number of its sentences that may state something, whether or not a proposition
             was read from them: a text with one says nothing else.
+        sketches: Content words of these sentences, for what is only suspected.
+        speaker: Who says so, if the text names it.
     """
 
     propositions: tuple[Proposition, ...] = ()
     sentences: int = 0
+    sketches: tuple[Sketch, ...] = ()
+    speaker: str | None = None
 
     @property
     def single(self) -> bool:
@@ -129,8 +136,10 @@ def _read(texts: Sequence[str], pipeline: Pipeline) -> dict[str, Statements]:
     for first, (text, speaker) in parsed:
         doc = mended.get((text, speaker), first)
         told = [sentence for sentence in doc.sents if _says(sentence)]
-        own = [p for sentence in told for p in SentenceReader(sentence, speaker).propositions()]
-        found[text] = Statements(tuple(own), len(told))
+        readers = [SketchReader(sentence, speaker) for sentence in told]
+        own = [said for reader in readers for said in reader.propositions()]
+        sketches = [said for reader in readers if (said := reader.sketch()) is not None]
+        found[text] = Statements(tuple(own), len(told), tuple(sketches), speaker)
     return found
 
 

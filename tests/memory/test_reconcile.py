@@ -358,6 +358,21 @@ def test_keys_are_those_of_a_brute_force(generator: torch.Generator) -> None:
         assert SharedKeys().pairs(memory.store, 0, shared=0, rare=9).shape == (2, 0)
 
 
+def test_what_is_given_up_is_looked_for_in_earlier_memories_alone() -> None:
+    with opened() as memory:
+        said = [
+            "Kim: I sing in the church choir.",
+            "Kim: The choir sang well.",
+            "Kim: I've left the choir.",
+            "Kim: The choir has a new director.",
+        ]
+        memory.add([Atom(f"c{i}", text, time=T + i) for i, text in enumerate(said)])
+        node = memory.store.nodes(concepts=False).tolist()
+        found = SharedKeys().pairs(memory.store, 0, shared=8, rare=0).T.tolist()
+        asked = {(node.index(a), node.index(b)) for a, b in found}
+        assert {(2, 0), (2, 1)} <= asked and (1, 0) not in asked
+
+
 def test_rare_words_make_candidates() -> None:
     with opened() as memory:
         memory.add([Atom(f"w{i}", f"the usual words number{i}") for i in range(5)])
