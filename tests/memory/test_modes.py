@@ -136,8 +136,8 @@ def test_modes_all_together_give_all_candidates() -> None:
     one = by_cosine(spectral(**{"modes.look": 99, "modes.per_mode": 99}))
     other = by_cosine(config_of())
     with filled(one, turns()) as memory, filled(other, turns()) as flat:
-        found = [[(h.id, h.score) for h in r.hits] for r in memory.retrieve(QUESTIONS, k=24)]
-        wanted = [[(h.id, h.score) for h in r.hits] for r in flat.retrieve(QUESTIONS, k=24)]
+        found = [[(h.id, h.raw) for h in r.hits] for r in memory.retrieve(QUESTIONS, k=24)]
+        wanted = [[(h.id, h.raw) for h in r.hits] for r in flat.retrieve(QUESTIONS, k=24)]
         for a, b in zip(found, wanted, strict=True):
             assert dict(a) == pytest.approx(dict(b), abs=1e-5)
 
