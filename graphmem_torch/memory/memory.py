@@ -2530,7 +2530,12 @@ class Memory:
                 "questions: expected answerable questions, got none; give at least one"
             )
         results = self.retrieve(asked, k=1)
-        sure = torch.tensor([result.confidence for result in results])
+        # Of a language that the encoder does not read, the confidence is on another scale.
+        sure = torch.tensor([result.confidence for result in results if result.known is not None])
+        if not len(sure):
+            raise InputError(
+                "questions: expected some in a language that the encoder reads, got none; give some"
+            )
         # No confidence is below 0: a gate that never closes.
         threshold = max(conformal_threshold(sure, refused), 0.0)
         before = self.config.gate.threshold
@@ -2540,7 +2545,7 @@ class Memory:
             learning.THRESHOLD,
             {
                 "value": threshold,
-                "questions": len(asked),
+                "questions": len(sure),
                 "evidence": sorted({node for node, _ in best.values()}),
                 "atoms": len(self),
                 "measure": "refused",

@@ -52,7 +52,7 @@ def _of_top(name: str, count: int = 1) -> Statistic:
 
 def _of_best(name: str) -> Statistic:
     def best_of_all(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-        there = candidates.signal(name).masked_fill(~candidates.valid, -torch.inf)
+        there = candidates.signal(name).masked_fill(~candidates.listed, -torch.inf)
         return _usual(candidates, name, there.amax(1).clamp(min=-1.0))
 
     return best_of_all
@@ -63,7 +63,7 @@ def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
     Of a question with several wishes it is that of the wish that the memory fits best.
     """
-    cosine = candidates.signal("semantic").masked_fill(~candidates.valid, -torch.inf).amax(1)
+    cosine = candidates.signal("semantic").masked_fill(~candidates.listed, -torch.inf).amax(1)
     wishes = candidates.query.wishes
     if wishes is not None:
         cosine = torch.maximum(cosine, _best_wish(candidates, wishes).to(cosine))
@@ -73,13 +73,13 @@ def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
 
 def _best_wish(candidates: Candidates, wishes: Tensor) -> Tensor:  # [B, P, d] -> [B]
-    """The best cosine of a wish with any atom, -inf for questions that have none."""
+    """The best cosine of a wish with any atom that may be a hit, -inf where there is none."""
     embeddings, rows = candidates.memory.embeddings, candidates.rows
     if rows is None:
         cosine = inner_products(wishes.flatten(0, 1), embeddings).view(*wishes.shape[:2], -1)
     else:
         cosine = torch.bmm(wishes, embeddings[rows.clamp(min=0)].to(wishes.dtype).mT)
-    there = candidates.valid[:, None] & (wishes != 0).any(2)[:, :, None]
+    there = candidates.listed[:, None] & (wishes != 0).any(2)[:, :, None]
     return cosine.masked_fill(~there, -torch.inf).flatten(1).amax(1)
 
 

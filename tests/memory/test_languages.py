@@ -73,6 +73,24 @@ def test_nobody_can_tell_what_a_question_in_another_language_asks_of_english(lan
         assert memory.retrieve("Who is allergic to peanuts?").known is True
 
 
+def test_the_gate_judges_what_may_be_a_hit() -> None:
+    others = ["The tide turns at six.", "It thundered all night.", "The bread is baked at noon."]
+    with opened(config=config_of()) as memory:
+        memory.add([Atom("a", "Bertrand owns the red car in Porto.", speaker="Nora")])
+        memory.add([Atom(f"t{i}", text, speaker="Theo") for i, text in enumerate(others)])
+        asked = "Who owns the red car in Porto?"
+        assert memory.retrieve(asked).known is True
+        for narrow in (
+            {"where": {"speaker": "Theo"}},
+            {"exclude": ["a"]},
+            {"kinds": ["observation"]},
+        ):
+            found = memory.retrieve(asked, **narrow)
+            alone = [hit.id for hit in found.hits]
+            assert "a" not in alone and found.known is False and found.confidence < 0.2
+            assert memory.compile(asked, budget=200, **narrow).known is False
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_words_tell_where_question_and_memory_are_of_one_language(language: str) -> None:
     said, questions = LANGUAGES[language]

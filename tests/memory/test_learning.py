@@ -160,6 +160,17 @@ def test_calibrate_refuses_no_more_than_it_may() -> None:
         assert sum(not result.known for result in memory.retrieve(questions)) <= 4
 
 
+def test_calibrate_leaves_out_what_the_encoder_does_not_read() -> None:
+    unread = ["Где теперь живет Петр?", "Какая лодка красная?"]
+    with opened() as memory:
+        memory.add([f"boat number {i} is red" for i in range(40)])
+        questions = [f"which boat is number {i}?" for i in range(39)]
+        plain = memory.calibrate(questions, refused=0.1)
+        assert memory.calibrate([*questions, *unread], refused=0.1) == pytest.approx(plain)
+        with pytest.raises(InputError, match="a language that the encoder reads"):
+            memory.calibrate(unread, refused=0.1)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
