@@ -88,7 +88,7 @@ def questions_panel(facts: Facts, drawing: Drawing) -> Panel:
             ]
             for hit in result.hits
         ]
-        unknown = "" if result.known else ", no record of this"
+        unknown = {True: "", False: ", no record of this", None: ", cannot tell"}[result.known]
         heading = f"{result.question} (confidence {result.confidence:.2f}{unknown})"
         parts.append(table(heading, columns, rows))
     return Panel("Questions", tuple(parts), wide=True)

@@ -215,10 +215,10 @@ def test_report_of_questions(tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     with opened() as memory:
         memory.add(turns(12))
-        memory.report(out, questions=["Where is the canoe?", EVIL])
+        memory.report(out, questions=["Where is the canoe?", EVIL, "Где теперь живет Петр?"])
         source = out.read_text(encoding="utf-8")
         assert "Where is the canoe? (confidence 0." in source and "same word: canoe" in source
-        assert "scores are rough estimates" in source
+        assert "scores are rough estimates" in source and "(confidence 0.00, cannot tell)" in source
         assert "<script>alert(1)" not in source and "<img src=x" not in source
         with pytest.raises(InputError, match="question: expected a question"):
             memory.report(out, questions=[" "])
