@@ -66,6 +66,8 @@ class GivenUpReader(SentenceReader):
         """What a verb says to have ended."""
         of = self._actor(verb)
         inner = [word for word in verb.subtree if word.i != verb.i]
+        if any(map(_is_daytime, inner)):
+            return  # given up at that time of day, or for that day
         lows = [word.lower_ for word in inner]
         denied = any(child.dep_ == "neg" or child.lower_ in say.DENIALS for child in verb.children)
         longer = any(
@@ -251,3 +253,10 @@ def below(link: Any) -> list[Any]:
         elif child.dep_ == "prep":
             found += below(child)
     return found
+
+
+def _is_daytime(word: Any) -> bool:
+    """Whether a word says when in the day: "at night", "at five", "early"."""
+    if word.dep_ == "pobj" and word.head.lower_ in ("at", "in"):
+        return word.lower_ in say.DAYTIMES or (word.head.lower_ == "at" and word.like_num)
+    return bool(word.lower_ == "early")

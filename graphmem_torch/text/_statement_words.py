@@ -120,6 +120,8 @@ CEASED = _set(
 CEASING = _set("shut close phase call write tear rip break do")
 FORMER = _set("old former previous late first last next future ex dead own")
 TAKING = _set("have own keep eat drink touch get use drive ride wear rent play lease take")
+OTHER_SORT = _set("vegan veggie vegetarian toy hot free rental plant")
+DAYTIMES = _set("morning afternoon evening night noon midnight")
 # Said of a contract or an account.
 ENDING = _set("close end expire lapse run")
 INTENDING = _set("plan want consider think hope intend wish decide aim wonder look try")

@@ -136,7 +136,7 @@ class SketchReader(GivenUpReader):
     def _has(self, words: Sequence[Any]) -> Iterator[tuple[str, str]]:
         """Who has what: "my sister", "Tina's brother", "the windows of the room", "I eat tuna"."""
         for word in words:
-            if word.pos_ not in _THINGS or self._quoted(word):
+            if word.pos_ not in _THINGS or self._quoted(word) or _is_another(word):
                 continue
             old = {c.lower_ for c in word.children if c.i < word.i} & say.FORMER
             for child in word.children:
@@ -209,6 +209,13 @@ class SketchReader(GivenUpReader):
             and child.dep_ in ("compound", "amod", "nmod", "nummod")
             and child.lower_ not in say.NEW
         )
+
+
+def _is_another(word: Any) -> bool:
+    """Whether a thing is another than its name says: "cat videos", "oat milk", "a toy car"."""
+    return word.dep_ == "compound" or any(
+        child.dep_ == "compound" or child.lower_ in say.OTHER_SORT for child in word.children
+    )
 
 
 def _parts(noun: Any) -> list[Any]:

@@ -34,7 +34,7 @@ coffee: espresso latte cappuccino macchiato
 sugar: chocolate cake candy sweet
 instrument: piano guitar violin cello flute drum trumpet saxophone clarinet oboe
 vehicle: car van truck motorbike motorcycle
-car: golf jeep convertible limousine
+car: jeep convertible limousine
 """
 _RULED_OUT = """
 only-child: sibling

@@ -55,6 +55,11 @@ HARMLESS = [
     ("I have no pets.", "My brother's cat is black."),
     ("I don't have a sister.", "My brother is a cook."),
     ("I live in Flensburg with two flatmates.", "I moved from Kiel to Flensburg in 2009."),
+    ("I am a vegan.", "I drink oat milk."),
+    ("I have no pets.", "My cat videos are popular."),
+    ("I don't have a car.", "My golf has improved."),
+    ("I drink tea in the morning.", "I stopped drinking tea at night."),
+    ("I go to school by bus.", "I left school early today."),
 ]
 
 
