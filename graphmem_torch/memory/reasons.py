@@ -95,6 +95,8 @@ class Reasons:
             else:
                 reason = _SENTENCES[kind](hit) if kind in _SENTENCES else kind.replace("_", " ")
             said |= {reason: None} if reason else {}
+        if matched and not any(shares.values()):  # one memory, or equal ones: all are alike
+            said = {_same_words(matched, hit, named=False): None}
         first = [*said][: _MOST - ended]
         return (*first, "superseded: no longer true") if ended else tuple(first)
 
@@ -107,7 +109,9 @@ class Reasons:
         names = [
             _as_written(each.text, hit.text)
             for each in places
-            if each is not None and each.kind == CONCEPT
+            if each is not None
+            and each.kind == CONCEPT
+            and each.text.casefold() in hit.text.casefold()
         ]
         begin = f" from “{_clipped(start)}”" if start is not None else ""
         if len(hit.path) == 1:
@@ -168,7 +172,6 @@ _SENTENCES: Mapping[str, Callable[[Hit], str]] = {
     "derived": _plain("what was derived from it matches"),
     "reply": _plain("was said after the same question"),
     "succession": _plain("was so before or after what the question names"),
-    "central": _plain("many memories lead to it"),
     "near": _plain("near the best matches in the graph"),
     "bridge": _plain("joins two groups of memories"),
     "theme": _plain("of the same theme"),
@@ -184,6 +187,8 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("interaction_previous", "interaction_sharp_previous"), "previous"),
     "semantic_previous": "previous",
     "interaction_answer": "answer",
+    "inverse_resistance": "near",
+    "sign_change": "bridge",
     **dict.fromkeys(("interaction_session", "interaction_session_best"), "around"),
     "lexical_session": "around",
     **dict.fromkeys(("speaker", "role"), "speaker"),
@@ -201,7 +206,7 @@ _KINDS: Mapping[str, str] = {
 }
 """What each signal says of a hit; one that is not here stands for itself."""
 
-_UNTOLD = frozenset({"length", "question"})
+_UNTOLD = frozenset({"length", "question", "central"})
 """What a memory is apart from the question: it decides between hits and is the reason for none."""
 
 

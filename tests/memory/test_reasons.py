@@ -49,6 +49,15 @@ def test_scores_are_probabilities_in_the_order_of_the_ranking(preset: str) -> No
                     assert not hit.why
 
 
+def test_of_one_memory_and_of_equal_ones_the_words_are_the_reason() -> None:
+    for count in (1, 3):
+        with opened() as memory:
+            memory.add([Atom(str(i), "Nora lives in Lisbon.") for i in range(count)])
+            for hit in memory.retrieve("Where does Nora live?").hits:
+                assert words_of(hit.why) == ["Nora", "lives"]
+            assert all(not hit.why for hit in memory.retrieve("\U0001f43f").hits)
+
+
 def test_a_score_does_not_depend_on_how_many_are_asked_for() -> None:
     with opened() as memory:
         memory.add(turns(48))
