@@ -716,13 +716,13 @@ class Result:
 
     Attributes:
         question: As asked.
-        hits: Best first.
-        confidence: In [0, 1]: how sure the gate is that the memory holds an answer. Of a question
-            that the encoder does not read, the share of its words that a hit has.
+        hits: Best first, or in the order of the plan: then scores may rise along the list.
+        confidence: In [0, 1]: how sure the gate is that the memory holds an answer. For a
+            question that the encoder does not read: the largest share of its words in one hit.
         known: True where the gate opens. False where it closes: the memory has no record of it.
             None where it cannot tell: the encoder does not read the language of the question, and
-            no hit has a third of its words. Hits are listed all the same. `if result.known` is true
-            only where there is a record.
+            no hit has 35 % of its words, by idf. Hits are listed all the same. `if result.known` is
+            true only where there is a record.
         verified: What an oracle said that was asked whether the hits mention an answer; None where
             none was asked, as where the gate had closed before, or it failed: then the gate alone
             decides. Where the gate cannot tell, it is asked.

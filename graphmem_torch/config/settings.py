@@ -147,8 +147,8 @@ class SpreadConfig:
         inhibition, top: beta and M of lateral inhibition; 0 switches it off.
         competitors: Which nodes inhibit a node: the strongest of `all`, or those of its own `kind`,
             turns or concepts.
-        spare: Inhibition is weakened until the so many strongest nodes of a question keep at least
-            half of what they have; 0: never.
+        spare: Number of strongest nodes of a question that keep at least half of their activation:
+            inhibition is weakened until they do; 0: off.
         firing, gain, threshold: What nodes fire after each round: `sigmoid` with gamma and theta;
             `zeroed`, the same less what it gives a node without activation; `linear`, what they
             have. `once`: rounds of propagation alone, then inhibition and `zeroed`.
