@@ -538,7 +538,7 @@ class PathStep:
 
 
 class Grounds(Protocol):
-    """What a retrieval keeps of a question, so that its hits can say why they were found."""
+    """Part of a question that a retrieval keeps, so that its hits can say why they were found."""
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
         """Return the reasons for a hit in words, the strongest first."""

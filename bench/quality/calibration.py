@@ -83,11 +83,11 @@ class Asked:
     """What the questions to one set found: Q questions, k hits each.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         data_kind: Its kind of data.
         scores, place: [Q, k], as `index.Retrieval` has them.
         statistics: [Q, S], of `names`.
-        names: Of S statistics.
+        names: Names of S statistics.
         relevant: [Q, k] bool.
         foreign: [Q] bool, the questions that another set answers.
     """

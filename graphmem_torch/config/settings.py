@@ -114,7 +114,7 @@ class AnchorConfig:
 
 @dataclass(frozen=True)
 class HopConfig:
-    """What the signal `hop` adds to a document that an anchor leads to (`docs/mathematics.md` 8.4).
+    """Lifts by the signal `hop` of documents that an anchor leads to (`docs/mathematics.md` 8.4).
 
     In units of the score, for the strongest anchor. A question that names no document takes the
     first two, one that names a document the last two, and one in between a mixture.
@@ -245,7 +245,7 @@ class GateConfig:
 
 @dataclass(frozen=True)
 class CalibrationConfig:
-    """How a score becomes the probability that a hit is relevant (`docs/mathematics.md` 8.10).
+    """Calibration of scores as probabilities that a hit is relevant (`docs/mathematics.md` 8.10).
 
     Constants are `bias`, `behind` (of the root of how far a score is behind the first), `place` (of
     the logarithm of the place among the hits) and weights of statistics of `rank.abstention`.

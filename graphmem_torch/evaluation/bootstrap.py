@@ -143,7 +143,7 @@ def stratified_interval(
 
     Args:
         values: The groups, one value per question.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
         resamples: Number of resamples.
         level: Coverage in (0, 1).
     """

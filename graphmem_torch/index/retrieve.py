@@ -188,7 +188,7 @@ class Plan:
         walks: Whether one of these reads where a walk from the anchors is.
         spreads: Whether activation is of use; beside a walk only where a signal or the
             abstention reads it.
-        statistics: Those that abstention reads.
+        statistics: Statistics that abstention reads.
         gate: [3, .], their weights by form.
         read: S of them, also those that calibration reads; those of abstention come first.
         constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
@@ -732,7 +732,7 @@ def _activated(
 
 
 def _gate_spread(config: Config) -> SpreadConfig:
-    """How activation spreads for the gate."""
+    """Settings of the spread for the gate."""
     spread, gate = config.spread, config.gate
     return replace(
         spread,

@@ -118,7 +118,7 @@ def encode_questions(
     Args:
         questions: B questions.
         embedder: The one of the memory.
-        snapshot: Of the memory.
+        snapshot: Snapshot of the memory.
         encoded: Their vectors, where they are known.
         asked: When each is asked, seconds since the epoch, UTC; None where no signal reads it.
     """
@@ -243,14 +243,14 @@ def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
 def verdicts(
     snapshot: Snapshot, found: Retrieval, query: QueryBatch, threshold: float
 ) -> list[tuple[float, bool | None]]:  # B
-    """How sure the gate is that each question is answered, and whether it is; None: cannot tell.
+    """Confidence that each question is answered, and whether it is; None: cannot tell.
 
     Of a question in a language that the encoder does not read, vectors say nothing: how sure it is,
     is the share of the question's words that one of the hits has. Where that is little, the answer
     may still be there in another language. A threshold of 0 is a gate that never closes.
 
     Args:
-        snapshot: Of the memory.
+        snapshot: Snapshot of the memory.
         found: What it found for B questions.
         query: These questions.
         threshold: The gate closes below this.
@@ -280,17 +280,17 @@ def to_results(
     encoder: str,
     judged: Sequence[tuple[float, bool | None]],
 ) -> list[Result]:
-    """What the index found, with the texts of the atoms and the names of edges and signals.
+    """Results of what the index found, with texts of atoms and names of edges and signals.
 
     Args:
         questions: B questions.
-        snapshot: Of the memory.
+        snapshot: Snapshot of the memory.
         query: The questions as tensors.
-        found: What the index found.
+        found: Retrieval of the index.
         store: Texts of atoms and concepts.
         config: Settings of the calibration.
         encoder: Name of the encoder.
-        judged: What `verdicts` says of each question.
+        judged: Confidence and verdict of each question, by `verdicts`.
     """
     names, index = snapshot.index.signal_names, snapshot.index
     memory, known = index.tensors, index.tensors.graph.stored
@@ -468,14 +468,14 @@ def as_hit(
     """An atom that is explained, as the hit that it is, or would be at its score.
 
     Args:
-        question: As asked.
-        snapshot: Of the memory.
+        question: Text of the question.
+        snapshot: Snapshot of the memory.
         query: The question as tensors.
-        row: Of the atom.
-        found: What the index says of it.
+        row: Row of the atom.
+        found: Explanation of the index.
         store: Texts of atoms and concepts.
-        config: As in `to_results`.
-        encoder: As in `to_results`.
+        config: Settings, as in `to_results`.
+        encoder: Name of the encoder.
     """
     with torch.inference_mode():
         ranking = snapshot.index(query, k=max(1, found.rank), paths=True)
@@ -510,10 +510,10 @@ def to_explanation(
     """Why an atom has its score, with ids in place of nodes; `most` edges and gradients.
 
     Args:
-        question: As asked.
-        snapshot: Of the memory.
-        row: Of the atom.
-        found: What the index says of it.
+        question: Text of the question.
+        snapshot: Snapshot of the memory.
+        row: Row of the atom.
+        found: Explanation of the index.
         shown: The atom as a hit.
         store: Texts of atoms and concepts.
         most: Number of edges and gradients.

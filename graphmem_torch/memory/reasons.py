@@ -29,7 +29,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """How a hop led to a document.
+    """A hop that led to a document.
 
     Attributes:
         start: The memory that it set out from.
@@ -49,7 +49,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reasons:
-    """What the hits of one question are explained by (`results.Grounds`).
+    """The grounds of the hits of one question (`results.Grounds`).
 
     Attributes:
         terms: Weights (idf) of the terms of the question that the memory has.
@@ -204,10 +204,10 @@ _KINDS: Mapping[str, str] = {
     "mode": "theme",
     **dict.fromkeys(("decay", "strength"), "fresh"),
 }
-"""What each signal says of a hit; one that is not here stands for itself."""
+"""Kind of reason of each signal; one that is not here stands for itself."""
 
 _UNTOLD = frozenset({"length", "question", "central"})
-"""What a memory is apart from the question: it decides between hits and is the reason for none."""
+"""Traits of a memory apart from the question: they decide between hits and are no reasons."""
 
 
 def hop_nodes(snapshot: Snapshot, found: Retrieval) -> dict[tuple[int, int], list[int]]:

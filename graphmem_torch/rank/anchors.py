@@ -133,7 +133,7 @@ def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
 
 
 def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float) -> SparseRows:
-    """What edges bring to each node of a walk, relative to the most at one that is no seed.
+    """The share of each node in a walk by edges, relative to the most at one that is no seed.
 
     A walk starts again at the seeds with 1 - d, and from those without edges always. This part is
     left out, and nothing counts more than 1. Where only seeds are reached, the most at one of them

@@ -86,9 +86,9 @@ def probabilities(
 
     Args:
         scores: Weighted sums of signals.
-        place: Of each hit in the ranking of its question.
-        statistics: Of each question.
-        names: Of the statistics.
+        place: Place of each hit in the ranking of its question.
+        statistics: Statistics of each question.
+        names: Names of the statistics.
         constants: `bias`, `behind`, `place` and weights of statistics.
     """
     score, rank, read = (

@@ -220,7 +220,7 @@ class MemoryTensors:
 
     @_once
     def title_bearers(self) -> Tensor:  # [A] int64
-        """How many atoms bear the title of each, where there are documents."""
+        """Number of atoms that bear the title of each, where there are documents."""
         assert self.hops is not None
         return title_bearers(self.hops)
 
@@ -519,7 +519,7 @@ class Candidates:
         values: Tensor,  # [B, C], in units of the background
         length: Tensor,  # [B, C], likewise
     ) -> Tensor:  # [B, 1] in [-1, 1]
-        """How much a signal follows the length of the atoms; see `beyond_length`."""
+        """Correlation of a signal with the length of the atoms; see `beyond_length`."""
         share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
         every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)

@@ -223,7 +223,7 @@ def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
 
 
 class Pairs(NamedTuple):
-    """What anchors lead to: P pairs of an anchor of a question and an atom.
+    """Atoms that anchors lead to: P pairs of an anchor of a question and an atom.
 
     Attributes:
         row: [P] int64, the question.
@@ -513,7 +513,7 @@ def named_share(row: Tensor, key: Tensor, named: tuple[Tensor, Tensor] | None) -
 
 
 def title_bearers(parts: HopParts) -> Tensor:  # [A] int64
-    """How many atoms bear the title of each."""
+    """Number of atoms that bear the title of each."""
     ordered = parts.title_key.sort().values
     first = torch.searchsorted(ordered, parts.title_key)
     return torch.searchsorted(ordered, parts.title_key, right=True) - first

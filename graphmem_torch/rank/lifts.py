@@ -47,7 +47,7 @@ def led_from(c: Candidates, places: Tensor) -> Tensor:  # [B, k] -> [B, k] int64
 
     Args:
         c: The candidates.
-        places: Of those that are looked at.
+        places: Places of those that are looked at.
     """
     lifts, anchors = c.reached.lifts, c.reached.anchors
     none = torch.full_like(places, -1)

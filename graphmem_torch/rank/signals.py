@@ -189,7 +189,7 @@ def _titled(c: Candidates) -> Tensor:
 
 @signal("named", reads=("documents",), indicator=True)
 def _named(c: Candidates) -> Tensor:
-    """How much of the question the document's title is, 1 from 15 % of its idf on.
+    """Share of the question that the document's title is, 1 from 15 % of its idf on.
 
     0 where more than two documents bear the title: it is a heading then.
     """
@@ -347,7 +347,7 @@ def _entity_hop(c: Candidates) -> Tensor:
 
 @signal("hop", graph=True, reads=("lifts",), indicator=True, learned=False)
 def _hop(c: Candidates) -> Tensor:
-    """What a hop raises the score of a document by, which stays behind its anchor (8.4)."""
+    """Raise of the score of a document by a hop; it stays behind its anchor (8.4)."""
     return raised_by_hops(c)
 
 

@@ -70,7 +70,7 @@ def community_cell(facts: Facts, community: int) -> Html:
 
 
 def questions_panel(facts: Facts, drawing: Drawing) -> Panel:
-    """What each of the questions found: score, memory, and the reasons in words."""
+    """Hits of each of the questions: score, memory, and the reasons in words."""
     node = {name: place for place, name in enumerate(facts.ids)}
     columns = [("score", "number"), ("memory", "text"), ("why", "text")]
     parts = [paragraph("A score is the probability that a memory is relevant to the question.")]

@@ -1,4 +1,4 @@
-"""What a sentence says to have ended: sold, stopped, replaced, changed to something else."""
+"""Sentences that say what has ended: sold, stopped, replaced, changed to something else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _YEARS = range(1900, 2100)
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """What a sentence says to have ended.
+    """Something that a sentence says to have ended.
 
     Attributes:
         words: Content words of it.

@@ -1,4 +1,4 @@
-"""What a request wishes for: the parts that are asked of a memory each by itself."""
+"""Wishes of a request: the parts that are asked of a memory each by itself."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def _compared(
 
 
 def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
-    """What stands for a set: its measure of its first group, and recall of sessions."""
+    """The figures that stand for a set: the measure of its first group, and recall of sessions."""
     group = next(iter(asked.groups))
     title = asked.name if group == "all" else f"{asked.name} {group}"
     if asked.measure == "ndcg":

@@ -44,11 +44,11 @@ Values = Mapping[str, Tensor]
 
 
 def hold_against(sets: Sequence[QuestionSet], report: Mapping[str, Any]) -> dict[str, Any]:
-    """What each preset has more than the best ingredient, with intervals and probabilities.
+    """The difference of each preset from the best ingredient, with intervals and probabilities.
 
     Args:
-        sets: Those of the report.
-        report: Of `graphmem eval all`.
+        sets: Sets of the report.
+        report: Report of `graphmem eval all`.
 
     Returns:
         `sets` and `kinds`: lists by preset, or fit of one, of `name`, `n`, the means of all
@@ -87,7 +87,7 @@ def held_against(
         groups: Names of sets by that of their group.
         values: By set and system, question by question; NaN where there is none.
         subjects: Systems that are held against the ingredients.
-        seed: Of the intervals and tests.
+        seed: Seed of the intervals and tests.
     """
     return {subject: _rows(subject, groups, values, seed) for subject in subjects}
 

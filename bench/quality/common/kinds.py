@@ -84,7 +84,7 @@ class KindSet:
     """The questions of a set.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         data_kind: Its kind of data.
         measure: `recall` or `ndcg`.
         at: Number of hits at which it is measured.

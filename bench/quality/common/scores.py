@@ -156,7 +156,7 @@ def measured(
             other's interval.
         resamples: Bootstrap resamples.
         groups: Categories by the name of a group.
-        measure: Of the intervals, in place of recall.
+        measure: Measure of the intervals, in place of recall.
     """
     asked = {name: torch.cat(own.measures[measure]) for name, own in scores.items()}
     masks = group_masks(categories, groups)

@@ -108,7 +108,7 @@ def gather(task: RetrievalTask, config: Config, *, seed: int = 0) -> Gathered:
     Args:
         task: The memory with its questions.
         config: Settings whose weights choose candidates.
-        seed: Of the questions.
+        seed: Seed of the questions.
     """
     weights = dict.fromkeys(LEARNED_FROM, 0.0) | dict(config.rank.weights)
     # A signal of the gate alone is no signal of the score.
