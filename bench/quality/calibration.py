@@ -44,10 +44,10 @@ from .request import Request
 __all__ = ["Asked", "Judged", "fitted", "gather_asked", "left_out", "main", "said"]
 
 STATISTICS = ("top_semantic", "top_lexical")
-"""What is read of a question, for an encoder and a preset of its own."""
+"""Statistics that are read of a question, for an encoder and a preset of its own."""
 
 OTHERS = ("best_semantic", "place")
-"""What is read where the preset was not calibrated: no score."""
+"""Statistics that are read where the preset was not calibrated: no score."""
 
 _OWN, _FOREIGN = 60, 20  # questions of a memory, and of other sets
 _SHARE = 0.25  # of all questions, those of other sets
@@ -80,7 +80,7 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What the questions to one set found: Q questions, k hits each.
+    """Hits of the questions to one set: Q questions, k hits each.
 
     Attributes:
         name: Name of the set.
@@ -114,7 +114,7 @@ class Asked:
         }
 
     def weight(self) -> Tensor:  # [Q, k]
-        """What each hit counts: those of its own questions 0.75 in all, of the others 0.25."""
+        """Weight of each hit: those of its own questions 0.75 in all, of the others 0.25."""
         hit = (self.scores > -torch.inf).double()
         own, others = hit * ~self.foreign[:, None], hit * self.foreign[:, None]
         return sum(
@@ -126,7 +126,7 @@ class Asked:
 def gather_asked(
     one: QuestionSet, tasks: Sequence[RetrievalTask], foreign: Sequence[Question], config: Config
 ) -> Asked:
-    """What the questions to the memories of a set find, and those of other sets.
+    """Hits of the questions to the memories of a set, and of those of other sets.
 
     Args:
         one: The set.
@@ -212,7 +212,7 @@ def fitted(sets: Sequence[Asked], wanted: Sequence[str]) -> dict[str, float]:
 
 
 def said(one: Asked, constants: Mapping[str, float]) -> Tensor:  # [Q, k]
-    """What constants give."""
+    """Probabilities that constants give."""
     given = one.scores, one.place, one.statistics, one.names
     return torch.from_numpy(probabilities(*given, constants))
 
@@ -302,7 +302,7 @@ def kind_table(sets: Sequence[Asked], probability: Sequence[Tensor]) -> Table:
 
 
 def reliability_table(sets: Sequence[Asked], probability: Sequence[Tensor]) -> Table:
-    """What share of the hits is relevant, by the probability that was said; sets count alike."""
+    """Share of the hits that is relevant, by the probability that was said; sets count alike."""
     rows = [
         [f"{number / _BINS:.1f} to {(number + 1) / _BINS:.1f}", *(f"{v:.3f}" for v in each)]
         for number, each in enumerate(Judged.of(sets, probability).bins())

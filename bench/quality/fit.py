@@ -129,7 +129,7 @@ def _gathered(
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What was fitted, as a preset has it."""
+    """Fitted weights and constants, as a preset has them."""
     own = config.anchors
     return {
         "anchors": {"named": own.named, "temperature": own.temperature},

@@ -376,7 +376,7 @@ class _Without:
         started: Reached,
         base: Tensor,  # [M, C]
     ) -> Tensor:  # [M]
-        """What hops bring to the score of the atom without each memory."""
+        """Share of hops in the score of the atom without each memory."""
         if started.anchors is None or not started.anchors.shape[1] or not len(query):
             return base.new_zeros(len(query))
         own = self.rows.new_tensor([[self.row]]).expand(len(query), -1)

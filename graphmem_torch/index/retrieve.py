@@ -440,7 +440,7 @@ def candidates_of(
 def _lifted(
     lifts: Pairs | Tensor | None, memory: MemoryTensors, query: QueryBatch
 ) -> SparseRows | Tensor | None:  # [B, A]
-    """What any anchor lifts each atom by at most."""
+    """Largest lift of each atom by any anchor."""
     if lifts is None or isinstance(lifts, Tensor):
         return None if lifts is None else lifts.amax(1)
     return largest_lifts(lifts, len(query), memory.num_atoms)
@@ -479,7 +479,7 @@ def brought_from(
     *,
     dense: bool = False,
 ) -> Reached:
-    """What the graph brings from the anchors of `started_from`, as far as a signal reads it.
+    """Gains by the graph from the anchors of `started_from`, as far as a signal reads it.
 
     With `dense`, activation is a matrix, also where it need not be.
     """
@@ -770,7 +770,7 @@ def spread_from(
 
 
 def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or [N]
-    """What the activation of each node is divided by.
+    """Divisor of the activation of each node.
 
     With `fan_least: mean` a turn has at least the mean out-degree of the turns. One whose concepts
     are not linked yet has an edge to the next turn alone, which all of its activation would take.

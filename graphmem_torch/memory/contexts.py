@@ -471,7 +471,7 @@ def waiting(function: Callable[..., Any], wait: Wait) -> Callable[..., Any]:
 
 
 def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
-    """What `ask_model` gives; to contexts that are not `known` a refusal, unasked.
+    """Answers of `ask_model`; to contexts that are not `known` a refusal, unasked.
 
     Of one for which nobody could tell, the model may.
     """

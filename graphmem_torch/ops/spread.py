@@ -218,7 +218,7 @@ class Rule:
 
     @property
     def strongest(self) -> int:
-        """How many of the strongest nodes say how much is inhibited."""
+        """Number of the strongest nodes that say how much is inhibited."""
         return max(self.top, self.spare)
 
     @property
@@ -280,11 +280,11 @@ class Rule:
         return u.sub_(threshold).mul_(gain).sigmoid_()
 
     def received(self, u: Tensor) -> Tensor:
-        """What nodes make of what they received in a round."""
+        """Activation that nodes make of what they received in a round."""
         return u if self.once else self.fired(self.inhibited(u))
 
     def ended(self, a: Tensor) -> Tensor:
-        """What is left of the activation after the last round."""
+        """Activation that is left after the last round."""
         return self.fired(self.inhibited(a)) if self.once else a
 
 

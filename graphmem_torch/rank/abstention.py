@@ -142,7 +142,7 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "lead_10": _lead(10),
     "one": _one,
 }
-"""What abstention can look at: the best value of any atom, as it is or above what unrelated texts
+"""Statistics for abstention: the best value of any atom, as it is or above what unrelated texts
 reach (`docs/mathematics.md` 8.2), the value of the first hit, the mean of five, how far the first
 is ahead; and 1, for a bias of one form of memories (`one@peer`)."""
 

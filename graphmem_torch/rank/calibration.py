@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 OF_HIT = ("behind", "place")
-"""What tells the hits of one question apart: the root of how far the score is behind that of the
-first hit, and the logarithm of the place. Both lower the probability."""
+"""Terms that tell the hits of one question apart: the root of how far the score is behind that of
+the first hit, and the logarithm of the place. Both lower the probability."""
 
 TOP = "score"
 """The statistic of abstention (`rank.abstention`) that scores are compared with."""

@@ -653,7 +653,7 @@ class Candidates:
 
     @_once
     def named(self) -> tuple[Tensor, Tensor] | None:
-        """What the questions name, and its share of them, as `rank.hops.named_keys` has it.
+        """Names in the questions, and their share of them, as `rank.hops.named_keys` has it.
 
         A term that the memory does not have counts as the rarest that it may have.
         """

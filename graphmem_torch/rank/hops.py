@@ -190,7 +190,7 @@ def named_keys(
     idf: Tensor | None = None,  # [V], of each term
     missing: Tensor | None = None,  # [B], idf of the terms that the memory does not have
 ) -> tuple[Tensor, Tensor] | None:  # [m] sorted, [m] in [0, 1]
-    """What the questions name: one key for each question and run of up to 8 of its terms.
+    """Keys of names in the questions: one for each question and run of up to 8 of its terms.
 
     Beside each key stands the share of the question's idf that the run has. Runs that end in
     padding have the key of no name. Without `idf` all terms count alike.

@@ -129,7 +129,7 @@ def published_resistance(
     *,
     columns: int = _COLUMNS,
 ) -> dict[str, Tensor]:
-    """What `resistances` reads of atoms: `docs/mathematics.md` 2.6, "As printed".
+    """Columns of atoms that `resistances` reads: `docs/mathematics.md` 2.6, "As printed".
 
     Returns:
         `resistance_far` [A, c], rows z of a random projection of A L^+ A; `resistance_null` [A],

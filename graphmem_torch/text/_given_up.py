@@ -63,7 +63,7 @@ class GivenUpReader(SentenceReader):
         return False
 
     def _given_up_by(self, verb: Any) -> Iterator[GivenUp]:
-        """What a verb says to have ended."""
+        """Read what a verb says to have ended."""
         of = self._actor(verb)
         inner = [word for word in verb.subtree if word.i != verb.i]
         if any(map(_is_daytime, inner)):
@@ -134,7 +134,7 @@ class GivenUpReader(SentenceReader):
         ]
 
     def _made(self, things: Sequence[Any], of: frozenset[str], verb: Any | None = None) -> GivenUp:
-        """What is given up, by its words; with a verb, an activity."""
+        """Something given up, by its words; with a verb, an activity."""
         tokens = [word for each in things for word in each.subtree]
         heads = frozenset(self._word(each) for each in things if each.pos_ in _CONTENT) - {""}
         if verb is None:
@@ -144,7 +144,7 @@ class GivenUpReader(SentenceReader):
         return GivenUp(words, heads or frozenset([named]), of, kind="activity", verb=named)
 
     def _replaced(self, verb: Any, word: str, of: frozenset[str]) -> Iterator[GivenUp]:
-        """What stands after "instead of", "rather than", or after "from" and before "to"."""
+        """Read what stands after "instead of", "rather than", or after "from" and before "to"."""
         marks = [w for w in verb.subtree if w.lower_ == word and w.i > verb.i]
         for mark in marks:
             if next((w for w in mark.ancestors if w.pos_ in ("VERB", "AUX")), None) != verb:
@@ -179,7 +179,7 @@ class GivenUpReader(SentenceReader):
                 yield GivenUp(made.words - new, made.heads, about, new, verb=verb_of)
 
     def _lost(self, verb: Any, of: frozenset[str]) -> Iterator[GivenUp]:
-        """What was sold, left, cancelled, replaced."""
+        """Read what was sold, left, cancelled, replaced."""
         lemma = verb.lemma_.lower()
         particles = {c.lower_ for c in verb.children if c.dep_ in ("prt", "advmod", "prep")}
         passive = any(child.dep_ == "auxpass" for child in verb.children)

@@ -122,7 +122,7 @@ class SketchReader(GivenUpReader):
         return bool(helpers & {"will", "'ll", "wo"}) or going or root.lemma_ in say.INTENDING
 
     def _head(self, root: Any) -> str:
-        """What is said of the subject: an adjective or a noun after "be", else the verb."""
+        """The complement of the subject: an adjective or a noun after "be", else the verb."""
         said = next((c for c in root.children if c.dep_ in ("acomp", "attr")), None)
         return self._word(root if said is None or root.lemma_ != "be" else said)
 
@@ -180,7 +180,7 @@ class SketchReader(GivenUpReader):
                 yield who, self._word(word)
 
     def _states(self, root: Any) -> Iterator[tuple[str, str]]:
-        """What is said of whom: "I am single", "Tina is an only child"."""
+        """Read what is said of whom: "I am single", "Tina is an only child"."""
         subject = self._subject_of(root)
         if root.lemma_ != "be" or subject is None or not (who := self._owner(subject)):
             return
@@ -219,7 +219,7 @@ def _is_another(word: Any) -> bool:
 
 
 def _parts(noun: Any) -> list[Any]:
-    """What a glass or a plate is of."""
+    """The content of a glass or a plate."""
     return [
         each
         for link in noun.children

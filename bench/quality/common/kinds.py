@@ -40,7 +40,7 @@ KEYS: tuple[str, ...] = (
     *("speaker", "role", "date", "event", "time_expression"),
     *("derived_semantic", "derived_late"),
 )
-"""What is fitted by descent."""
+"""Signals whose weights are fitted by descent."""
 
 PRIOR: Mapping[str, float] = {
     **{f"semantic@{form}": 0.8 for form in ("plain", "said")},
@@ -48,7 +48,7 @@ PRIOR: Mapping[str, float] = {
     # By hand, for kinds that the others tell nothing of: without chats a user's words come first.
     "role": 1.0,
 }
-"""What the fit shrinks to; 0 for the rest."""
+"""Prior that the fit shrinks to; 0 for the rest."""
 
 CONSTANTS: Mapping[str, float] = {
     "named": 0.7,
@@ -59,7 +59,7 @@ CONSTANTS: Mapping[str, float] = {
     "hops.title_named": 1.0,
     "hops.entity_named": 1.0,
 }
-"""What is searched, from these values: by hand, where no kind needs several hops."""
+"""Constants that are searched, from these values: by hand, where no kind needs several hops."""
 
 _STRONG: Mapping[str, float] = {
     "hops.title": 6.0,
@@ -100,7 +100,7 @@ class KindSet:
 
 @dataclass(frozen=True, eq=False)
 class KindFit:
-    """What was fitted: weights by key, and constants by name."""
+    """Result of a fit: weights by key, and constants by name."""
 
     weights: Mapping[str, float]
     constants: Mapping[str, float] = field(default_factory=lambda: dict(CONSTANTS))
@@ -261,7 +261,7 @@ def fit_kinds(
 
 
 def _shares(sets: Sequence[KindSet]) -> list[float]:
-    """What the mean of each set counts: kinds alike, and sets of a kind alike."""
+    """Weight of the mean of each set: kinds alike, and sets of a kind alike."""
     kinds = [one.data_kind for one in sets]
     return [1.0 / (len(set(kinds)) * kinds.count(kind)) for kind in kinds]
 
