@@ -34,7 +34,7 @@ from bench.crash_test import texts
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.assemble import Assembler
+from graphmem_torch.memory.index_builder import IndexBuilder
 from graphmem_torch.text.embedder import HashingEmbedder
 
 __all__ = ["Histories", "Outcome", "differences", "main", "run"]
@@ -94,7 +94,7 @@ def differences(memory: Memory) -> list[str]:
     PageRank, which is carried along, may be off by the bound that it states.
     """
     pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
-    anew, found = Assembler(), memory._current()
+    anew, found = IndexBuilder(), memory._current()
     expected = anew(memory.store, memory.config, pieces)
     wrong = [
         name

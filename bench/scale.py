@@ -27,7 +27,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
 from graphmem_torch.memory import memory as memory_module
-from graphmem_torch.memory.assemble import Assembler
+from graphmem_torch.memory.index_builder import IndexBuilder
 from graphmem_torch.quality.common.encoder import TimedEmbedder
 from graphmem_torch.quality.common.measure import (
     Stopwatch,
@@ -93,8 +93,8 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     clock.watch(PatternConcepts, "extract", "concepts")
     clock.watch(link, "knn_graph", "similarity")
     clock.watch(MemoryStore, "append", "store")
-    clock.watch(Assembler, "__call__", "index")
-    clock.watch(Assembler, "save", "snapshot")
+    clock.watch(IndexBuilder, "__call__", "index")
+    clock.watch(IndexBuilder, "save", "snapshot")
     config = load_config(options.preset, {"link.concepts": options.concepts})
     inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
     embedder = TimedEmbedder(inner, clock)

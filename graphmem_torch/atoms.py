@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from graphmem_torch.exact import dump_json
 
@@ -25,6 +25,7 @@ __all__ = [
     "SIGNIFIERS",
     "Atom",
     "EdgeType",
+    "FieldName",
     "Link",
     "one_line",
     "text_hash",
@@ -33,6 +34,9 @@ __all__ = [
 
 CONCEPT = "concept"
 """Kind of the nodes that linking derives from the text; they conduct but are never hits."""
+
+FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "title", "meta"]
+"""Fields of atoms that are read one by one."""
 
 AGGREGATE = "aggregate"
 """Kind of what is made of other memories; it is derived from each of them."""

@@ -17,6 +17,7 @@ __all__ = [
     "PRESENT",
     "Added",
     "Answer",
+    "ChainEntry",
     "Change",
     "Conflict",
     "Consolidated",
@@ -43,7 +44,6 @@ __all__ = [
     "Result",
     "Start",
     "Statement",
-    "Told",
     "Trace",
     "Understood",
     "Validity",
@@ -483,7 +483,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChainEntry:
     """An atom in a chain of supersession.
 
     Attributes:
@@ -512,7 +512,7 @@ class History:
     id: str
     versions: tuple[Version, ...]
     statements: tuple[Validity, ...]
-    chain: tuple[Told, ...]
+    chain: tuple[ChainEntry, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values; of the versions without edges."""

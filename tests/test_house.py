@@ -48,6 +48,7 @@ FLOORS = [
     "modes",
     "oracle",
     "text",
+    "judge",
     "readers",
     "rank",
     "index",

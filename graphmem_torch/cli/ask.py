@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from graphmem_torch.cli.layout import context_note, result_lines, when
 from graphmem_torch.cli.options import (
     Command,
     MemoryCommand,
@@ -22,6 +21,7 @@ from graphmem_torch.cli.options import (
     read_lines,
     served_oracle,
 )
+from graphmem_torch.cli.terminal import context_note, result_lines, when
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError, output_file
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge

@@ -15,7 +15,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from graphmem_torch.cli.ask import time_of
-from graphmem_torch.cli.layout import (
+from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
+from graphmem_torch.cli.terminal import (
     atom_lines,
     clip,
     counted,
@@ -24,7 +25,6 @@ from graphmem_torch.cli.layout import (
     when,
     width,
 )
-from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
 __all__ = [

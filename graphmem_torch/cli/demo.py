@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
-from graphmem_torch.cli.layout import clip, context_note, hit_lines, side_by_side, width
 from graphmem_torch.cli.options import PresetCommand, print_json, print_text
+from graphmem_torch.cli.terminal import clip, context_note, hit_lines, side_by_side, width
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Context, Result
 
@@ -25,7 +25,7 @@ CONTEXT_BUDGET = 160
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideBySide:
     """One question, asked both ways.
 
     Attributes:
@@ -77,7 +77,7 @@ class Demonstration:
     seconds: float
     k: int
     stats: dict[str, Any]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SideBySide, ...]
     context: Context
 
     def as_dict(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Demo(PresetCommand):
             flat = _flat_search(memory, questions, [atom.id for atom in atoms], self.k)
             text = {atom.id: atom.rendered for atom in atoms}
             comparisons = tuple(
-                Comparison(question, evidence, ids, tuple(text[i] for i in ids), result)
+                SideBySide(question, evidence, ids, tuple(text[i] for i in ids), result)
                 for (question, evidence), ids, result in zip(
                     asked, flat, memory.retrieve(questions, k=self.k), strict=True
                 )
@@ -202,7 +202,7 @@ def _lines(shown: Demonstration) -> list[str]:
     return lines
 
 
-def _table(comparisons: list[Comparison]) -> list[str]:
+def _table(comparisons: list[SideBySide]) -> list[str]:
     column = width() - 22
     rows = [f"{'':<{column}}  flat    graph memory"]
     for c in comparisons:
@@ -216,7 +216,7 @@ def _table(comparisons: list[Comparison]) -> list[str]:
     return rows
 
 
-def _beside(comparison: Comparison) -> list[str]:
+def _beside(comparison: SideBySide) -> list[str]:
     def column(title: str, ids: tuple[str, ...], texts: tuple[str, ...]) -> list[str]:
         rows = zip(ids, texts, strict=True)
         return [title, *(f"{'*' if i in comparison.evidence else ' '} {t}" for i, t in rows)]

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from graphmem_torch.cli.layout import counted
 from graphmem_torch.cli.options import (
     MemoryCommand,
     PresetCommand,
@@ -23,6 +22,7 @@ from graphmem_torch.cli.options import (
     read_lines,
     served_oracle,
 )
+from graphmem_torch.cli.terminal import counted
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 

@@ -132,7 +132,7 @@ def select(
 
 
 @dataclass(frozen=True, eq=False)
-class _Relaxed:
+class _RelaxedSelection:
     """A price of a token, and values u with f(S) <= constant + sum of u over S for every S.
 
     Attributes:
@@ -154,9 +154,9 @@ class _Relaxed:
     price: Tensor
     paid: Tensor
 
-    def rows(self, at: Tensor) -> _Relaxed:
+    def rows(self, at: Tensor) -> _RelaxedSelection:
         """Those of these rows."""
-        return _Relaxed(*(part[at] for part in vars(self).values()))
+        return _RelaxedSelection(*(part[at] for part in vars(self).values()))
 
 
 def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
@@ -205,7 +205,7 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
     return mask, bound
 
 
-def _relax(problem: Problem) -> _Relaxed:
+def _relax(problem: Problem) -> _RelaxedSelection:
     """The relaxation at the price of the least bound that is found.
 
     The bound is convex in the price: the next price is where the tangents at both ends meet, first
@@ -247,7 +247,7 @@ def _relax(problem: Problem) -> _Relaxed:
     return _priced(problem, best[0])
 
 
-def _priced(problem: Problem, price: Tensor) -> _Relaxed:
+def _priced(problem: Problem, price: Tensor) -> _RelaxedSelection:
     """The relaxation at a price of a token `[B]`.
 
     Near-duplicates: items are grouped around their best, and item i of a group loses at least its
@@ -273,7 +273,7 @@ def _priced(problem: Problem, price: Tensor) -> _Relaxed:
     surplus = -price[:, None] * problem.header_costs
     surplus = surplus.scatter_add(1, problem.header, profit.clamp(min=0))
     bound = constant + surplus.clamp(min=0).sum(1) + price * problem.room
-    return _Relaxed(values, constant, profit, surplus, bound, price, paid)
+    return _RelaxedSelection(values, constant, profit, surplus, bound, price, paid)
 
 
 def _second(claim: Tensor, group: Tensor) -> Tensor:  # [B, n], [B, n] -> [B, n]
@@ -308,7 +308,7 @@ def _handed(problem: Problem, profit: Tensor) -> tuple[Tensor, Tensor]:  # [B, R
 
 def _packed(
     problem: Problem,
-    relaxed: _Relaxed,
+    relaxed: _RelaxedSelection,
     row: Tensor,  # [M]
     opened: Tensor,  # [M, h + 1] bool, headers that fit
     keep: Tensor,  # [B, n] bool
@@ -327,7 +327,7 @@ def _packed(
 
 
 def _improved(
-    problem: Problem, relaxed: _Relaxed, opened: Tensor, mask: Tensor, work: int
+    problem: Problem, relaxed: _RelaxedSelection, opened: Tensor, mask: Tensor, work: int
 ) -> Tensor:  # [B, n] closed -> [B, n] closed
     """A selection made better by others at other prices, by filling, and by exchanges.
 
@@ -358,7 +358,9 @@ def _better(problem: Problem, mask: Tensor, other: Tensor) -> Tensor:  # [B, n] 
     return torch.where((problem.worth(other) > problem.worth(mask))[:, None], other, mask)
 
 
-def _grounded(problem: Problem, relaxed: _Relaxed, opened: Tensor) -> Tensor:  # [B, n], closed
+def _grounded(
+    problem: Problem, relaxed: _RelaxedSelection, opened: Tensor
+) -> Tensor:  # [B, n], closed
     """The best selection from what the relaxation pays for.
 
     What is needed and got its price handed by those that need it is taken as given; the rest is a

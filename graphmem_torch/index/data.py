@@ -17,8 +17,8 @@ from graphmem_torch.coo import isin, offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import GRAPH_PARTS, Graph
-from graphmem_torch.index.conduct import ConductingGraph, ListedGraph
-from graphmem_torch.index.layout import LAYOUT, WHOLE
+from graphmem_torch.index.activation_graph import ActivationGraph
+from graphmem_torch.index.buffer_schema import LAYOUT, WHOLE
 from graphmem_torch.modes.find import (
     MODE_PARTS,
     Modes,
@@ -26,6 +26,7 @@ from graphmem_torch.modes.find import (
     modes_from_tensors,
     modes_to_tensors,
 )
+from graphmem_torch.ops.appendable_graph import AppendableGraph
 from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.growing import GrowingLists, GrowingRows
 from graphmem_torch.ops.postings import ListedBM25, PostingLists, Postings
@@ -72,7 +73,7 @@ class Listed(NamedTuple):
         bm25, session_bm25: The postings of the lexical indexes.
     """
 
-    graph: ListedGraph | None = None
+    graph: AppendableGraph | None = None
     bm25: PostingLists | None = None
     session_bm25: PostingLists | None = None
 
@@ -226,7 +227,7 @@ class GrowingIndex:
         """Without atoms."""
         self._config = config
         self._rows: dict[str, GrowingRows] = {}
-        self._graph = ConductingGraph(config.spread, rank=_ranked(config))
+        self._graph = ActivationGraph(config.spread, rank=_ranked(config))
         self._postings, self._session_postings = Postings(), Postings()
         self._lexical: dict[str, Tensor] = {}
         self._session_of = GrowingRows(torch.empty(0, dtype=torch.int64))  # by the given code
@@ -308,7 +309,7 @@ class GrowingIndex:
         own._time_order, own._told_order = parts["time_order"], parts["told_order"]
         own._session_of = GrowingRows(follow["session_code"].long())
         own._sessions = int(session.max()) + 1 if len(session) else 0
-        own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
+        own._graph = ActivationGraph.from_tensors(config.spread, graph_of(parts), follow)
         lengths = follow["term_offsets"].diff()
         whole = lengths.new_zeros(own._sessions).index_add_(0, session, lengths)
         own._postings, own._session_postings = (
@@ -326,7 +327,7 @@ class GrowingIndex:
         """What is not among the buffers: what changed since the first were made."""
         graph = self._graph.graph
         return Listed(
-            graph if isinstance(graph, ListedGraph) else None,
+            graph if isinstance(graph, AppendableGraph) else None,
             self._postings.listed,
             self._session_postings.listed,
         )
@@ -380,7 +381,7 @@ class GrowingIndex:
             "time_order": self._time_order,
             "told_order": self._told_order,
             **self._lexical,
-            **({} if isinstance(graph, ListedGraph) else graph_tensors(graph)),
+            **({} if isinstance(graph, AppendableGraph) else graph_tensors(graph)),
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df

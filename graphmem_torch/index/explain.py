@@ -22,7 +22,7 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.retrieve import (
     Plan,
-    Steps,
+    TraversalSteps,
     brought_from,
     by_tier,
     candidates_of,
@@ -40,7 +40,7 @@ from graphmem_torch.ops.spread import Rule
 from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
-from graphmem_torch.rank.hops import Pairs
+from graphmem_torch.rank.hops import HopPairs
 from graphmem_torch.rank.lifts import Heights, raises
 from graphmem_torch.rank.paths import hop_discount, strongest_paths
 from graphmem_torch.rank.query import QueryBatch
@@ -159,7 +159,7 @@ def _chains(
 
     All of them at once: backwards they are the strongest from the one node to each anchor.
     """
-    graph, rounds, spread, fan = Steps.of(memory, plan)
+    graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
     step = fan_scale(graph, spread, fan, graph.weight.dtype)[graph.source.long()] * graph.weight
     mask = conducting_nodes(memory, query)
     if mask is not None:
@@ -385,9 +385,9 @@ class _Without:
         lifts = brought_from(last, still, started, None).lifts
         if lifts is None:
             return base.new_zeros(len(query))
-        assert isinstance(lifts, Pairs)
+        assert isinstance(lifts, HopPairs)
         here = lifts.target == self.row
-        lifts = Pairs(*(part[here] for part in lifts))
+        lifts = HopPairs(*(part[here] for part in lifts))
         anchor = base.gather(1, self._place(started.anchors))
         anchor = anchor.masked_fill(started.anchors < 0, torch.inf)
         heights = Heights(anchor, base[:, self.own : self.own + 1])

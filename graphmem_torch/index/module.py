@@ -19,6 +19,7 @@ from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.index.buffer_schema import check_buffers
 from graphmem_torch.index.data import (
     OPTIONAL_PARTS,
     REQUIRED_PARTS,
@@ -31,7 +32,6 @@ from graphmem_torch.index.data import (
     modes_in,
 )
 from graphmem_torch.index.explain import Explained, explain
-from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.retrieve import (
     CONSTANTS,
     CandidateRule,
@@ -280,7 +280,7 @@ class MemoryIndex(nn.Module):
                 f"state: expected the tensors of `MemoryIndex.state_dict()`, got {what:.200}; "
                 "build the index anew"
             )
-        check_layout(state)
+        check_buffers(state)
         return cls(state, config)
 
     def extra_repr(self) -> str:

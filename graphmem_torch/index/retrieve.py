@@ -31,7 +31,7 @@ from graphmem_torch.rank.anchors import (
 from graphmem_torch.rank.calibration import read_statistics
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
 from graphmem_torch.rank.hops import (
-    Pairs,
+    HopPairs,
     bridges,
     dense_entity_hop,
     dense_hop_lifts,
@@ -54,7 +54,7 @@ __all__ = [
     "Ranked",
     "Retrieval",
     "Stages",
-    "Steps",
+    "TraversalSteps",
     "brought_from",
     "by_tier",
     "candidates_of",
@@ -438,7 +438,7 @@ def candidates_of(
 
 
 def _lifted(
-    lifts: Pairs | Tensor | None, memory: MemoryTensors, query: QueryBatch
+    lifts: HopPairs | Tensor | None, memory: MemoryTensors, query: QueryBatch
 ) -> SparseRows | Tensor | None:  # [B, A]
     """Largest lift of each atom by any anchor."""
     if lifts is None or isinstance(lifts, Tensor):
@@ -816,7 +816,7 @@ def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows,
     return rows.where(values != 0, -1)
 
 
-class Steps(NamedTuple):
+class TraversalSteps(NamedTuple):
     """How activation travels along a path.
 
     Attributes:
@@ -832,7 +832,7 @@ class Steps(NamedTuple):
     fan: Fan | Tensor  # or [N]
 
     @classmethod
-    def of(cls, memory: MemoryTensors, plan: Plan) -> Steps:
+    def of(cls, memory: MemoryTensors, plan: Plan) -> TraversalSteps:
         """Those of spreading, or of a traversal where there is nothing else."""
         s, own = plan.config.spread, plan.config.segment
         if plan.traverses and not plan.activates:  # the anchors are seeds then
@@ -848,6 +848,6 @@ def paths_to(
     nodes: Tensor,  # [B, k] int64, -1 = none
 ) -> Tensor:  # [B, k, T] int64 edges, -1 = none
     """The strongest path to each node, as `rank.paths.strongest_paths` has it."""
-    graph, rounds, spread, fan = Steps.of(memory, plan)
+    graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
     mask = conducting_nodes(memory, query)
     return strongest_paths(graph, start, nodes, rounds=rounds, spread=spread, fan=fan, mask=mask)

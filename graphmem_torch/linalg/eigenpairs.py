@@ -11,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
-from graphmem_torch.linalg.thick_restart import Pairs, block_width, lowest_pairs
+from graphmem_torch.linalg.thick_restart import RitzPairs, block_width, lowest_pairs
 from graphmem_torch.ops.solution import Solution
 
 __all__ = ["lanczos", "pairs_beyond_null"]
@@ -129,7 +129,7 @@ def _goal(operator: SymmetricOperator, tol: float) -> float:
 
 
 def _judged(
-    operator: SymmetricOperator, found: Pairs, tol: float, zeros: int, *, positive: bool
+    operator: SymmetricOperator, found: RitzPairs, tol: float, zeros: int, *, positive: bool
 ) -> Solution:
     """Residuals computed anew, and warnings where they do not bear the values out.
 
@@ -174,13 +174,13 @@ def _pairs(
     generator: torch.Generator | None,
     max_iter: int,
     start: Tensor | None = None,
-) -> Pairs:
+) -> RitzPairs:
     """The `count` lowest pairs of `sign * operator` outside `null`, in the operator's own sign."""
     rows = operator.shape[0]
     room = rows - (null.count if null is not None else 0)
     if count == 0:
         empty = torch.empty(rows, 0, dtype=operator.dtype, device=operator.device)
-        return Pairs(empty.new_empty(0), empty, 0)
+        return RitzPairs(empty.new_empty(0), empty, 0)
     small = rows <= _DENSE or (4 * block_width(count, room) > rows and rows <= _LARGEST_DENSE)
     if small:
         return _dense(operator, count, null, sign)
@@ -197,7 +197,9 @@ def _pairs(
     return replace(found, values=found.values * sign)
 
 
-def _dense(operator: SymmetricOperator, count: int, null: NullSpace | None, sign: float) -> Pairs:
+def _dense(
+    operator: SymmetricOperator, count: int, null: NullSpace | None, sign: float
+) -> RitzPairs:
     """By the dense eigensolver; null vectors are lifted above everything else."""
     matrix = operator.to_dense().double() * sign
     if null is not None and null.count:
@@ -206,4 +208,4 @@ def _dense(operator: SymmetricOperator, count: int, null: NullSpace | None, sign
         matrix += 2 * (high - low + 1.0) * (basis @ basis.T)
     values, vectors = torch.linalg.eigh(matrix)
     values, vectors = values[:count] * sign, vectors[:, :count]
-    return Pairs(values.to(operator.dtype), vectors.to(operator.dtype), 0)
+    return RitzPairs(values.to(operator.dtype), vectors.to(operator.dtype), 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
 
-__all__ = ["Interval", "Pairs", "block_width", "lowest_pairs"]
+__all__ = ["Interval", "RitzPairs", "block_width", "lowest_pairs"]
 _DRIFT = 1e3  # growth of what is deflated, over the wanted, before it is projected out again
 
 
@@ -70,7 +70,7 @@ _STALLED = 4  # restarts without progress at the floor of rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class RitzPairs:
     """Eigenpairs of `sign * operator`, ascending, and the block products they took."""
 
     values: Tensor  # [m]
@@ -94,7 +94,7 @@ def lowest_pairs(
     max_iter: int,
     null: NullSpace | None,
     start: Tensor | None = None,
-) -> Pairs:
+) -> RitzPairs:
     """The `count` lowest eigenpairs of `sign * operator` outside `null`.
 
     One basis of block Lanczos finds where the spectrum lies; every restart keeps its lowest Ritz
@@ -271,13 +271,13 @@ class _Search:
             return True
         return self.idle >= _STALLED and self.best < self.rounding
 
-    def result(self) -> Pairs:
+    def result(self) -> RitzPairs:
         """The lowest of what is locked and, where that is too little, of the block."""
         missing = max(0, self.count - self.locked.shape[1])
         values = torch.cat([self.locked_values, self.values[:missing]])
         vectors = torch.cat([self.locked, self.block[:, :missing]], 1)
         order = values.sort().indices[: self.count]
-        return Pairs(values[order], vectors[:, order], self.products)
+        return RitzPairs(values[order], vectors[:, order], self.products)
 
 
 def _project_out(x: Tensor, basis: Tensor) -> Tensor:  # [N, b], [N, m] orthonormal -> [N, b]

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, BUILT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import AggregateConfig
-from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.clusters import Clusters
 from graphmem_torch.memory.digest import (
     Digest,
-    Names,
+    SpeakerNames,
     Telling,
     claims_nothing_new,
     digest,
@@ -30,7 +29,8 @@ from graphmem_torch.memory.digest import (
     tellings,
     together,
 )
-from graphmem_torch.memory.edges import dated
+from graphmem_torch.memory.edge_writes import dated
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.oracle.protocol import ask_checked
@@ -41,7 +41,7 @@ from graphmem_torch.text.words import count_words
 
 __all__ = [
     "Made",
-    "Source",
+    "Member",
     "aggregate_atoms",
     "built_of_depth",
     "mentions_of",
@@ -57,7 +57,7 @@ _DAY = 86_400.0
 _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
 
 
-class Source(NamedTuple):
+class Member(NamedTuple):
     """Members of a possible aggregate.
 
     Attributes:
@@ -83,14 +83,14 @@ class Made(NamedTuple):
 
 def aggregate_atoms(
     found: Clusters,
-    sources: Mapping[int, Source],
+    sources: Mapping[int, Member],
     built: Collection[str],
     depth: int,
     config: AggregateConfig,
 ) -> tuple[set[str], list[Made]]:
     """Return the ids of the aggregates of clusters, and those that are not built yet.
 
-    An id tells the members and what they say; the time is still to be told (`edges.dated`). A
+    An id tells the members and what they say; the time is still to be told (`edge_writes.dated`). A
     cluster of which no sentence is worth its words has none.
 
     Args:
@@ -133,7 +133,7 @@ def aggregate_atoms(
     return {*ids}, made
 
 
-def _name(own: Sequence[Source]) -> str:
+def _name(own: Sequence[Member]) -> str:
     content = [_MAKING, *(f"{one.atom.id} {one.atom.digest}" for one in own)]
     return BUILT + text_hash("\n".join(content))[:24]
 
@@ -237,7 +237,7 @@ def built_of_depth(store: MemoryStore, depth: int, *, and_more: bool) -> set[str
 
 def sources_of_depth(
     store: MemoryStore, snapshot: Snapshot, depth: int, *, stop: int
-) -> dict[int, Source]:
+) -> dict[int, Member]:
     """Return what aggregates of a depth are made of, by row: memories, or those of one less.
 
     Args:
@@ -247,13 +247,13 @@ def sources_of_depth(
         stop: First node of the memories that are left out.
     """
     atoms = dict(enumerate(store.atoms(snapshot.node.tolist())))
-    names = Names(snapshot.speakers)
+    names = SpeakerNames(snapshot.speakers)
     if depth == 1:
         early = (snapshot.node < stop).tolist()
         atoms = {row: atom for row, atom in atoms.items() if early[row] and atom.kind != AGGREGATE}
         concepts = _concepts(store, snapshot, atoms)
         return {
-            row: Source(atom, tellings(atom, concepts[row], names)) for row, atom in atoms.items()
+            row: Member(atom, tellings(atom, concepts[row], names)) for row, atom in atoms.items()
         }
     below = built_of_depth(store, depth - 1, and_more=False)
     row_of = {atom.id: row for row, atom in atoms.items()}
@@ -266,7 +266,7 @@ def sources_of_depth(
         every = [each for leaf in under for each in said[leaf]]
         # What it chose of its members; an oracle may have said it in words of its own.
         chosen = [each for each in every if each.text and each.text in atoms[row].text]
-        found[row] = Source(atoms[row], chosen or every)
+        found[row] = Member(atoms[row], chosen or every)
     return found
 
 

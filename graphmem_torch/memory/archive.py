@@ -15,16 +15,16 @@ import torch
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.edges import connect_all, with_derived
+from graphmem_torch.memory.edge_writes import connect_all, with_derived
 from graphmem_torch.memory.exchange import unlinked_edges
 from graphmem_torch.memory.history import versions_of
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.validity import StatedValidity
+from graphmem_torch.store.validity_log import StatedValidity
 
 __all__ = [
     "ERASING",
-    "Ties",
+    "ArchiveLinks",
     "apart",
     "carry_insights",
     "derived_of_both",
@@ -54,7 +54,7 @@ _LINKED = (
 
 
 @dataclass(frozen=True)
-class Ties:
+class ArchiveLinks:
     """What holds between atoms by their ids.
 
     Attributes:
@@ -71,35 +71,35 @@ class Ties:
         pairs = [*(tie[:2] for tie in self.edges), *((said[0], said[3]) for said in self.validity)]
         return {end for pair in pairs for end in pair if end is not None}
 
-    def among(self, ids: Collection[str]) -> Ties:
+    def among(self, ids: Collection[str]) -> ArchiveLinks:
         """Those between these alone."""
-        return Ties(
+        return ArchiveLinks(
             tuple(tie for tie in self.edges if tie[0] in ids and tie[1] in ids),
             tuple(
                 said for said in self.validity if said[0] in ids and (not said[3] or said[3] in ids)
             ),
         )
 
-    def __add__(self, other: Ties) -> Ties:
+    def __add__(self, other: ArchiveLinks) -> ArchiveLinks:
         """Both, each once."""
-        return Ties(
+        return ArchiveLinks(
             tuple(dict.fromkeys([*self.edges, *other.edges])),
             tuple(dict.fromkeys([*self.validity, *other.validity])),
         )
 
-    def __sub__(self, other: Ties) -> Ties:
+    def __sub__(self, other: ArchiveLinks) -> ArchiveLinks:
         """Those that the other has not."""
         edges, validity = {*other.edges}, {*other.validity}
-        return Ties(
+        return ArchiveLinks(
             tuple(tie for tie in self.edges if tie not in edges),
             tuple(said for said in self.validity if said not in validity),
         )
 
 
-_NONE = Ties()
+_NONE = ArchiveLinks()
 
 
-def ties_of(store: MemoryStore, nodes: Sequence[int]) -> Ties:
+def ties_of(store: MemoryStore, nodes: Sequence[int]) -> ArchiveLinks:
     """What linking does not make again of some atoms, with each other and with others."""
     edges = store.edges()
     own = torch.zeros(store.next_node, dtype=torch.bool)
@@ -109,7 +109,7 @@ def ties_of(store: MemoryStore, nodes: Sequence[int]) -> Ties:
     ends = torch.cat([edges.source, edges.target]).unique().tolist()
     name = dict(zip(ends, [atom.id for atom in store.atoms(ends)], strict=True))
     ties = zip(*(column.tolist() for column in edges.columns), strict=True)
-    return Ties(
+    return ArchiveLinks(
         tuple(
             (name[a], name[b], EdgeType(kind).name.lower(), weight) for a, b, kind, weight in ties
         ),
@@ -117,7 +117,7 @@ def ties_of(store: MemoryStore, nodes: Sequence[int]) -> Ties:
     )
 
 
-def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = ()) -> bool:
+def keep_ties(archive: MemoryStore, more: ArchiveLinks = _NONE, gone: Collection[str] = ()) -> bool:
     """Keeps ties in an archive, but those of ids that are gone; whether it changed."""
     kept = kept_ties(archive)
     now = kept + more
@@ -140,7 +140,7 @@ def state_validity(archive: MemoryStore) -> None:
     archive.validity.state(said)
 
 
-def _stated_in(archive: MemoryStore, ties: Ties) -> list[StatedValidity]:
+def _stated_in(archive: MemoryStore, ties: ArchiveLinks) -> list[StatedValidity]:
     """What ties say of the validity of atoms of an archive, without what it does not hold."""
     node = {name: number for name, (number, _) in archive.known(sorted(ties.ids)).items()}
     return [
@@ -172,7 +172,7 @@ def loose_ends(store: MemoryStore, archive: MemoryStore, gone: Sequence[int]) ->
 
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
-    """Ties what is in the memory again by what the archive kept."""
+    """ArchiveLinks what is in the memory again by what the archive kept."""
     ties = kept_ties(archive)
     back = ties.among(store.known(sorted(ties.ids)))
     if back != _NONE:
@@ -183,10 +183,10 @@ def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
         archive.meta_set(_TIES, json.dumps(asdict(ties - back)))
 
 
-def kept_ties(archive: MemoryStore) -> Ties:
+def kept_ties(archive: MemoryStore) -> ArchiveLinks:
     """The ties that an archive keeps."""
     kept = json.loads(archive.meta_get(_TIES) or "{}")
-    return Ties(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
+    return ArchiveLinks(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
 
 
 def superseded_with(store: MemoryStore, nodes: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import AggregateConfig
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
 

@@ -22,10 +22,10 @@ from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded, Columns
 from graphmem_torch.text.asking import FORMS, NOTHING_ASKED, Asked, read_asked
-from graphmem_torch.text.forms import composed
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
+from graphmem_torch.text.unicode_forms import composed
 from graphmem_torch.text.words import count_words
 
 __all__ = ["StoreColumns"]

@@ -27,9 +27,9 @@ from graphmem_torch.context.summarise import Shorten, Summaries, shortened
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
-from graphmem_torch.memory.assemble import Snapshot, to_rows
-from graphmem_torch.memory.duplicates import Saying
-from graphmem_torch.memory.filters import Filters
+from graphmem_torch.memory.duplicates import Statement
+from graphmem_torch.memory.index_builder import Snapshot, to_rows
+from graphmem_torch.memory.scope import Filters
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context, QueryPlan
@@ -289,7 +289,7 @@ class ContextCompiler:
         rows, place = torch.cat([one, other]).unique(return_inverse=True)
         atoms = self._fetched(snapshot.node[rows].tolist())
         number: dict[Hashable, int] = {}
-        said = [number.setdefault(Saying.of(atom).content, len(number)) for atom in atoms]
+        said = [number.setdefault(Statement.of(atom).content, len(number)) for atom in atoms]
         first, second = torch.tensor(said, dtype=torch.int64)[place].view(2, -1)
         return first == second
 

@@ -241,7 +241,7 @@ def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
     """What an oracle extracted from an atom as one derived from it; None where it is its text.
 
     A memory of its own, not a note beside the text: it is found by its own words, its source
-    through it, and it is erased with its source. Its time is still to be told (`edges.dated`). Its
+    through it, and it is erased with its source. `edge_writes.dated` gives it its time. Its
     type is the oracle's word, not its own, which
     would pin what is procedural.
     """

@@ -16,16 +16,16 @@ from typing import NamedTuple
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
 from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
-from graphmem_torch.text.forms import composed
 from graphmem_torch.text.question import is_question, name_words, role_of
 from graphmem_torch.text.tense import PAST_VERBS
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS, terms
 from graphmem_torch.text.times import dated_places, told_days, undated
+from graphmem_torch.text.unicode_forms import composed
 from graphmem_torch.text.words import foreign
 
 __all__ = [
     "Digest",
-    "Names",
+    "SpeakerNames",
     "Telling",
     "claims_nothing_new",
     "digest",
@@ -94,7 +94,7 @@ class Telling(NamedTuple):
         return len(self.text.split()) + (_STAMP if self.day else 0)
 
 
-class Names:
+class SpeakerNames:
     """The names of those who speak in a memory, which are no topic, and their short forms."""
 
     def __init__(self, speakers: Iterable[str]) -> None:
@@ -112,7 +112,7 @@ class Names:
         return self._known[word]
 
 
-def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]:
+def tellings(atom: Atom, concepts: Iterable[str], names: SpeakerNames) -> list[Telling]:
     """Return the sentences of a memory that say something of their own.
 
     Left out are questions, captions, headings, scraps, what has no name, number, date or noun, what
@@ -175,7 +175,7 @@ def _day_of(atom: Atom) -> str:
     return "" if atom.time is None else spelled_day(datetime.fromtimestamp(atom.time, UTC).date())
 
 
-def _topics(words: Iterable[str], names: Names) -> list[str]:
+def _topics(words: Iterable[str], names: SpeakerNames) -> list[str]:
     """Stems of the words that are no names of speakers, and not too general to be a topic."""
     return terms(
         " ".join(w for word in words if (w := word.lower()) not in GENERIC and w not in names)
@@ -190,7 +190,7 @@ def _nouns(sentence: str) -> list[str]:
     ]
 
 
-def _facts(sentence: str, said: float | None, names: Names) -> set[str]:
+def _facts(sentence: str, said: float | None, names: SpeakerNames) -> set[str]:
     """Numbers, names and days of an English sentence."""
     found = {*_topics(_FACT.findall(sentence), names)}
     if (days := told_days(sentence, said)) != (0, 0):

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.forms import composed
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import told_days
+from graphmem_torch.text.unicode_forms import composed
 from graphmem_torch.text.wording import wording
 
-__all__ = ["DuplicateGroups", "Saying"]
+__all__ = ["DuplicateGroups", "Statement"]
 
 _SAYING = 2  # content words of a text that says something: every "thanks" would support another
 
 
 @dataclass(frozen=True)
-class Saying:
+class Statement:
     """Content of a memory, to be compared with that of another one.
 
     Attributes:
@@ -42,7 +42,7 @@ class Saying:
     days: tuple[int, int]
 
     @classmethod
-    def of(cls, atom: Atom) -> Saying:
+    def of(cls, atom: Atom) -> Statement:
         """Read the content of a memory."""
         return cls(atom, wording(atom.whole), told_days(atom.whole, atom.time))
 
@@ -56,7 +56,7 @@ class Saying:
         """
         return composed(self.atom.speaker or ""), self.words, self.days
 
-    def repeats(self, other: Saying) -> bool:
+    def repeats(self, other: Statement) -> bool:
         """Whether both say the same, and say something."""
         if self.content != other.content:
             return False
@@ -112,7 +112,7 @@ class DuplicateGroups:
         if not there:
             return {}
         said = {
-            node: Saying.of(atoms[node])
+            node: Statement.of(atoms[node])
             for node in {node for pair in there for node in pair}
             if atoms[node].kind != AGGREGATE
         }

@@ -28,7 +28,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
-from graphmem_torch.memory.edges import nodes_of
+from graphmem_torch.memory.edge_writes import nodes_of
 from graphmem_torch.memory.link import SplitNames
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.exact import exact_value
-from graphmem_torch.memory.conditions import ORDER, Comparison
-from graphmem_torch.text.forms import composed
+from graphmem_torch.rank.filters import ORDER, Comparison
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["LISTS", "MISSING", "NULL", "FieldColumn", "names_of_types", "type_of"]
 

@@ -16,9 +16,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import FieldName
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.conditions import (
+from graphmem_torch.memory.field_values import (
+    LISTS,
+    MISSING,
+    NULL,
+    FieldColumn,
+    names_of_types,
+    type_of,
+)
+from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.rank.filters import (
     FIELDS,
     META,
     All,
@@ -29,16 +38,8 @@ from graphmem_torch.memory.conditions import (
     Where,
     parse_where,
 )
-from graphmem_torch.memory.field_values import (
-    LISTS,
-    MISSING,
-    NULL,
-    FieldColumn,
-    names_of_types,
-    type_of,
-)
-from graphmem_torch.store.reader import FieldName, StoreReader
-from graphmem_torch.text.forms import composed
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["AtomFields", "one_warning"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from graphmem_torch.memory.validity import statements_of, validity_of
-from graphmem_torch.results import Change, History, Told, Validity, Version
+from graphmem_torch.results import ChainEntry, Change, History, Validity, Version
 from graphmem_torch.store.reader import StoreReader
 
 __all__ = ["changes_since", "history_of", "versions_of", "with_archived"]
@@ -50,7 +50,7 @@ def history_of(store: StoreReader, node: int) -> History:
         tuple(versions_of(store, node)),
         tuple(statements_of(store, node)),
         tuple(
-            Told(name, one.rendered, span)
+            ChainEntry(name, one.rendered, span)
             for (name, (_, span)), one in zip(chain, texts, strict=True)
         ),
     )

@@ -14,8 +14,8 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE
 from graphmem_torch.config import RefineConfig
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.decay import DecayState
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.insights import StoredImportance
 

@@ -23,7 +23,7 @@ from graphmem_torch.results import Added
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import TimeLike, parse_time
 
-__all__ = ["Changes", "Intake", "changed_atom", "changes_given", "checked", "digest_of"]
+__all__ = ["FieldChanges", "Intake", "changed_atom", "changes_given", "checked", "digest_of"]
 
 _log = logging.getLogger(__name__)
 _SHOWN = 3  # messages left out that the warning quotes
@@ -159,7 +159,7 @@ def _is_message(value: object) -> bool:
     return isinstance(value, Mapping) and is_message(value)
 
 
-class Changes(TypedDict, total=False):
+class FieldChanges(TypedDict, total=False):
     """What `Memory.update` changes of an atom."""
 
     text: str
@@ -208,7 +208,7 @@ def _said(message: Mapping[str, Any]) -> dict[str, Any]:
     """The new values that a message gives: its text, who speaks, and what else it says."""
     whole = is_message(message)
     atom = atom_from_record(message if whole else {"role": "user", **message})
-    fields = {name for name in Changes.__annotations__ if name in message}
+    fields = {name for name in FieldChanges.__annotations__ if name in message}
     values = {name: message[name] for name in fields - {"text", "type", "meta"}} | {
         "text": atom.text
     }

@@ -56,9 +56,10 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import CandidateRule, Stages
-from graphmem_torch.memory import contexts, edges, learning
+from graphmem_torch.judge.entailment import LexicalJudge
+from graphmem_torch.memory import contexts, edge_writes, learning
 from graphmem_torch.memory.aggregates import (
-    Source,
+    Member,
     aggregate_atoms,
     built_of_depth,
     mentions_of,
@@ -68,7 +69,7 @@ from graphmem_torch.memory.aggregates import (
 )
 from graphmem_torch.memory.archive import (
     ERASING,
-    Ties,
+    ArchiveLinks,
     apart,
     carry_insights,
     derived_of_both,
@@ -82,8 +83,8 @@ from graphmem_torch.memory.archive import (
     superseding_with,
     ties_of,
 )
-from graphmem_torch.memory.assemble import SWITCHED_KEY, Assembler, ModeCache, Snapshot, last_switch
-from graphmem_torch.memory.bindings import (
+from graphmem_torch.memory.clusters import Clusters, clusters
+from graphmem_torch.memory.compatibility import (
     bound_concepts,
     bound_embedder,
     embedder_meta,
@@ -94,9 +95,7 @@ from graphmem_torch.memory.bindings import (
     resolved_settings,
     usable_device,
 )
-from graphmem_torch.memory.candidates import SharedKeys
-from graphmem_torch.memory.clusters import Clusters, clusters
-from graphmem_torch.memory.conditions import Where, parse_where
+from graphmem_torch.memory.conflict_pairs import SharedKeys
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import (
     ORACLE,
@@ -125,23 +124,19 @@ from graphmem_torch.memory.exchange import (
     versions_apart,
 )
 from graphmem_torch.memory.fields import AtomFields, one_warning
-from graphmem_torch.memory.filters import (
-    Filters,
-    Instants,
-    Names,
-    PlanLike,
-    Scope,
-    TimelessFilters,
-    atom_masks,
-    concept_nodes,
-    entity_seeds,
-    over_moments,
-)
+from graphmem_torch.memory.file_sync import FileSync, ReadSettings
 from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
 from graphmem_torch.memory.importance import Importance
+from graphmem_torch.memory.index_builder import (
+    SWITCHED_KEY,
+    IndexBuilder,
+    ModeCache,
+    Snapshot,
+    last_switch,
+)
 from graphmem_torch.memory.insight import to_particles, understand_nodes
 from graphmem_torch.memory.intake import (
-    Changes,
+    FieldChanges,
     Intake,
     changed_atom,
     changes_given,
@@ -189,8 +184,19 @@ from graphmem_torch.memory.reconcile import (
 )
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.refining import Refining
-from graphmem_torch.memory.sources import Follower, Reading
-from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
+from graphmem_torch.memory.scope import (
+    Filters,
+    Instants,
+    Names,
+    PlanLike,
+    Scope,
+    TimelessFilters,
+    atom_masks,
+    concept_nodes,
+    entity_seeds,
+    over_moments,
+)
+from graphmem_torch.memory.structure_cache import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.validity import (
     ValiditySpans,
     restore_statements,
@@ -203,6 +209,7 @@ from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.progress import Progress
 from graphmem_torch.rank.abstention import conformal_threshold
+from graphmem_torch.rank.filters import Where, parse_where
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.readers.jsonl import parse_edge_type
@@ -242,7 +249,6 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
-from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import looks_back
 from graphmem_torch.text.times import TimeLike, parse_time
@@ -363,7 +369,7 @@ class Memory:
         self._writer: Writer | None = None
         self._modes = ModeCache()
         self._modes.follow(last_switch(self.store))
-        self._assemble = Assembler(self._modes)
+        self._assemble = IndexBuilder(self._modes)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -722,7 +728,9 @@ class Memory:
         several = list(paths) if isinstance(paths, Iterable) else []
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else several
         own, batch = self.config.embedder, self.config.link.batch
-        reading = Reading(self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
+        reading = ReadSettings(
+            self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch
+        )
         known = None if dry_run else KnownVectors(self.embedder)
         writer = None if known is None else self._writer_with(known)
 
@@ -750,7 +758,7 @@ class Memory:
 
         def delete(ids: Sequence[str]) -> int:
             with self.store.turn():
-                nodes = list(edges.nodes_of(self.store, ids).values())
+                nodes = list(edge_writes.nodes_of(self.store, ids).values())
                 if writer is not None:
                     writer.remove(nodes, self._without)
             deleted.update(ids)
@@ -758,7 +766,7 @@ class Memory:
 
         if writer is not None:
             writer.load()  # before anybody waits for this run
-        follower = Follower(self.store, reading, known, prepare, add, update, delete)
+        follower = FileSync(self.store, reading, known, prepare, add, update, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
             Progress(what="index", unit="atoms", shown=progress) as bar,
@@ -798,7 +806,7 @@ class Memory:
         id: str | Mapping[str, Any],
         given: Mapping[str, Any] | None = None,
         /,
-        **changes: Unpack[Changes],
+        **changes: Unpack[FieldChanges],
     ) -> Atom:
         """Gives an atom another content under the same id; the new atom, on disk when it returns.
 
@@ -979,7 +987,7 @@ class Memory:
             if archive is None:
                 with one_warning():
                     chosen = self._chosen(ids, *conditions, question, k)
-                yield None, edges.with_derived(self.store, chosen), []
+                yield None, edge_writes.with_derived(self.store, chosen), []
                 return
             named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
             with one_warning():
@@ -2078,12 +2086,12 @@ class Memory:
             InputError, StoreError: As they say; nothing is stored then.
         """
         if isinstance(source, str):
-            return edges.connect_all(self.store, [(source, target, type, weight)])
+            return edge_writes.connect_all(self.store, [(source, target, type, weight)])
         if target is not None or weight is not None or type != EdgeType.RELATED_TO:
             raise InputError(
                 "target, type, weight: expected none beside many edges; write them into each edge"
             )
-        return edges.connect_all(self.store, source)
+        return edge_writes.connect_all(self.store, source)
 
     def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
         """Deletes the edges from one atom to another, of one type or all; their number.
@@ -2092,7 +2100,7 @@ class Memory:
             InputError: An id that is not stored, or an unknown type.
             StoreError: Read-only store or full disk.
         """
-        return edges.disconnect(self.store, source, target, type)
+        return edge_writes.disconnect(self.store, source, target, type)
 
     def split_name(self, name: str) -> bool:
         """Splits a name from the concept that it shares with others, for good.
@@ -2146,7 +2154,7 @@ class Memory:
         k: int = 4,
         least: float = 0.6,
         progress: bool = False,
-    ) -> edges.JudgedEdges:
+    ) -> edge_writes.JudgedEdges:
         """Adds implications and contradictions between atoms, as an oracle judges them.
 
         An implication weighs 0.5 to 1 by the verdict's confidence, a contradiction minus it
@@ -2154,7 +2162,7 @@ class Memory:
 
         Args:
             oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
-                local rule (`text.entailment.LexicalJudge`).
+                local rule (`judge.entailment.LexicalJudge`).
             pairs: (premise, hypothesis) ids; by default each atom with its most similar earlier
                 ones, both ways round.
             k: How many these are at most.
@@ -2167,13 +2175,13 @@ class Memory:
         judge = method_of(LexicalJudge(self.embedder) if oracle is None else oracle, "judge")
         if pairs is None:
             asked = self._asked(
-                lambda view: edges.similar_ids(self.store, view.snapshot, k=k, least=least)
+                lambda view: edge_writes.similar_ids(self.store, view.snapshot, k=k, least=least)
             )
         else:
-            asked = edges.checked_pairs(pairs)
-        done = edges.JudgedEdges()
+            asked = edge_writes.checked_pairs(pairs)
+        done = edge_writes.JudgedEdges()
         with Progress(what="judge", unit="pairs", total=len(asked), shown=progress) as bar:
-            for done in edges.judge_pairs(self.store, judge, asked):
+            for done in edge_writes.judge_pairs(self.store, judge, asked):
                 bar.update(done.judged - bar.done)
         return done
 
@@ -3017,7 +3025,7 @@ class Memory:
         pairs = [(a, node) for atom, node in found if (a := extracted_atom(atom, node))]
         said = {atom.id: node for atom, node in pairs}
         with self._turn():
-            made = {a.id: a for a in edges.dated(self.store, [atom for atom, _ in pairs])}
+            made = {a.id: a for a in edge_writes.dated(self.store, [atom for atom, _ in pairs])}
             known = self.store.known([*made])
             fresh = {n: a for n, a in made.items() if n not in known or known[n][1] != a.digest}
             self.add([atom for name, atom in fresh.items() if name not in known])
@@ -3236,7 +3244,7 @@ class Memory:
             return 0, 0
         for depth in range(1, config.depth + 1):
 
-            def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Source]]:
+            def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Member]]:
                 sources = sources_of_depth(self.store, view.snapshot, depth, stop=scope.stop)
                 beside = torch.tensor(list(sources), dtype=torch.int64)
                 telling = [bool(source.said) for source in sources.values()]
@@ -3250,7 +3258,7 @@ class Memory:
             with self._turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
                 own = [n for name, (n, _) in old.items() if n < scope.stop or name in scope.made]
-                nodes = edges.with_derived(self.store, own)
+                nodes = edge_writes.with_derived(self.store, own)
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
             atoms = {source.atom.id: source.atom for source in sources.values()}
             if summarise is not None and fresh:
@@ -3489,9 +3497,9 @@ class Memory:
                 bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
             with located(str(file)):
-                edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
+                edge_writes.connect_all(self.store, unlinked_edges(self.store, edges_of))
         restore_statements(self.store, list(exported_validity(part)), stated)
-        ties = Ties(
+        ties = ArchiveLinks(
             tuple(exported_edges(part, "tied_edge")),
             tuple(exported_validity(part, "tied_validity")),
         )
@@ -3680,7 +3688,7 @@ class Memory:
             if self._past is None or self._past[0] != shown:
                 self._past = None  # one is enough memory
                 store = self.store.with_versions(replaced)
-                snapshot = Assembler()(store, self.config, self._num_pieces())
+                snapshot = IndexBuilder()(store, self.config, self._num_pieces())
                 snapshot.index.to(self.device)
                 parts = contexts.ContextCompiler(store), AtomFields(store)
                 view = _View(snapshot, store, *parts)
@@ -3895,7 +3903,7 @@ class Memory:
     def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""
         listed = self._listed(ids)
-        found = edges.nodes_of(self.store, listed, self._is_archived)
+        found = edge_writes.nodes_of(self.store, listed, self._is_archived)
         named = list(dict.fromkeys(listed))
         concept = next((name for name in named if name.startswith(concept_id(""))), None)
         if concept is not None:

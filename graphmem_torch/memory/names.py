@@ -35,7 +35,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled
 
-__all__ = ["Names", "Renaming", "among"]
+__all__ = ["ConceptNames", "Renaming", "among"]
 
 _READ = 64  # texts that are read at once
 _PLAIN = 16  # texts whose letters are looked at before what found the concepts is asked
@@ -68,7 +68,7 @@ class Renaming:
     concepts: dict[str, int]
 
 
-class Names:
+class ConceptNames:
     """The names of concepts in a store, by the edges of linking and the letters of texts.
 
     An atom that mentions a concept says one of its names. What its letters leave open is asked of
@@ -341,7 +341,7 @@ class _Replay:
 
     def __init__(
         self,
-        names: Names,
+        names: ConceptNames,
         linker: Linker,
         lost: Collection[int],
         threshold: float,

@@ -19,12 +19,12 @@ from typing import Generic, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from graphmem_torch.errors import InputError, StoreDamagedError, StoreError, nearest
-from graphmem_torch.memory.bindings import copy_binding
+from graphmem_torch.memory.compatibility import copy_binding
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folder
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.sqlite import NAMESPACES_NAME
-from graphmem_torch.text.forms import composed
+from graphmem_torch.store.store import NAMESPACES_NAME
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = [
     "MOST_OPEN",
@@ -47,13 +47,13 @@ _NEW, _OLD = ".new", ".dropped"  # of folders that are being made and being dele
 _LOCK = "namespaces.lock"
 
 
-class _Stored(Protocol):
+class _HasStore(Protocol):
     """What is made of a store."""
 
     store: MemoryStore
 
 
-M = TypeVar("M", bound=_Stored)
+M = TypeVar("M", bound=_HasStore)
 
 
 class Namespaces(Generic[M]):

@@ -17,8 +17,8 @@ from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.config import PlanConfig
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
-from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.filters import PlanLike, concept_nodes
+from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.memory.scope import PlanLike, concept_nodes
 from graphmem_torch.rank.by_time import order_by_time
 from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores

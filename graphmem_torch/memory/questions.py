@@ -18,7 +18,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, weighed_terms
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.index.retrieve import Retrieval
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit
 from graphmem_torch.text.terms import shared_words, terms

@@ -24,9 +24,11 @@ from graphmem_torch.config import ReconcileConfig
 from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
-from graphmem_torch.memory.duplicates import Saying
-from graphmem_torch.memory.edges import (
+from graphmem_torch.judge.entailment import LexicalJudge
+from graphmem_torch.judge.statements import split_speaker
+from graphmem_torch.memory.conflict_pairs import SharedKeys, similar_nodes
+from graphmem_torch.memory.duplicates import Statement
+from graphmem_torch.memory.edge_writes import (
     connect_all,
     contradiction,
     dated,
@@ -38,10 +40,8 @@ from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.forms import composed
-from graphmem_torch.text.statements import split_speaker
 from graphmem_torch.text.times import told_days
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements"]
 
@@ -324,7 +324,7 @@ def _repeat_block(
 ) -> Reconciled:
     """Notes of duplicates that the first one was said again."""
     nodes = {*alike.flatten().tolist(), *(node for pair in equal for node in pair)}
-    read = {node: Saying.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
+    read = {node: Statement.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
     pairs = {
         later: earlier
         for later, earlier in [*alike.T.tolist()[::-1], *equal]

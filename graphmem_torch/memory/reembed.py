@@ -27,7 +27,7 @@ from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens
 from graphmem_torch.store.database import store_error
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import LINKED_BY
-from graphmem_torch.store.sqlite import REEMBED_NAME
+from graphmem_torch.store.store import REEMBED_NAME
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
 __all__ = ["reembed_store"]

@@ -28,14 +28,14 @@ from graphmem_torch.memory.link import (
     mention_ties,
     own_mentions,
 )
-from graphmem_torch.memory.names import Names, Renaming, among
+from graphmem_torch.memory.names import ConceptNames, Renaming, among
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import tile_scores
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor
 
-__all__ = ["Heir", "Removal", "unlink"]
+__all__ = ["NewVersion", "Removal", "unlink"]
 
 _TILE = 1 << 20  # cosines at once: 4 MB, which a cache may hold
 _TOGETHER = 256  # atoms whose cosines are found at once
@@ -46,7 +46,7 @@ _Turn = tuple[int, int, float | None]  # number of the first version, node numbe
 
 
 @dataclass(frozen=True, eq=False)
-class Heir:
+class NewVersion:
     """A new version of an atom that goes.
 
     Attributes:
@@ -109,7 +109,7 @@ def unlink(
     extractor: ConceptExtractor | None,
     linker: Linker,
     others: Callable[[list[str]], Tensor],
-    heir: Heir | None = None,
+    heir: NewVersion | None = None,
     waiting: Collection[int] = (),
     changed: Sequence[str] = (),
     first: int | None = None,
@@ -154,7 +154,7 @@ def unlink(
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
         texts = {node: atom.whole for node, atom in gone.items() if node not in waiting}
-        known = Names(store, near, linker, extractor, texts, new)
+        known = ConceptNames(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
         limit = config.concept_dedup
         renamed = _Renamed(store, first, known.without(own, lost, limit, others, changed))
@@ -385,7 +385,7 @@ def _block(edges: Iterable[_Edge]) -> EdgeBlock:
 
 
 def _left_alone(
-    store: MemoryStore, near: Adjacency, gone: Mapping[int, Atom], heir: Heir | None
+    store: MemoryStore, near: Adjacency, gone: Mapping[int, Atom], heir: NewVersion | None
 ) -> list[int]:
     """Concepts that these atoms mention, and nothing else."""
     mentions = near.edges(_numbers(gone), "source")
@@ -408,7 +408,7 @@ def _associations(
     near: Adjacency,
     mentioned: Mapping[int, Sequence[int]],
     others: Iterable[tuple[int, int]],
-    names: Names,
+    names: ConceptNames,
 ) -> Iterator[_Edge]:
     """The edges between concepts that atoms mention together, in the direction that is stored.
 
@@ -482,7 +482,9 @@ def _similar(edges: EdgeBlock) -> EdgeBlock:
     return edges.take(edges.type == int(EdgeType.SIMILARITY))
 
 
-def _moved(store: MemoryStore, near: Adjacency, heir: Heir, linked: Counter[_Edge]) -> EdgeBlock:
+def _moved(
+    store: MemoryStore, near: Adjacency, heir: NewVersion, linked: Counter[_Edge]
+) -> EdgeBlock:
     """What linking did not make of the edges of the old version, as edges of the new one."""
     own = near.touching(_numbers([heir.old]))
     own = _without_cosines(store, _without(own, linked), EdgeType.SIMILARITY)

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.results import Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.store.validity import StatedValidity
+from graphmem_torch.store.validity_log import StatedValidity
 from graphmem_torch.text.times import TimeLike, parse_time
 
 __all__ = [

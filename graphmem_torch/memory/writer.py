@@ -30,7 +30,7 @@ from graphmem_torch.errors import (
     StoreLockedError,
     located,
 )
-from graphmem_torch.memory.bindings import bind_concepts, bound_concepts, load_extractor
+from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.intake import digest_of
 from graphmem_torch.memory.link import (
     Linked,
@@ -38,7 +38,7 @@ from graphmem_torch.memory.link import (
     SplitNames,
     concept_id,
 )
-from graphmem_torch.memory.removal import Heir, Removal, unlink
+from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
@@ -234,7 +234,7 @@ class Writer:
         self,
         linker: Linker,
         atoms: dict[int, Atom],
-        heir: Heir | None = None,
+        heir: NewVersion | None = None,
         changed: Sequence[str] = (),
         first: int | None = None,
     ) -> Removal:
@@ -357,7 +357,7 @@ class Writer:
         elif atom.whole not in own.names:
             self._names, self._vectors = self._mentions([atom])
         names = self._names.get(atom.whole, ())
-        heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
+        heir = NewVersion(node, new, first, atom, names, linker.nodes_named(names))
         self._sound = False
         changed = linker.hear([(new, atom)], [(node, old)], {node: first, new: first})
         plan = self._unlinked(linker, {node: old}, heir, changed)

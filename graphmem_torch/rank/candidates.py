@@ -18,7 +18,7 @@ from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.ops.tiles import numbers_on
-from graphmem_torch.rank.hops import HopParts, Pairs, named_keys, title_bearers
+from graphmem_torch.rank.hops import HopPairs, HopParts, named_keys, title_bearers
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
@@ -301,7 +301,7 @@ class Reached:
     entity_hop: SparseRows | Tensor | None = None
     named: Tensor | None = None
     base: tuple[tuple[str, ...], Tensor] | None = None
-    lifts: Pairs | Tensor | None = None
+    lifts: HopPairs | Tensor | None = None
 
 
 class Candidates:

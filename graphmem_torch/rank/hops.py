@@ -18,8 +18,8 @@ from graphmem_torch.ops.spmm import csr_rows
 
 __all__ = [
     "HOP_PARTS",
+    "HopPairs",
     "HopParts",
-    "Pairs",
     "bridges",
     "dense_entity_hop",
     "dense_hop_lifts",
@@ -222,7 +222,7 @@ def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
     return key * _PAIR + row
 
 
-class Pairs(NamedTuple):
+class HopPairs(NamedTuple):
     """Atoms that anchors lead to: P pairs of an anchor of a question and an atom.
 
     Attributes:
@@ -242,7 +242,7 @@ def title_pairs(
     parts: HopParts,
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,  # keys of `named_keys`
-) -> Pairs:
+) -> HopPairs:
     """1 / sqrt(titles in p) for each anchor p that mentions the title of a document.
 
     Titles that the question names lead nowhere: it finds them itself.
@@ -252,14 +252,14 @@ def title_pairs(
     target = parts.mention_target[edge].long()
     row, place = row[sender], place[sender]
     fresh = ~is_named(row, parts.title_key[target], named)
-    return Pairs(row, place, target, parts.mention_weight.float()[edge] * fresh)
+    return HopPairs(row, place, target, parts.mention_weight.float()[edge] * fresh)
 
 
 def entity_pairs(
     parts: HopParts,
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,  # keys of `named_keys`
-) -> Pairs:
+) -> HopPairs:
     """sqrt(<x_p without the question's entities, x_c>) for each anchor p and document c.
 
     x is the unit IDF vector of an atom's entities. An anchor does not lead to itself.
@@ -277,13 +277,13 @@ def entity_pairs(
     product = share.new_zeros(len(key)).index_add_(0, slot, share[sender] * other)
     start, target = key // max(1, parts.num_atoms), key % max(1, parts.num_atoms)
     there = parts.document[target] & (target != atom[start])
-    return Pairs(row[start], place[start], target, product.clamp(min=0.0).sqrt() * there)
+    return HopPairs(row[start], place[start], target, product.clamp(min=0.0).sqrt() * there)
 
 
 def seed_pairs(
     parts: HopParts,
     keys: Tensor,  # [B, S] of `name_key`, 0 = none
-) -> Pairs:
+) -> HopPairs:
     """sqrt(its part of x_c) for each entity that is a seed, which leads as the first anchor does.
 
     It counts as an anchor about nothing else.
@@ -294,7 +294,7 @@ def seed_pairs(
     sender, bearer = row_entries(parts.bearer_indptr, entity)
     target, part = parts.bearer[bearer].long(), parts.bearer_weight.float()[bearer]
     led = part.clamp(min=0.0).sqrt() * parts.document[target]
-    return Pairs(row[sender], torch.zeros_like(target), target, led)
+    return HopPairs(row[sender], torch.zeros_like(target), target, led)
 
 
 def bridges(
@@ -375,7 +375,7 @@ def hop_lifts(
     strength: Tensor,  # [B, 2], of a hop by title and by entity
     named: Tensor | None = None,  # keys of `named_keys`
     seeds: tuple[Tensor, Tensor] | None = None,  # as for `entity_hop`
-) -> Pairs:
+) -> HopPairs:
     """w_p (T title + E entity) for each anchor and what it leads to (`docs/mathematics.md` 8.4)."""
     parted = [title_pairs(parts, anchors, named), entity_pairs(parts, anchors, named)]
     lifted = [
@@ -394,7 +394,7 @@ def hop_lifts(
     some = lift > 0
     key, lift = key[some], lift[some]
     row, target = key // max(1, slots * atoms), key % max(1, atoms)
-    return Pairs(row, key // max(1, atoms) % max(1, slots), target, lift)
+    return HopPairs(row, key // max(1, atoms) % max(1, slots), target, lift)
 
 
 def dense_title_pairs(
@@ -519,7 +519,7 @@ def title_bearers(parts: HopParts) -> Tensor:  # [A] int64
     return torch.searchsorted(ordered, parts.title_key, right=True) - first
 
 
-def largest_lifts(pairs: Pairs, rows: int, columns: int) -> SparseRows:  # [B, A]
+def largest_lifts(pairs: HopPairs, rows: int, columns: int) -> SparseRows:  # [B, A]
     """The largest lift of each atom by any anchor."""
     return _largest(pairs.row, pairs.target, pairs.value, rows, columns)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.hops import Pairs
+from graphmem_torch.rank.hops import HopPairs
 
 __all__ = ["Heights", "led_from", "raised_by_hops", "raises"]
 _BEHIND = 0.001  # how far behind its anchor a hop ends
@@ -84,7 +84,7 @@ def _dense_gain(c: Candidates, lifts: Tensor, heights: Heights) -> Tensor:  # [B
 
 
 def raises(
-    lifts: Pairs,
+    lifts: HopPairs,
     heights: Heights,
     column: Tensor,  # [P] int64, the place of each target among the candidates
     there: Tensor,  # [P] bool, whether it is one
@@ -109,7 +109,7 @@ def _places(c: Candidates, rows: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] eac
     return place, (c.rows.gather(1, place) == rows) & (rows >= 0)
 
 
-def _columns(c: Candidates, lifts: Pairs) -> tuple[Tensor, Tensor]:  # [P] each
+def _columns(c: Candidates, lifts: HopPairs) -> tuple[Tensor, Tensor]:  # [P] each
     """Where the targets are among the candidates of their questions, and whether they are."""
     if c.rows is None:
         return lifts.target, torch.ones_like(lifts.target, dtype=torch.bool)

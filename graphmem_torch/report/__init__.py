@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphmem_torch.report.facts import ReportInput
+from graphmem_torch.report.contents import ReportInput
 from graphmem_torch.report.write import Report, checked_target, write_report
 
 __all__ = ["Report", "ReportInput", "checked_target", "write_report"]

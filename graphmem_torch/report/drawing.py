@@ -13,9 +13,9 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.report.facts import Facts
+from graphmem_torch.report.contents import Facts
+from graphmem_torch.report.graph_layout import Layout, layout
 from graphmem_torch.report.markup import clipped
-from graphmem_torch.spectral.layout import Layout, layout
 
 __all__ = ["Drawing", "draw"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphmem_torch.report.contents import Facts, characteristic_words
 from graphmem_torch.report.drawing import Drawing
-from graphmem_torch.report.facts import Facts, characteristic_words
 from graphmem_torch.report.markup import (
     Chart,
     Html,

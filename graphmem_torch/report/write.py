@@ -12,8 +12,8 @@ from typing import Any
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, output_file
+from graphmem_torch.report.contents import Facts, ReportInput, gather
 from graphmem_torch.report.drawing import Drawing, draw
-from graphmem_torch.report.facts import Facts, ReportInput, gather
 from graphmem_torch.report.markup import escaped, number, script_json
 from graphmem_torch.report.panels import PANELS, paragraph, questions_panel
 

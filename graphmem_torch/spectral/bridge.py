@@ -14,7 +14,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import panel
 from graphmem_torch.spectral.component import undirected
-from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs, Sides
+from graphmem_torch.spectral.electrical import ElectricalNetwork, NodePairs, Sides
 from graphmem_torch.spectral.resistance import check_pairs
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]
@@ -116,7 +116,7 @@ def bridge_scores(
     if method == "auto":
         few = "cg" if ends.shape[1] <= _MANY else "sketch"
         method = "exact" if network.small else few
-    asked = Pairs(ends, network.operator)
+    asked = NodePairs(ends, network.operator)
     forms = _FORMS[method](network, asked.sides, tol)
     if not forms.converged:
         _log.warning(
@@ -241,7 +241,7 @@ def _assembled(
     network: ElectricalNetwork,
     strength: Tensor,  # [M] signed
     ends: Tensor,  # [2, P]
-    asked: Pairs,
+    asked: NodePairs,
     forms: _Forms,
     supposed: float,
 ) -> Bridges:

@@ -26,7 +26,7 @@ from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.spectral.component import cut_edges
 from graphmem_torch.spectral.laplacians import Laplacian, check_dtype, laplacian
 
-__all__ = ["ElectricalNetwork", "Forms", "Pairs", "Sides", "Sketch"]
+__all__ = ["ElectricalNetwork", "Forms", "NodePairs", "ResistanceSketch", "Sides"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Forms(NamedTuple):
     converged: bool
 
 
-class Sketch(NamedTuple):
+class ResistanceSketch(NamedTuple):
     """Rows `[N, c]` of a random projection, and how its systems were solved."""
 
     rows: Tensor
@@ -124,7 +124,7 @@ class Sides:
         return out
 
 
-class Pairs:
+class NodePairs:
     """Pairs of nodes as they were asked for, and the different ones inside components.
 
     Args:
@@ -209,7 +209,7 @@ class ElectricalNetwork:
         return cut_edges(self.operator.low, self.operator.high, self.operator.component)
 
     @cached_property
-    def edge_sketch(self) -> Sketch:
+    def edge_sketch(self) -> ResistanceSketch:
         """Z = A L⁺ F s / sqrt(c) of the normalised L = I - A = F F': E Σ (c'z)² = c' A L⁺ A c.
 
         F is the weighted incidence, s random signs of the edges (Spielman and Srivastava 2011,
@@ -230,7 +230,7 @@ class ElectricalNetwork:
         return self._sketched(sides, operator.adjacency)
 
     @cached_property
-    def node_sketch(self) -> Sketch:
+    def node_sketch(self) -> ResistanceSketch:
         """Y = u L⁺ s / sqrt(c), L = D - W: E ‖Y_i - Y_j‖² = u² ‖L⁺ (e_i - e_j)‖², u = `unit`.
 
         s are random signs of the nodes (Johnson and Lindenstrauss 1984, in the form of Achlioptas
@@ -436,7 +436,7 @@ class ElectricalNetwork:
         self,
         sides: Callable[[int], Tensor],  # q -> [N, q]
         image: Callable[[Tensor], Tensor],  # [N, q] -> [N, q]
-    ) -> Sketch:
+    ) -> ResistanceSketch:
         """The images of the solutions for random sides, some columns at a time."""
         operator, most, settled = self.operator, 0, True
         rows = operator.degree.new_empty(operator.shape[0], self.columns, dtype=self.dtype)
@@ -448,7 +448,7 @@ class ElectricalNetwork:
             )
             torch.mul(image(solved), self.columns**-0.5, out=part)
             most, settled = max(most, done), settled and reached
-        return Sketch(rows, most, settled)
+        return ResistanceSketch(rows, most, settled)
 
     def _signs(self, rows: int, count: int) -> Tensor:  # [rows, count]
         place = self.graph.device if self.generator is None else self.generator.device

@@ -18,7 +18,7 @@ from graphmem_torch.checks import (
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.component import undirected
-from graphmem_torch.spectral.electrical import ElectricalNetwork, Forms, Pairs, Sides
+from graphmem_torch.spectral.electrical import ElectricalNetwork, Forms, NodePairs, Sides
 
 __all__ = [
     "Frontiers",
@@ -84,7 +84,7 @@ def effective_resistance(
     check_choice("scaling", scaling, ("degree", "published"))
     ends = check_pairs(pairs, graph)
     network = network or ElectricalNetwork(graph, columns=_COLUMNS)
-    asked = Pairs(ends, network.operator, by_degree=scaling == "degree")
+    asked = NodePairs(ends, network.operator, by_degree=scaling == "degree")
     few = "cg" if len(asked.sides) <= _MANY else "sketch"
     found = _solved(network, asked.sides, method, few, tol, modes)
     return Solution(

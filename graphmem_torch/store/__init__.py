@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.blocks import Batch, NodeVectors, TokenRows
 from graphmem_torch.store.records import Coded, Columns
-from graphmem_torch.store.sqlite import MemoryStore
+from graphmem_torch.store.store import MemoryStore
 
 __all__ = [
     "Batch",

@@ -14,7 +14,7 @@ from functools import partial
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.store.database import Database
-from graphmem_torch.text.forms import composed
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["KeyedRows"]
 

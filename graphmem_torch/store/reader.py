@@ -12,7 +12,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import AGGREGATE, BUILT, CONCEPT, Atom, EdgeType, text_hash, titled
+from graphmem_torch.atoms import (
+    AGGREGATE,
+    BUILT,
+    CONCEPT,
+    Atom,
+    EdgeType,
+    FieldName,
+    text_hash,
+    titled,
+)
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
@@ -33,22 +42,22 @@ from graphmem_torch.store.blocks import (
 )
 from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
-from graphmem_torch.store.forms import StoredForms
+from graphmem_torch.store.followed_files import Sources
 from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.keyed import KeyedRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
     Columns,
-    Life,
+    PinsAndTypes,
     atom_from_row,
     columns_from_rows,
 )
-from graphmem_torch.store.sources import Sources
+from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
-from graphmem_torch.store.validity import ValidityRows
+from graphmem_torch.store.validity_log import ValidityRows
 
-__all__ = ["LINKED_BY", "RESERVED", "FieldName", "StoreReader", "own_key"]
+__all__ = ["LINKED_BY", "RESERVED", "StoreReader", "own_key"]
 
 LINKED_BY = "concepts"
 """Key of what finds the concepts of a store; only a store that linking fills has it."""
@@ -58,9 +67,6 @@ ORDERED_BY = "turns"
 
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
-
-FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "title", "meta"]
-"""Fields of atoms that are read one by one."""
 
 _BLOCKS = {
     "embedding_block": ("data",),
@@ -91,7 +97,7 @@ class StoreReader:
         """Use `MemoryStore.open`."""
         self._database = database
         self.path = path
-        self.life = Life(database)
+        self.life = PinsAndTypes(database)
         self.sources = Sources(database)
         self.learned = LearnedRows(database)
         self._remembered = Remembered()

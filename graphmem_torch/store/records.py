@@ -19,14 +19,14 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import DigitsError, dump_json, load_json
 from graphmem_torch.store.database import Database
-from graphmem_torch.text.forms import composed
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = [
     "ATOM_COLUMNS",
     "Coded",
     "Columns",
-    "Life",
+    "PinsAndTypes",
     "atom_from_row",
     "atom_to_row",
     "columns_from_rows",
@@ -243,7 +243,7 @@ WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)
 ON CONFLICT DO UPDATE SET pinned = excluded.pinned"""
 
 
-class Life:
+class PinsAndTypes:
     """Pins, found types and times of storing, read and written by node number.
 
     A reader of a store from before these tables finds nothing in them.

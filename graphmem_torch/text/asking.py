@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from graphmem_torch.text.forms import visible
 from graphmem_torch.text.question import LINK, asks, is_question, tells_time
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
+from graphmem_torch.text.unicode_forms import visible
 from graphmem_torch.text.wording import wording
 
 __all__ = ["FORMS", "NOTHING_ASKED", "Asked", "asks_for_questions", "read_asked"]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.text.forms import composed, visible
 from graphmem_torch.text.pipeline import load_pipeline
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.unicode_forms import composed, visible
 from graphmem_torch.text.words import foreign
 
 __all__ = [

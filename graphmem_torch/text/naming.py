@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from graphmem_torch.text.forms import composed, visible
 from graphmem_torch.text.terms import GENERIC
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.unicode_forms import composed, visible
 
 __all__ = [
     "Naming",

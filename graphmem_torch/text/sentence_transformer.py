@@ -68,7 +68,7 @@ class Flat:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class WindowBatch:
     """Windows of one forward pass.
 
     Attributes:
@@ -171,7 +171,7 @@ class Pieces:
         """How many windows each text takes: [n] int64, at least 1."""
         return ((flat.offsets.diff() + self.window - 1) // self.window).clamp(min=1)
 
-    def batches(self, flat: Flat, budget: int) -> Iterator[Batch]:
+    def batches(self, flat: Flat, budget: int) -> Iterator[WindowBatch]:
         """Windows of nearly equal length, longest first, at most `budget` padded pieces a batch."""
         size, count = flat.offsets.diff(), self.windows(flat)
         owner, index = ranges(0, count)
@@ -186,7 +186,7 @@ class Pieces:
             at += len(rows)
             yield self._padded(flat, owner[rows], start[rows], length[rows])
 
-    def _padded(self, flat: Flat, owner: Tensor, start: Tensor, length: Tensor) -> Batch:
+    def _padded(self, flat: Flat, owner: Tensor, start: Tensor, length: Tensor) -> WindowBatch:
         head, tail = len(self._prefix), len(self._suffix)
         width = int(length.max())
         column = torch.arange(width + head + tail)
@@ -198,7 +198,7 @@ class Pieces:
         ends = (length + head)[:, None] + torch.arange(tail)
         ids.scatter_(1, ends, self._suffix.expand(len(length), tail))
         mask = (column < (length + head + tail)[:, None]).long()
-        return Batch(owner, length, ids, mask, position)
+        return WindowBatch(owner, length, ids, mask, position)
 
 
 def _inside(encoding: Any, stop: int) -> int:
@@ -398,7 +398,9 @@ class SentenceTransformerEmbedder:
         return Encoded(pooled, tokens, flat.ids[flat.keep].int(), before[flat.offsets])
 
     @torch.inference_mode()
-    def _forward(self, batch: Batch, pieces: Pieces, task: str = "document") -> dict[str, Tensor]:
+    def _forward(
+        self, batch: WindowBatch, pieces: Pieces, task: str = "document"
+    ) -> dict[str, Tensor]:
         features: dict[str, Any] = {
             "input_ids": batch.ids.to(self.device),
             "attention_mask": batch.mask.to(self.device),

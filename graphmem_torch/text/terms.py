@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.text.forms import visible
+from graphmem_torch.text.unicode_forms import visible
 from graphmem_torch.text.words import (
     PLAIN_WORD,
     STOP_WORDS_OF,

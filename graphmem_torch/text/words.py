@@ -16,7 +16,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from graphmem_torch.text.forms import visible
+from graphmem_torch.text.unicode_forms import visible
 
 __all__ = [
     "PLAIN_WORD",

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli.layout import hit_lines
 from graphmem_torch.cli.main import main
+from graphmem_torch.cli.terminal import hit_lines
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.registry import SIGNALS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.cli.layout import context_note
+from graphmem_torch.cli.terminal import context_note
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format, render
 from graphmem_torch.memory import Memory

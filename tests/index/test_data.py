@@ -14,7 +14,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.conduct import conducting_graph
+from graphmem_torch.index.activation_graph import activation_graph
 from graphmem_torch.index.data import IndexInput, index_tensors, memory_tensors
 from graphmem_torch.ops import propagate
 
@@ -44,7 +44,7 @@ def test_conducting_graph_gains_reverse_decay_and_cap(
         max_edges=cap,
         capped=("similarity", "temporal"),
     )
-    graph = conducting_graph(EdgeBlock(source, target, kinds, weight), time, config)
+    graph = activation_graph(EdgeBlock(source, target, kinds, weight), time, config)
 
     expected: dict[tuple[int, int, int], float] = defaultdict(float)
     for s, t, kind, w in zip(
@@ -79,8 +79,8 @@ def test_conducting_graph_contradictions_conduct_only_when_asked() -> None:
     ends = torch.tensor([0]), torch.tensor([1])
     time = torch.zeros(2, dtype=torch.float64)
     edges = EdgeBlock(*ends, kinds, torch.tensor([-0.5]))
-    assert conducting_graph(edges, time, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
-    asked = conducting_graph(edges, time, SpreadConfig(edges={"contradicts": 0.4}))
+    assert activation_graph(edges, time, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
+    asked = activation_graph(edges, time, SpreadConfig(edges={"contradicts": 0.4}))
     assert asked.weight.tolist() == pytest.approx([0.2])
 
 
@@ -89,7 +89,7 @@ def test_conducting_graph_negative_weights_conduct_nothing() -> None:
     kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
     ends = torch.tensor([0, 1]), torch.tensor([1, 2])
     config = SpreadConfig(edges={"supports": 0.7}, reverse={"supports": 0.7})
-    graph = conducting_graph(
+    graph = activation_graph(
         EdgeBlock(*ends, kinds, torch.tensor([-0.7, 0.5])), torch.zeros(3), config
     )
     assert sorted(zip(graph.source.tolist(), graph.target.tolist(), strict=True)) == [
@@ -110,7 +110,7 @@ def test_parallel_edges_add_up_to_the_strength_of_a_strand() -> None:
         if value
     ]
     edges = EdgeBlock.of(*map(list, zip(*rows, strict=True)))
-    graph = conducting_graph(edges, torch.zeros(3, dtype=torch.float64), SpreadConfig(edges=gains))
+    graph = activation_graph(edges, torch.zeros(3, dtype=torch.float64), SpreadConfig(edges=gains))
     given = torch.tensor([[0.5, 2.0, 0.0]])
     flown = propagate(graph, given, retention=0.0, spread=1.0, reduce="sum", fan="none")
     first = 0.5 * 0.6 + 0.3 * 0.3 + 0.2 * 0.9
@@ -119,7 +119,7 @@ def test_parallel_edges_add_up_to_the_strength_of_a_strand() -> None:
 
 
 def test_conducting_graph_no_edges() -> None:
-    graph = conducting_graph(EdgeBlock.empty(), torch.zeros(3).double(), SpreadConfig())
+    graph = activation_graph(EdgeBlock.empty(), torch.zeros(3).double(), SpreadConfig())
     assert (graph.num_nodes, graph.num_edges) == (3, 0)
 
 

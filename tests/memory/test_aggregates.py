@@ -16,7 +16,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.memory.clusters import star_clusters
-from graphmem_torch.memory.digest import Names, tellings
+from graphmem_torch.memory.digest import SpeakerNames, tellings
 from graphmem_torch.results import Consolidated
 from graphmem_torch.text.terms import terms
 from tests.memories import config_of, opened
@@ -511,7 +511,9 @@ def test_nobody_reads_in_a_summary_of_modes_what_an_aggregate_says(dated: Memory
 
 def test_headings_and_what_a_list_follows_say_nothing() -> None:
     text = "**Cellos of the town of Graz:**\nThe cello of Graz is old."
-    found = tellings(Atom("a", text, speaker="assistant"), ["cello", "graz", "town"], Names(()))
+    found = tellings(
+        Atom("a", text, speaker="assistant"), ["cello", "graz", "town"], SpeakerNames(())
+    )
     assert [each.text for each in found] == ["The cello of Graz is old."]
 
 
@@ -540,11 +542,11 @@ def test_what_is_said_of_nobody_out_of_courtesy_or_as_a_heading_is_left_out(
     speaker: str | None, text: str, said: str | None
 ) -> None:
     atom = Atom("a", text, speaker=speaker, time=noon("2023-05-08"))
-    told = tellings(atom, [], Names(["Ana", "Ben"]))
+    told = tellings(atom, [], SpeakerNames(["Ana", "Ben"]))
     assert [each.text for each in told] == ([] if said is None else [said])
 
 
 def test_the_number_of_a_list_entry_is_no_number_of_it() -> None:
     atom = Atom("a", "3. **Befree**: A light tripod of 40 euros.", speaker="assistant")
-    (told,) = tellings(atom, [], Names([]))
+    (told,) = tellings(atom, [], SpeakerNames([]))
     assert "40" in told.units and "3" not in told.units

@@ -18,7 +18,7 @@ from bench.histories import differences
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.assemble import Assembler
+from graphmem_torch.memory.index_builder import IndexBuilder
 from tests.memories import QUESTIONS, config_of, opened, turns
 
 TEXTS = ["A kiln of clay", "Canoe Club\nIt rows on the lake with Ada Lovelace", "Is it so?", "kiln"]
@@ -184,7 +184,7 @@ def test_columns_are_asked_by_many_threads_while_others_add() -> None:
 
 def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
     """As one that was put back from a backup."""
-    assemble = Assembler()
+    assemble = IndexBuilder()
     for count in (5, 3):
         with opened() as memory:
             memory.add([atom(i + count) for i in range(count)])

@@ -9,7 +9,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.duplicates import Saying
+from graphmem_torch.memory.duplicates import Statement
 from tests.memories import DAY, config_of, ids, opened, turns
 
 SAID = {
@@ -78,8 +78,8 @@ OTHER_FACTS = (
 AGAIN = "{0}", "{0} ", "Hi! {0}", "Hello Theo, {0}", "Well, {0}", "\u201c{0}\u201d", "{0}!!"
 
 
-def say(text: str, **fields: Any) -> Saying:
-    return Saying.of(Atom("a", text, **fields))
+def say(text: str, **fields: Any) -> Statement:
+    return Statement.of(Atom("a", text, **fields))
 
 
 @pytest.mark.parametrize("pair", OTHER_FACTS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.results import Change, Told, Validity
+from graphmem_torch.results import ChainEntry, Change, Validity
 from tests.memories import opened
 from tests.memory.test_validity import Clock, memory_of, moved
 
@@ -131,10 +131,10 @@ def test_history_tells_versions_and_the_chain() -> None:
         Validity(6.0, 19.0, "v2", 300.0),
     )
     chain = (
-        Told("v0", "Nora lives in Rome now", Validity(0.0, 10.0, "v1", 100.0)),
-        Told("x", "Nora moves to Oslo", Validity(5.0, 6.0, "v1", 100.0)),
-        Told("v1", "Nora lives near Oslo now", Validity(6.0, 19.0, "v2", 300.0)),
-        Told("v2", "Nora lives in Lima now", Validity(19.0, None, None, 300.0)),
+        ChainEntry("v0", "Nora lives in Rome now", Validity(0.0, 10.0, "v1", 100.0)),
+        ChainEntry("x", "Nora moves to Oslo", Validity(5.0, 6.0, "v1", 100.0)),
+        ChainEntry("v1", "Nora lives near Oslo now", Validity(6.0, 19.0, "v2", 300.0)),
+        ChainEntry("v2", "Nora lives in Lima now", Validity(19.0, None, None, 300.0)),
     )
     for name in ("v0", "x", "v1", "v2"):
         assert memory.history(name).chain == chain

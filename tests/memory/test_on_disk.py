@@ -16,7 +16,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Added, Memory
-from graphmem_torch.memory.assemble import Assembler
+from graphmem_torch.memory.index_builder import IndexBuilder
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
@@ -83,7 +83,7 @@ def test_snapshot_of_another_graph_setting_is_not_read(tmp_path: Path) -> None:
         edges = memory.index.graph.num_edges
     config = config_of(**{"spread.max_edges": 1})
     with opened(tmp_path / "m", config=config) as memory:
-        fresh = Assembler()(memory.store, config, memory.embedder.num_pieces).index
+        fresh = IndexBuilder()(memory.store, config, memory.embedder.num_pieces).index
         assert memory.index.graph.num_edges == fresh.graph.num_edges
         assert memory.index.graph.num_edges < edges
 

@@ -23,7 +23,7 @@ from graphmem_torch.config.presets import preset_names
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import reconcile
-from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
+from graphmem_torch.memory.conflict_pairs import SharedKeys, similar_nodes
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.results import Reconciled
 from tests.memories import config_of

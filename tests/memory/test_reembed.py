@@ -15,7 +15,7 @@ import torch
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.sqlite import REEMBED_NAME
+from graphmem_torch.store.store import REEMBED_NAME
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 

@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.assemble import NEVER, SWITCHED_KEY, last_switch
+from graphmem_torch.memory.index_builder import NEVER, SWITCHED_KEY, last_switch
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder

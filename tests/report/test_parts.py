@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from graphmem_torch.report.facts import characteristic_words
+from graphmem_torch.report.contents import characteristic_words
 from graphmem_torch.report.markup import (
     Chart,
     Html,

@@ -12,7 +12,7 @@ from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import solved_to
 from graphmem_torch.spectral import ElectricalNetwork, laplacian, structure_of
-from graphmem_torch.spectral.electrical import Pairs
+from graphmem_torch.spectral.electrical import NodePairs
 
 NODES, PART = 240, 40
 
@@ -118,7 +118,7 @@ def test_sketches_are_fair_and_independent() -> None:
 def test_pairs_are_computed_once_whatever_was_asked() -> None:
     graph = Graph.from_edges(torch.tensor([[0, 1, 3], [1, 2, 4]]), num_nodes=6)
     ends = torch.tensor([[0, 2, 1, 1, 0, 5, 2], [2, 0, 1, 2, 3, 5, 0]])
-    asked = Pairs(ends, ElectricalNetwork(graph).operator)
+    asked = NodePairs(ends, ElectricalNetwork(graph).operator)
     assert [asked.sides.first.tolist(), asked.sides.second.tolist()] == [[0, 1], [2, 2]]
     spread = asked.spread(torch.tensor([7.0, 8.0]), torch.inf)
     assert spread.tolist() == [7.0, 7.0, 0.0, 8.0, torch.inf, 0.0, 7.0]
@@ -128,7 +128,7 @@ def test_sketch_that_is_not_solved_says_so(caplog: pytest.LogCaptureFixture) -> 
     nodes = 2000
     graph = Graph.from_edges(torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
     network = ElectricalNetwork(graph, columns=4, max_iter=8)
-    asked = Pairs(torch.tensor([[0], [nodes - 1]]), network.operator)
+    asked = NodePairs(torch.tensor([[0], [nodes - 1]]), network.operator)
     with caplog.at_level(logging.WARNING):
         assert not network.by_sketch(asked.sides).converged
     assert "not reliable" in caplog.text

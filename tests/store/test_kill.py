@@ -76,7 +76,7 @@ def test_interrupt_in_the_middle_rolls_back(
         store.append(make_batch(3, 0))
         state = store.state
         with monkeypatch.context() as patch:
-            patch.setattr("graphmem_torch.store.sqlite.write_blocks", interrupt)
+            patch.setattr("graphmem_torch.store.store.write_blocks", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 store.append(make_batch(3, 3))
         assert store.state == state

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from graphmem_torch.atoms import text_hash
 from graphmem_torch.evaluation.bootstrap import mean_interval
+from graphmem_torch.judge.entailment import RELATED, Evidence, LexicalJudge
 from graphmem_torch.linalg.logistic import fit_logistic
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.text.embedder import rescaled
-from graphmem_torch.text.entailment import RELATED, Evidence, LexicalJudge
 
 from ..common.encoder import CachingEmbedder, load_encoder
 from ..common.measure import framed

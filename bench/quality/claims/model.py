@@ -30,8 +30,8 @@ from tyro.conf import arg
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Verdict
-from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..common.encoder import CachingEmbedder

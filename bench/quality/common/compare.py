@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.config import Config
-from graphmem_torch.memory.bindings import bound_concepts
+from graphmem_torch.memory.compatibility import bound_concepts
 from graphmem_torch.progress import Progress
 
 from ..request import Request

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.config import AnchorConfig, Config, SpreadConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
-from graphmem_torch.index.conduct import conducting_graph
+from graphmem_torch.index.activation_graph import activation_graph
 from graphmem_torch.memory import Memory
 from graphmem_torch.ops import spread_activation
 from graphmem_torch.rank.anchors import anchor_activation
@@ -165,7 +165,7 @@ class Patterns:
         time, concept = columns.time[order], columns.is_concept[order]
         node = memory.index.tensors.node.long()
         distinct = {setting.edges: setting.spread for setting in settings}
-        graphs = [conducting_graph(rows, time, own, concept) for own in distinct.values()]
+        graphs = [activation_graph(rows, time, own, concept) for own in distinct.values()]
         keys = [_keys(graph) for graph in graphs]
         every = torch.cat(keys).unique()
         weight = torch.zeros(len(graphs), len(every))

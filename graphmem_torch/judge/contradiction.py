@@ -1,0 +1,651 @@
+"""Whether two stated propositions can both be true, and whether the later one ends the earlier.
+
+Two propositions of one subject are at odds if they say the same but for one slot, and the slot has
+one value at a time: a number, a word and its opposite, a time, an identifier, a home, an employer.
+Everything else must agree, times and places included, so that another room, another day or another
+person is no contradiction. Only a sentence that states the change ("moved to", "no longer",
+"changed from A to B", "renamed") ends what was said before. `docs/mathematics.md` 5.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from graphmem_torch.judge import _statement_words as say
+from graphmem_torch.judge.countries import countries, same_country
+from graphmem_torch.judge.opposites import are_opposed, is_polar, without_prefix
+from graphmem_torch.judge.propositions import Proposition, StatedChange, is_number, is_time
+
+__all__ = ["Finding", "compare", "keys_of"]
+
+_NOUNS = {
+    **dict.fromkeys(("home", "house", "apartment", "flat", "condo", "hometown"), "home"),
+    **dict.fromkeys(("manager", "boss", "supervisor"), "boss"),
+    **dict.fromkeys(("job", "profession", "occupation"), "role"),
+    **dict.fromkeys(("husband", "wife", "spouse"), "partner"),
+    "employer": "employer",
+    "name": "name",
+}  # slots by their nouns
+# A noun is an occupation if it looks like one; a mother may be anything else as well.
+_OCCUPATION = re.compile(
+    r"(?!(?:mother|father|sister|brother|daughter|member|lover|believer|beginner|winner|owner|"
+    r"newcomer|partner|neighbou?r|supporter|fighter|number|matter|reminder|visitor|person|better|"
+    r"over|under|other|older|younger|vegetarian|giant|adult)$)"
+    r"(?:\w{2,}(?:er|or|ist|ian|ant|eur)|\w+(?:man|woman)|chef|cook|judge|nurse|pilot|guide|clerk|"
+    r"monk|secretary|student|apprentice|actress|waitress|agent)"
+)
+_ROLE = 3  # words of what somebody is
+_PASSIVES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "employed": ("employer", ("by", "at")),
+    "called": ("name", ()),
+    "named": ("name", ()),
+    "married": ("partner", ("to",)),
+    "born": ("birth", ("in", "on")),
+}
+_SLOTS = (
+    *("home", "employer", "role", "boss", "partner", "name", "leader", "car", "price", "day"),
+    *("birth", "liking"),
+)  # all that are read
+_EXTRA = 4  # words that one of two sentences may have beyond the other
+_NAMED = 4  # words of a name
+_ABOUT = 0.25  # share by which a number may be off that is said to be about right
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why two propositions cannot both be true.
+
+    Attributes:
+        kind: `number`, `denial`, `opposite`, `time`, `value`, `order` or `change`.
+        values: Values in the earlier and the later one.
+        ends: Whether the later one states that the earlier one is no longer true.
+        names: Whether the values are names, which may be two names of one thing.
+        kin: Whether they are at odds only if they are of one kind, as green and yellow are; grey
+            and soft are not.
+    """
+
+    kind: str
+    values: tuple[str, str]
+    ends: bool = False
+    names: bool = False
+    kin: bool = False
+
+
+def compare(earlier: Proposition, later: Proposition) -> Finding | None:
+    """Find the contradiction between two propositions, or return None."""
+    if earlier.implied and later.implied and earlier.predicate == "have":
+        numbers = any(map(is_number, earlier.words)) and any(map(is_number, later.words))
+        if not numbers:
+            return None
+    if _passing(earlier) or _passing(later):
+        return None
+    if later.change is not None and (found := _changed(earlier, later, later.change)):
+        return found
+    if (found := _order(earlier, later) or _slot_value(earlier, later)) is not None:
+        return found
+    if not _one_subject(earlier.subject, later.subject, earlier.named and later.named):
+        return None
+    if earlier.tense == later.tense == "past":
+        return _outcome(earlier, later)
+    if "past" in (earlier.tense, later.tense):
+        return None
+    if (found := _denial(earlier, later)) is not None:
+        return found
+    if "ended" in (earlier.tense, later.tense) or earlier.denied or later.denied:
+        return None
+    if later.added or earlier.added:
+        return None
+    return _one_slot(earlier, later)
+
+
+def keys_of(said: Proposition) -> set[str]:
+    """Keys of a proposition: two that are at odds have one in common."""
+    subjects = _subject_keys(said.subject, said.named)
+    content = {
+        word
+        for word in (*said.words, said.predicate.removeprefix("can "))
+        if not (word in say.PREPOSITIONS or is_number(word) or is_time(word))
+    } - {"be", "have", "do", "get"}
+    tails = {without_prefix(word) for word in content if not is_polar(word)} or {"-"}
+    if said.predicate == "be" and not said.named:
+        tails.add("be")
+    found = {f"{subject}|{tail}" for subject in subjects for tail in tails}
+    for of, slot, value in _slots(said):
+        found |= {f"{each}|= {slot}" for each in _subject_keys(of, said.named or len(of) == 1)}
+        found |= {f"called|{' '.join(sorted(value))}"} if slot == "name" else set()
+    if "than" in said.words:
+        other = said.words[said.words.index("than") + 1 :]
+        found.add("than|" + " ".join(sorted({*said.subject, *other})))
+    if (change := said.change) is not None:
+        for of in change.of:
+            own = _subject_keys(of, named=True) | {" ".join(sorted(of))}
+            ends = {"be", "-", *change.old, "work", *(f"= {slot}" for slot in _SLOTS)}
+            found |= {f"{subject}|{end}" for subject in own for end in ends}
+            if change.kind == "renamed":
+                found.add(f"{' '.join(sorted(of | change.of[0]))}|= name")
+                found.add(f"called|{' '.join(sorted(of))}")
+    if said.predicate == "be" and said.words[:1] in (("called",), ("named",)):
+        found.add(f"called|{' '.join(sorted(said.subject))}")
+    return found
+
+
+def _subject_keys(subject: frozenset[str], named: bool) -> set[str]:
+    """The subject as a whole; of a name each word, for a part of it is the same subject."""
+    return set(subject) if named else {" ".join(sorted(subject))}
+
+
+def _passing(said: Proposition) -> bool:
+    """Whether it is so for a moment only, or at a time or place that only its context tells."""
+    if said.change is not None:
+        return False
+    mood = said.predicate in ("be", "feel") and {*said.words} <= say.MOODS
+    follow = (*said.words[1:], "")
+    return mood or any(
+        word in say.DEICTIC and (word, after) != ("next", "to")
+        for word, after in zip(said.words, follow, strict=False)
+    )
+
+
+def _one_subject(one: frozenset[str], other: frozenset[str], named: bool) -> bool:
+    """Whether two subjects are one: a name may be said in part."""
+    if one == other or not named:
+        return one == other
+    return (one < other or other < one) and all(w.isalpha() and len(w) > 1 for w in one ^ other)
+
+
+def _order(one: Proposition, other: Proposition) -> Finding | None:
+    """Each of two is said to be more than the other."""
+    if one.predicate != other.predicate or one.denied or other.denied or one.tense != other.tense:
+        return None
+    sides = []
+    for said in (one, other):
+        if said.words.count("than") != 1 or said.tense == "past":
+            return None
+        place = said.words.index("than")
+        sides.append((said.words[:place], frozenset(said.words[place + 1 :])))
+    (more, than), (again, back) = sides
+    if more == again and than == other.subject and back == one.subject and than != back:
+        return Finding("order", (_shown(one.subject), _shown(other.subject)))
+    return None
+
+
+def _outcome(one: Proposition, other: Proposition) -> Finding | None:
+    """One event ended in two ways."""
+    if one.times or other.times or one.denied != other.denied:
+        return None
+    if one.words != other.words:
+        return _made_by(one, other)
+    ways = one.predicate, other.predicate
+    return (
+        Finding("opposite", ways) if say.OUTCOMES.issuperset(ways) and are_opposed(*ways) else None
+    )
+
+
+def _made_by(one: Proposition, other: Proposition) -> Finding | None:
+    """One thing was made by two: written by, founded by."""
+    way = one.words[:2]
+    if one.predicate != "be" or way != other.words[:2] or way[1:] != ("by",):
+        return None
+    who = one.words[2:], other.words[2:]
+    if not ({*who[0]} <= one.proper and {*who[1]} <= other.proper):
+        return None
+    apart = not ({*who[0]} <= {*who[1]} or {*who[1]} <= {*who[0]})
+    return Finding("value", (" ".join(who[0]), " ".join(who[1])), names=True) if apart else None
+
+
+def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
+    """One says what the other denies, or says to have ended."""
+    if earlier.predicate != later.predicate:
+        return None
+    off = [said.denied or said.tense == "ended" for said in (earlier, later)]
+    if off[0] == off[1]:
+        return None
+    slots, extra = _aligned(_bare(earlier.words), _bare(later.words))
+    denying = later if off[1] else earlier
+    # Whoever denies the whole denies each part of it; not the other way round.
+    if slots or extra[1 if off[1] else 0]:
+        return None
+    if (extra[0] or extra[1]) and (earlier.clausal or later.clausal):
+        return None
+    if not denying.words and not denying.explicit and (extra[0] or extra[1] or _is_light(denying)):
+        return None
+    states = ("so", "no longer" if denying.tense == "ended" else "not so")
+    ends = off[1] and later.explicit and not earlier.implied and not later.implied
+    return Finding("denial", states if off[1] else states[::-1], ends=ends)
+
+
+def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Words without "every" and prepositions in front of times: every morning, in the morning."""
+    small = say.PREPOSITIONS | {"every", "each"}
+    follow = (*words[1:], "")
+    return tuple(
+        word
+        for word, after in zip(words, follow, strict=False)
+        if word not in small or not is_time(after)
+    )
+
+
+def _is_light(said: Proposition) -> bool:
+    """Whether a verb alone says too little to be denied elsewhere: "I know", "I don't"."""
+    return said.predicate.removeprefix("can ") in say.LIGHT
+
+
+def _one_slot(earlier: Proposition, later: Proposition) -> Finding | None:
+    """Both say the same but for one slot."""
+    slots, extra = _aligned(earlier.words, later.words)
+    one_sided = not (extra[0] and extra[1])
+    if not one_sided or not _harmless(extra[0]) or not _harmless(extra[1]):
+        return None
+    if (extra[0] or extra[1]) and (earlier.clausal or later.clausal):
+        return None
+    if earlier.predicate != later.predicate:
+        turned = are_opposed(earlier.predicate, later.predicate)
+        if turned and not slots and not extra[0] and not extra[1]:
+            return Finding("opposite", (earlier.predicate, later.predicate))
+        return None
+    if len(slots) != 1:
+        return None
+    ((start, stop), (first, last)) = slots[0]
+    old, new = earlier.words[start:stop], later.words[first:last]
+    values = " ".join(old), " ".join(new)
+    before = earlier.words[:start]
+    if (
+        len(old) == len(new) == 1
+        and {*old, *new} <= say.ORDINALS
+        and earlier.predicate == "be"
+        and before
+    ):
+        return Finding("number", values) if before[-1] in say.PLACES else None
+    if _is_time_value(old) and _is_time_value(new):
+        alone = all(word in say.PREPOSITIONS for word in before)
+        when = earlier.predicate == "be" or earlier.predicate in say.SCHEDULED
+        alone &= all(is_time(word) or is_number(word) for word in earlier.words[stop:])
+        calendar = any(map(is_time, (*old, *new)))
+        if alone and when and (calendar or earlier.predicate in say.SCHEDULED):
+            return Finding("time", values)
+        if calendar:
+            return None
+    if len(old) == len(new) == 1 and is_number(old[0]) and is_number(new[0]):
+        return _number(earlier, later, start, values)
+    if len(old) == len(new) == 1 and are_opposed(old[0], new[0]) and not is_time(old[0]):
+        return Finding("opposite", values)
+    if earlier.predicate == "be" and (found := _identity(earlier, later, start, (old, new))):
+        return found
+    return _of_a_kind(earlier, later, start, (old, new))
+
+
+def _of_a_kind(
+    earlier: Proposition,
+    later: Proposition,
+    start: int,
+    slot: tuple[tuple[str, ...], tuple[str, ...]],
+) -> Finding | None:
+    """Two values that one thing has not both, if they are of one kind: colours, materials, breeds.
+
+    People are left out, who are many things.
+    """
+    values = " ".join(slot[0]), " ".join(slot[1])
+    if earlier.predicate not in say.STATES or (earlier.named and len(earlier.subject) == 1):
+        return None
+    if any(is_time(word) or is_number(word) or word in say.PREPOSITIONS for word in sum(slot, ())):
+        return None
+    if start and earlier.words[start - 1] in say.OPEN_ENDED:
+        return None
+    if sum(value in countries() for value in values) == 1:
+        return None  # a town and a country may be one place
+    if {*earlier.words, *later.words} & say.DEGREES or max(map(len, slot)) > _ROLE:
+        return None
+    proper = {*slot[0]} <= earlier.proper and {*slot[1]} <= later.proper
+    return Finding("value", values, names=True, kin=not proper)
+
+
+def _number(
+    earlier: Proposition, later: Proposition, place: int, values: tuple[str, str]
+) -> Finding | None:
+    if _about_equal(values, hedged=earlier.hedged or later.hedged):
+        return None
+    words = earlier.words
+    after = words[place + 1] if place + 1 < len(words) else ""
+    noun = words[place - 1] if place else ""
+    names = noun not in say.PREPOSITIONS | say.SINGLE | {""} and (
+        not after or after in say.PREPOSITIONS
+    )
+    if names and earlier.predicate not in say.NAMING:
+        return None  # I may like both Formula 1 and Formula 2
+    return Finding("number", values)
+
+
+def _about_equal(values: tuple[str, str], *, hedged: bool) -> bool:
+    """Whether two numbers are one, or one within what "about" leaves open."""
+    try:
+        one, other = (float(value.strip("$\u20ac\u00a3%").rstrip(".")) for value in values)
+    except ValueError:
+        return hedged or values[0] == values[1]
+    if not hedged:
+        return one == other
+    return abs(one - other) <= _ABOUT * max(abs(one), abs(other))
+
+
+def _identity(
+    earlier: Proposition,
+    later: Proposition,
+    start: int,
+    slot: tuple[tuple[str, ...], tuple[str, ...]],
+) -> Finding | None:
+    """Two values of what has one: identifiers, names, places, and those of single nouns."""
+    old, new = slot
+    values = " ".join(old), " ".join(new)
+    # A title may be the same: Dr. Weber, Dr. Braun.
+    before = [word for word in earlier.words[:start] if word not in earlier.proper]
+    placed = bool(before) and before[-1] in say.PREPOSITIONS
+    if len(before) - placed > (1 if placed else 0):  # assigned to, in
+        return None
+    if any(map(is_time, (*old, *new))) or any(map(is_number, old)) != any(map(is_number, new)):
+        return None
+    if all(len(each) == 1 and _is_code(each[0]) for each in slot):
+        return Finding("value", values)
+    if earlier.definite and later.definite and not {*old, *new} & earlier.proper:
+        posts = _parted(earlier.words), _parted(later.words)
+        if posts[0][1] and posts[0][1] == posts[1][1]:  # the captain and the goalkeeper of a team
+            return Finding("value", (" ".join(posts[0][0]), " ".join(posts[1][0])), names=True)
+    if earlier.named:
+        return None
+    names = {*old} <= earlier.proper and {*new} <= later.proper
+    if sum(value in countries() for value in values) == 1:
+        return None  # a town and a country may be one place
+    if names or earlier.subject & say.SINGLE:
+        return Finding("value", values, names=True)
+    if before and before[0] in say.OPEN_ENDED:
+        return None
+    if (placed or old[0] in say.PLACES) and (placed or new[0] in say.PLACES):
+        one_sided = ({*old} <= earlier.proper) != ({*new} <= later.proper)
+        loose = placed and before[-1] not in say.PLACES
+        return Finding("value", values, names=True, kin=one_sided or loose)
+    return None
+
+
+def _parted(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A post and what it is in: the head, of the team."""
+    place = next((i for i, word in enumerate(words) if word in ("of", "in")), len(words))
+    return words[:place], words[place + 1 :]
+
+
+def _holds(said: Proposition) -> bool:
+    """Whether it says what is so now; whoever has moved lives there."""
+    so = said.tense == "present" or said.predicate == "start"
+    so |= said.change is not None and said.change.kind == "moved"
+    return so and not said.denied and not said.added
+
+
+def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
+    """Two values of a slot of one subject: its home, its employer, its name."""
+    over = later.tense == "ended" and not later.denied
+    if not (_holds(earlier) and (over or _holds(later))):
+        return None
+    named = earlier.named and later.named
+    for of, slot, old in _slots(earlier):
+        for whose, other, new in _slots(later):
+            if slot == "liking" and not over:
+                continue  # of many
+            if over:
+                if slot == other and {*new} <= {*old} and _one_subject(of, whose, named):
+                    return Finding(
+                        "denial",
+                        (" ".join(old), "no longer"),
+                        ends=later.explicit and not (earlier.implied or later.implied),
+                    )
+                continue
+            apart = not ({*old} <= {*new} or {*new} <= {*old})
+            when = earlier.times - {*old}, later.times - {*new}
+            if when[0] != when[1] and not {"since", "for"} & {*later.words}:
+                continue
+            if slot == other and _one_subject(of, whose, named) and apart:
+                values = " ".join(old), " ".join(new)
+                # A town and a country may be one home.
+                if slot == "home" and any(v in countries() for v in values):
+                    apart = all(v in countries() for v in values) and not same_country(*values)
+                named_value = slot not in ("day", "price")
+                return Finding("value", values, names=named_value) if apart else None
+            renamed = slot == other == "name" and frozenset(old) == later.subject != of
+            if renamed and apart:
+                return Finding("change", (" ".join(old), " ".join(new)))
+    return None
+
+
+def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> Finding | None:
+    """The later one tells of a change of what the earlier one says."""
+    if not _holds(earlier):
+        return None
+    new, old = " ".join(change.new), " ".join(change.old)
+    if change.kind == "moved":
+        if {*change.new} <= later.proper:
+            for of, slot, value in _slots(earlier):
+                if slot == "home" and of == change.of[0] and not {*value} <= {*change.new}:
+                    stated = not old or {*change.old} <= {*value}
+                    return Finding("change", (" ".join(value), new), ends=stated, names=True)
+        sits = earlier.subject == change.of[0] and not earlier.named
+        if sits and earlier.predicate in say.SEATED and change.new[-1] in earlier.words:
+            return Finding("change", (" ".join(earlier.words), new))
+        if not change.old:
+            return None
+    if change.kind == "renamed":
+        for of, slot, value in _slots(earlier):
+            about = any(each in (of, frozenset(value)) for each in change.of)
+            about |= bool(change.old) and any(each | change.of[0] == of for each in change.of)
+            fits = not change.old or value == change.old
+            if slot == "name" and value != change.new and about and fits:
+                return Finding("change", (" ".join(value), new), ends=True)
+        return None
+    if change.kind == "gone":
+        return _gone(earlier, later, change)
+    return _became(earlier, change) or _slot_became(earlier, change)
+
+
+def _slot_became(earlier: Proposition, change: StatedChange) -> Finding | None:
+    """The value of a slot was given up for another: a car, a post."""
+    for of, slot, value in _slots(earlier):
+        whose = [*map(_unit, change.of)] if slot == "leader" else change.of
+        if of in whose and change.old and {*value} <= {*change.old} and slot != "liking":
+            return Finding("change", (" ".join(value), " ".join(change.new)))
+    return None
+
+
+def _became(earlier: Proposition, change: StatedChange) -> Finding | None:
+    """Find a change of what the earlier one says."""
+    new, old = " ".join(change.new), " ".join(change.old)
+    if earlier.subject not in change.of or earlier.words == change.new:
+        return None
+    said = tuple(word for word in earlier.words if word not in say.PREPOSITIONS)
+    if change.old:
+        if not _contains(said, change.old):
+            return None
+        # Of a person much is true; what has changed must be all of it, or be named as well.
+        rest = {*said} - {*change.old}
+        whole = not rest if earlier.named else True
+        whole |= bool(rest) and any(rest <= of for of in change.of[1:])
+        return Finding("change", (old, new), ends=whole and earlier.predicate in say.IN_USE)
+    single = _is_time_value(said) or all(map(is_number, said)) or any(map(_is_code, said))
+    single |= bool(earlier.subject & say.SINGLE)
+    sits = earlier.predicate in say.SITTINGS and bool(_day(earlier.words))
+    single &= earlier.predicate == "be" or sits
+    if not earlier.named and single and said != change.new:
+        return Finding("change", (" ".join(said), new), ends=True)
+    return None
+
+
+def _gone(earlier: Proposition, later: Proposition, change: StatedChange) -> Finding | None:
+    """The later one says that what the earlier one has, uses or does is given up."""
+    for of, _, value in _slots(earlier):
+        if of in change.of and value and {*value} <= {*change.old}:
+            return Finding("change", (" ".join(value), "no longer"))
+    in_it = earlier.subject <= change.of[0]
+    if (
+        change.new and in_it and earlier.predicate == "have"
+    ):  # the stove in our kitchen was replaced by a hob
+        kept = {*earlier.words, *earlier.subject}
+        return Finding("change", (" ".join(change.old), "gone")) if {*change.old} <= kept else None
+    if earlier.implied or earlier.subject not in change.of or earlier.predicate not in say.HELD:
+        return None
+    old = {*change.old} - say.SAID - change.of[0]
+    old = (old - say.HOLDINGS - say.PREPOSITIONS) or old
+    filled = {slot for _, slot, _ in _slots(earlier)}
+    job = {*change.old} & say.JOBS and filled & {"employer", "role"}
+    said = {*earlier.words} - change.of[0]
+    if job and not old - said - say.JOBS and (later.proper <= said or not later.proper):
+        return Finding("change", ("work", "no longer"), ends=True)
+    if not old or not old <= said:
+        return None
+    named = bool(old & later.proper & earlier.proper)
+    return Finding("change", (" ".join(change.old), "gone"), ends=named and len(old) > 1)
+
+
+def _contains(words: tuple[str, ...], part: tuple[str, ...]) -> bool:
+    """Whether some words stand in others, one after the other."""
+    size = len(part)
+    return any(words[i : i + size] == part for i in range(len(words) - size + 1))
+
+
+def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, ...]]]:
+    """The slots that a proposition fills: whose, which, and the value."""
+    predicate, words, subject = said.predicate, said.words, said.subject
+    if said.change is not None:
+        if said.change.kind == "moved" and {*said.change.new} <= said.proper:
+            yield subject, "home", said.change.new
+        return
+    if predicate in say.PLACED or (predicate == "be" and words[:1] == ("based",)):
+        if value := _behind(words, ("in", "at"), said.proper):
+            yield subject, "home", value
+    elif predicate == "work":
+        if words[:1] in (("at",), ("for",)) and {*(value := _phrase(words[1:]))} & said.proper:
+            yield subject, "employer", value
+        if value := _behind(words, ("as",)):
+            yield subject, "role", value
+    elif predicate == "start" and ("job" in words or words[:1] == ("at",)):
+        if value := _behind(words, ("at", "with"), said.proper):
+            yield subject, "employer", value
+    elif predicate in ("cost", "charge") and (number := _number_in(words)):
+        yield subject, "price", number
+    elif predicate == "have" and {*words} & say.HOUSES:
+        if value := _behind(words, ("in", "at"), said.proper):
+            yield subject, "home", value
+    elif predicate == "lead" and words and not {*words} & {"i", "to"}:
+        yield _unit(words), "leader", tuple(sorted(subject))
+    elif predicate in say.LIKINGS and words:
+        yield subject, "liking", _phrase(words)
+    elif predicate in say.SITTINGS and (day := _day(words)):
+        yield subject, "day", day
+    elif predicate == "drive" and {*words} & said.proper:
+        yield subject, "car", tuple(word for word in words if word in said.proper)
+    elif predicate == "report" and (value := _behind(words, ("to",))):
+        yield subject, "boss", value
+    elif predicate == "be" and words:
+        if (post := subject & say.LEADERS) and subject > post and {*words} <= said.proper:
+            yield _unit(subject - post), "leader", words
+        if words[0] in say.LEADERS and words[1:2] == ("of",):
+            yield _unit(words[2:]), "leader", tuple(sorted(subject))
+        favourite = {"favourite", "favorite"} & subject
+        if favourite and len(subject) > 2:
+            for word in subject:
+                yield frozenset([word]), "liking", words
+        if day := _day(words):
+            yield subject, "day", day
+        if "price" in subject and (number := _number_in(words)):
+            yield subject - {"price", "of"}, "price", number
+        if "car" in subject and {*words} & said.proper:
+            own = tuple(word for word in words if word in said.proper)
+            yield subject - {"car"}, "car", own
+        person = said.named or subject & say.KIN or len(subject) == 1
+        named = words[0] not in say.PREPOSITIONS
+        if len(words) <= _ROLE and person and named and _OCCUPATION.fullmatch(words[-1]):
+            yield subject, "role", words
+        if words[0] in _PASSIVES:
+            slot, prepositions = _PASSIVES[words[0]]
+            value = _behind(words, prepositions) if prepositions else words[1 : 1 + _NAMED]
+            if value:
+                yield subject, slot, value
+        for noun in subject & _NOUNS.keys():
+            slot, where = _NOUNS[noun], words[0] in ("in", "at")
+            if (slot == "home") == where and subject > {noun}:
+                value = _behind(words, ("in", "at")) if where else _phrase(words)
+                if slot not in ("home", "employer") or {*value} & said.proper:
+                    yield subject - {noun}, slot, value
+
+
+def _unit(words: Iterable[str]) -> frozenset[str]:
+    """Return what somebody leads: "the head of sales" leads the sales team."""
+    found = frozenset(words) - say.PREPOSITIONS
+    return (found - {"team"}) or found
+
+
+def _number_in(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word in words if is_number(word))[:1]
+
+
+def _day(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The day of what takes place on one; nothing if more is said of it than the day."""
+    day = tuple(word for word in words if word in say.WEEKDAYS)
+    rest = {*words} - {*day} - say.PREPOSITIONS - {"every", "place", "held", "scheduled"}
+    return day if len(day) == 1 and not rest else ()
+
+
+def _behind(
+    words: tuple[str, ...], prepositions: tuple[str, ...], proper: frozenset[str] | None = None
+) -> tuple[str, ...]:
+    """The words of the phrase after the first of some prepositions; with `proper`, of a name."""
+    for place, word in enumerate(words):
+        if word in prepositions:
+            value = _phrase(words[place + 1 :])
+            if value and (proper is None or {*value} & proper):
+                return value
+    return ()
+
+
+def _phrase(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words before the next preposition or time."""
+    ends = (i for i, word in enumerate(words) if word in say.PREPOSITIONS or is_time(word))
+    return words[: min(next(ends, len(words)), _NAMED)]
+
+
+_Slot = tuple[tuple[int, int], tuple[int, int]]
+
+
+def _aligned(
+    one: tuple[str, ...], other: tuple[str, ...]
+) -> tuple[list[_Slot], tuple[list[str], list[str]]]:
+    """Return replaced blocks, and the words that only one of the two has."""
+    slots: list[_Slot] = []
+    extra: tuple[list[str], list[str]] = [], []
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    for name, a, b, c, d in matcher.get_opcodes():
+        if name == "replace":
+            slots.append(((a, b), (c, d)))
+        elif name == "delete":
+            extra[0].extend(one[a:b])
+        elif name == "insert":
+            extra[1].extend(other[c:d])
+    return slots, extra
+
+
+def _harmless(extra: list[str]) -> bool:
+    """Whether words that only one of two has leave it about the same."""
+    return len(extra) <= _EXTRA and not any(is_time(word) or is_number(word) for word in extra)
+
+
+def _is_time_value(words: tuple[str, ...]) -> bool:
+    return bool(words) and all(
+        is_time(word) or is_number(word) or word in say.PREPOSITIONS for word in words
+    ) and not all(word in say.PREPOSITIONS for word in words)  # fmt: skip
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word is an identifier: a path, an address, letters with digits."""
+    mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    ordinal = word[:1].isdigit() and word.endswith(("st", "nd", "rd", "th"))
+    return any(sign in word for sign in "/@\\_#") or (mixed and not ordinal)
+
+
+def _shown(subject: frozenset[str]) -> str:
+    return " ".join(sorted(subject))

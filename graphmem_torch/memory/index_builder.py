@@ -1,0 +1,420 @@
+"""From the store to an index: columns of `MemoryIndex.build`, its snapshot, modes carried along."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.config import Config, ModesConfig, config_to_dict
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.index.buffer_schema import check_buffers
+from graphmem_torch.index.data import FOLLOWED, GrowingIndex, modes_by
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.columns import StoreColumns
+from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensors
+from graphmem_torch.modes.track import ModeTracker
+from graphmem_torch.rank.registry import signal_names
+from graphmem_torch.rank.routing import relative_pagerank, routing_parts
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.naming import plain_name
+from graphmem_torch.text.question import name_words
+from graphmem_torch.text.terms import TERMS, Vocabulary
+from graphmem_torch.text.times import DAYS
+
+__all__ = [
+    "NEVER",
+    "SWITCHED_KEY",
+    "IndexBuilder",
+    "ModeCache",
+    "Snapshot",
+    "last_switch",
+    "to_rows",
+]
+
+_log = logging.getLogger(__name__)
+
+_FORMAT = 14  # of what the snapshot holds
+_TAIL = 8  # atoms of the base for each one that is read behind it
+_BEHIND = 256  # commits whose removals are read behind it
+_MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """An index and what belongs to it outside the device.
+
+    Attributes:
+        index: The index.
+        state: Which state of the store it shows.
+        node: [A] int64 node number of every atom of the index; its nodes are those of the store.
+        vocabulary: Terms of the lexical index.
+        kinds, speakers: Names behind the codes.
+        called: For each speaker the single words that are names of the same concept.
+        concept: [K] int64 node number of every concept, in the order of `rank.hops.HopParts`.
+        share: `ModeCache.share` of the modes of the index.
+    """
+
+    index: MemoryIndex
+    state: str
+    node: Tensor
+    vocabulary: Vocabulary
+    kinds: list[str]
+    speakers: list[str]
+    called: list[list[str]]
+    concept: Tensor
+    share: float = 0.0
+
+    def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
+        """The rows of those nodes that are atoms of the index."""
+        wanted = torch.tensor(nodes, dtype=torch.int64)
+        place = torch.searchsorted(self.node, wanted).clamp(max=max(0, len(self.node) - 1))
+        return place[self.node[place] == wanted]
+
+    @cached_property
+    def centrality(self) -> Tensor:  # [A]
+        """PageRank of each atom, relative to the largest."""
+        index = self.index
+        rank = index.pagerank
+        if rank is None:
+            rank = relative_pagerank(index.graph, self.node.to(index.graph.device))
+        return rank.cpu().float()
+
+    @cached_property
+    def speaker_words(self) -> dict[str, list[int]]:
+        """For each word of the speakers' names, the speakers; to find them in questions."""
+        words: dict[str, list[int]] = {}
+        for code, (name, others) in enumerate(zip(self.speakers, self.called, strict=True)):
+            for word in dict.fromkeys(each for own in (name, *others) for each in name_words(own)):
+                words.setdefault(word, []).append(code)
+        return words
+
+
+class IndexBuilder:
+    """Makes the index of each state of a store, from that of the state before where there is one.
+
+    One thread at a time. Whoever holds the index of an earlier state keeps it.
+    """
+
+    def __init__(self, modes: ModeCache | None = None) -> None:
+        """Has made none yet; `modes` knows the modes of an earlier state, and takes up each."""
+        self._modes = ModeCache() if modes is None else modes
+        self._columns, self._growing = StoreColumns(), GrowingIndex(Config())
+        self._config: Config | None = None  # what the growing index is built with
+        self._kept = ""  # the state of the snapshot on the disk, where it can be followed
+        self._atoms = 0  # that it has
+
+    def __call__(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
+        """The index of everything in the store, at one state of it.
+
+        Args:
+            store: Atoms, vectors and edges.
+            config: What the index is built with.
+            num_pieces: Size of the vocabulary of the token vectors.
+        """
+        try:
+            with torch.inference_mode(False):  # what is made inside of it could not be added to
+                return self._assembled(store, config, num_pieces)
+        except BaseException:
+            # Whatever came between, Ctrl-C included: columns of different lengths help nobody.
+            self._config = None
+            raise
+
+    @property
+    def follows(self) -> bool:
+        """Whether the index of the next state will be made from one that is there."""
+        return self._config is not None
+
+    @property
+    def rank_error(self) -> float:
+        """At most how far the PageRank of the last index is from the exact one, relative L1."""
+        return self._growing.rank_error
+
+    def _assembled(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
+        before, self._config = self._config, None
+        same = before is config or (before is not None and _signature(before) == _signature(config))
+        with store.reading():
+            changes = self._columns.changes(store) if same else None
+            if changes is None:
+                self._columns, self._growing = StoreColumns(), GrowingIndex(config)
+            elif len(changes.gone):
+                concepts = [code for kind, code in self._columns.kinds.items() if kind == CONCEPT]
+                self._columns.rename(self._growing.remove(changes.gone, concepts))
+            modes = config.modes.build  # only they read which atoms have equal content
+            added = self._columns.read(store, num_pieces, changes, duplicates=modes)
+            called = _called(store, self._columns.speakers)
+        cut = None if changes is None else changes.cut
+
+        def found(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
+            return self._modes.modes(config.modes, embeddings, time, node)
+
+        tensors = self._growing.append(added, cut, found)
+        index = MemoryIndex(tensors, config, self._growing.listed)
+        self._config = config
+        return self._snapshot(index, self._columns, called)
+
+    def _snapshot(
+        self, index: MemoryIndex, columns: StoreColumns, called: list[list[str]]
+    ) -> Snapshot:
+        assert columns.state is not None
+        names = list(columns.kinds), list(columns.speakers), called
+        node = index.node.long()
+        words = columns.vocabulary.copy()
+        parts = self._growing.concepts, self._modes.share
+        return Snapshot(index, columns.state, node, words, *names, *parts)
+
+    def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
+        """The index as `save` kept it, where it is that of the store's present state.
+
+        One of an earlier state is followed from, as soon as an index is asked for, if the store
+        remembers what was taken away since. What is damaged or set up otherwise is passed over.
+        """
+        # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
+        kept = store.load_snapshot(verify=True, stale=True)
+        if kept is None or kept[1].get("built") != _signature(config):
+            return None
+        try:
+            with torch.inference_mode(False), store.reading():
+                return self._take_up(store, *kept, config)
+        # Whatever a file says that was not written here; the database knows better.
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            _log.warning("%s: the snapshot is damaged (%s); it is made anew", store.path, error)
+            return None
+
+    def _take_up(
+        self,
+        store: MemoryStore,
+        tensors: Mapping[str, Tensor],
+        meta: Mapping[str, str],
+        config: Config,
+    ) -> Snapshot | None:
+        """An error of any kind where the file does not fit the store."""
+        words = tensors["vocabulary"].numpy().tobytes()
+        vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
+        columns = StoreColumns.from_dict(json.loads(meta["columns"]), vocabulary)
+        state, current = str(columns.state), columns.state == store.state
+        if not current and columns.changes(store) is None:
+            return None
+        parts = {name: part for name, part in tensors.items() if name != "vocabulary"}
+        known = {"d": store.dim, "m": store.token_dim, "A": store.num_atoms if current else None}
+        check_buffers(
+            parts,
+            N=columns.stop,
+            V=max(1, len(vocabulary)),
+            kinds=len(columns.kinds),
+            speakers=len(columns.speakers),
+            **{letter: size for letter, size in known.items() if size is not None},
+        )
+        node, deleted = parts["node"].long(), store.num_nodes < store.next_node
+        if columns.stop > store.next_node or (current and columns.stop < store.next_node):
+            raise InputError("node: expected the nodes of the store, got others; build anew")
+        if current and deleted and not bool(torch.isin(node, store.columns().node).all()):
+            raise InputError("node: expected nodes of the store, got deleted ones; build anew")
+        index = MemoryIndex.from_state_dict(
+            {name: part for name, part in parts.items() if name not in FOLLOWED}, config
+        )
+        if index.modes is not None:
+            self._modes.follow(last_switch(store))
+            if self._modes.switched == int(meta.get("switched", NEVER)):
+                self._modes.restore(index.modes, config.modes, node, float(meta["share"]))
+            else:  # a regime has switched since they were found
+                state, current = "", False
+        self._columns, self._growing = columns, GrowingIndex.from_tensors(config, parts)
+        self._config, self._kept, self._atoms = config, state, len(node)
+        return self._snapshot(index, columns, _called(store, columns.speakers)) if current else None
+
+    def save(self, store: MemoryStore, snapshot: Snapshot) -> None:
+        """Writes the file from which `load` opens at once: of the last index that was made.
+
+        Does nothing where that is another, or was not made here.
+        """
+        if self._config is None or self._columns.state != snapshot.state:
+            return
+        index = snapshot.index
+        tensors = {name: part.contiguous() for name, part in index.named_buffers()}
+        tensors |= self._growing.to_tensors()
+        words = snapshot.vocabulary.to_bytes()
+        tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
+        meta = {
+            "built": _signature(index.config),
+            "columns": json.dumps(self._columns.to_dict()),
+            "terms": str(len(snapshot.vocabulary)),
+            "share": repr(snapshot.share),
+            "switched": str(self._modes.switched),
+        }
+        store.save_snapshot(tensors, meta, state=snapshot.state)
+        self._kept, self._atoms = snapshot.state, index.num_atoms
+
+    def worth_saving(self, store: MemoryStore) -> bool:
+        """Whether following from the snapshot on the disk costs more than a part of making it."""
+        with store.reading():
+            if self._kept == store.state:
+                return False
+            behind = store.commits_since(self._kept)
+            grown = store.num_atoms - self._atoms
+        return behind is None or behind > _BEHIND or not 0 <= _TAIL * grown < self._atoms
+
+
+def _signature(config: Config) -> str:
+    """The settings that are baked into the tensors of an index, and what its terms are."""
+    own, spread = config_to_dict(config.modes), config_to_dict(config.spread)
+    # Presets without modes share a snapshot; how a question uses modes is not baked in.
+    modes = {name: own[name] for name in _MODES} if own["build"] else None
+    # So that what routing reads is kept beside them and not derived at each opening.
+    routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
+    return json.dumps([_FORMAT, TERMS, DAYS, spread, modes, routing], sort_keys=True)
+
+
+NEVER = -1
+"""The last switch of a store in which no regime has switched."""
+SWITCHED_KEY = "regime.switched"  # under which the store keeps the node of the last switch
+
+
+def last_switch(store: StoreReader) -> int:
+    """The node at which a regime has switched last, as far as it was found; else `NEVER`."""
+    return int(store.meta_get(SWITCHED_KEY) or NEVER)
+
+
+def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
+    """Edges between rows instead of node numbers; edges of deleted nodes are dropped."""
+    if not len(edges):
+        return edges
+    size = max(int(edges.source.max()), int(edges.target.max()), int(node.max())) + 1
+    row = torch.full((size,), -1, dtype=torch.int64)
+    row[node] = torch.arange(len(node))
+    source, target = row[edges.source], row[edges.target]
+    keep = (source >= 0) & (target >= 0)
+    return EdgeBlock(source[keep], target[keep], edges.type[keep], edges.weight[keep])
+
+
+def _called(store: StoreReader, speakers: Iterable[str]) -> list[list[str]]:
+    """Return for each speaker the words by which memories call the same person."""
+    plain = [plain_name(name) for name in speakers]
+    known = store.namesakes(list(dict.fromkeys(plain)))
+    return [[each for each in known.get(name, ()) if " " not in each] for name in plain]
+
+
+class ModeCache:
+    """The modes of a memory, updated from state to state (`docs/mathematics.md` 1.8).
+
+    Where atoms were only added since the last state, a `ModeTracker` counts the new ones in; the
+    old ones are read once a process, for its sums. All modes are found anew at first, where the
+    drift exceeds `modes.drift`, after `expire`, and where the settings changed or anything else
+    became of the old atoms. What is kept is derived: sums of size d², and a few numbers an atom.
+    Safe to share between threads.
+
+    Attributes:
+        found: How often all modes were found anew.
+        updated: How often new atoms were counted in instead.
+        share: `Modes.centroid_error` when they were last found, as a share of the energy: what
+            drift is measured from.
+        switched: The last switch of regime (`last_switch`) that they know of.
+    """
+
+    def __init__(self) -> None:
+        self.found, self.updated, self.share, self.switched = 0, 0, 0.0, NEVER
+        self._lock = threading.RLock()
+        self._modes: Modes | None = None
+        self._settings: tuple[object, ...] = ()
+        self._node = torch.empty(0, dtype=torch.int64)
+        self._tracker: ModeTracker | None = None
+        self._due = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether modes that were kept elsewhere would be of use."""
+        return self._modes is None and not self._due
+
+    def expire(self) -> None:
+        """Has the modes found anew when they are next asked for."""
+        with self._lock:
+            self._modes, self._tracker, self._due = None, None, True
+
+    def follow(self, switched: int) -> bool:
+        """Has the modes found anew if a regime has switched since, by `last_switch`; whether so."""
+        with self._lock:
+            if switched == self.switched:
+                return False
+            self.switched = switched
+            self.expire()
+        return True
+
+    def restore(self, modes: Modes, settings: ModesConfig, node: Tensor, share: float) -> None:
+        """Goes on from modes of the atoms `node` [A], found by these settings at `share`."""
+        shape = (len(node), modes.centroid.shape[1])
+        with self._lock:
+            self._modes, self._tracker, self._due = modes, None, False
+            self._settings, self._node, self.share = _found_by(settings, shape), node, share
+
+    def of(self, snapshot: Snapshot) -> Modes | None:
+        """The modes of a snapshot, found where its index keeps none; None without atoms."""
+        index = snapshot.index
+        if index.num_atoms == 0 or index.modes is not None:
+            return index.modes
+        node = snapshot.node
+        return self.modes(index.config.modes, index.embeddings, index.time, node)
+
+    def modes(
+        self,
+        settings: ModesConfig,
+        embeddings: Tensor,  # [A, d]
+        time: Tensor,  # [A] float64 seconds since the epoch, NaN = unknown
+        node: Tensor,  # [A] int64, ascending
+    ) -> Modes:
+        """The modes of the atoms, on their device; a node's number is given to no other atom."""
+        shape = (embeddings.shape[0], embeddings.shape[1])
+        with self._lock:
+            old = len(self._node)
+            same = self._settings == _found_by(settings, shape)
+            if self._modes is not None and same and torch.equal(self._node, node[:old]):
+                if old < len(node):
+                    self._update(settings, embeddings, time, node)
+                if self._modes is not None:
+                    return self._modes
+            found = modes_by(settings, embeddings, time)
+            share = found.centroid_error / (found.spectrum.total_energy or 1.0)
+            self.restore(found, settings, node, share)
+            self.found += 1
+        return found
+
+    def _update(
+        self, settings: ModesConfig, embeddings: Tensor, time: Tensor, node: Tensor
+    ) -> None:
+        """Counts the new atoms in; leaves no modes where they drifted too far."""
+        assert self._modes is not None
+        old, device = len(self._node), embeddings.device
+        if self._tracker is None:
+            self._tracker = ModeTracker(
+                _moved(self._modes, "cpu"),
+                embeddings[:old].cpu(),
+                time=time[:old].cpu(),
+                tol=min(settings.drift, 1.0),
+                share=self.share,
+            )
+        self._tracker.add(embeddings[old:].cpu(), time[old:].cpu())
+        if self._tracker.stale or settings.drift == 0:
+            self._modes = self._tracker = None
+            return
+        self._modes, self._node = _moved(self._tracker.modes(), device), node
+        self.updated += 1
+
+
+def _found_by(settings: ModesConfig, shape: tuple[int, int]) -> tuple[object, ...]:
+    """What modes are found by: other values make other modes."""
+    count = min(settings.count, *shape)
+    return settings.select, count, settings.epsilon, settings.assign, settings.drift
+
+
+def _moved(modes: Modes, device: torch.device | str) -> Modes:
+    return modes_from_tensors(
+        {name: part.to(device) for name, part in modes_to_tensors(modes).items()}
+    )

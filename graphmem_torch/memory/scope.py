@@ -1,0 +1,310 @@
+"""Filters: what a caller says about the memories that may be hits, as masks over the atoms.
+
+And where a question sets out beside what it finds by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import chain
+from typing import Any, Literal, TypedDict
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import AGGREGATE, CONCEPT, KINDS
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.memory.fields import AtomFields
+from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.memory.validity import whole
+from graphmem_torch.rank.filters import Where, fields_of, parse_where
+from graphmem_torch.rank.hops import name_key
+from graphmem_torch.results import QueryPlan
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.naming import plain_name
+from graphmem_torch.text.times import TimeLike, parse_span, parse_time
+from graphmem_torch.text.unicode_forms import composed
+
+__all__ = [
+    "Filters",
+    "Instants",
+    "PlanLike",
+    "Scope",
+    "TimelessFilters",
+    "atom_masks",
+    "concept_nodes",
+    "entity_seeds",
+    "over_moments",
+]
+
+_NEAREST = 3  # names of concepts in a message
+
+
+Names = str | Sequence[str] | Sequence[Sequence[str]]
+"""Texts for all questions, or a list of them for each."""
+
+
+PlanLike = QueryPlan | Literal["present"] | bool | None
+"""A plan, `present` for how things are now, whether to choose one, or None for the settings."""
+
+
+Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
+"""Moments of which the same questions are asked."""
+
+
+class TimelessFilters(TypedDict, total=False):
+    """`Filters` but for `as_of`."""
+
+    k: int | None
+    kinds: Sequence[str] | None
+    between: tuple[TimeLike | None, TimeLike | None] | None
+    valid_at: TimeLike | None
+    asked: TimeLike | None
+    where: Mapping[str, Any] | None
+    exclude: Names
+    seed_entities: Names
+    namespaces: Sequence[str] | None
+    plan: PlanLike | Sequence[PlanLike]
+
+
+class Filters(TimelessFilters, total=False):
+    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
+
+    as_of: TimeLike | None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What questions may see and where they set out, as `Memory.retrieve` takes it."""
+
+    kinds: Sequence[str] | None = None
+    between: tuple[TimeLike | None, TimeLike | None] | None = None
+    as_of: TimeLike | Instants | None = None
+    where: Where = None
+    asked: TimeLike | None = None
+    exclude: Names = ()
+    seed_entities: Names = ()
+    valid_at: TimeLike | None = None
+    plan: PlanLike | Sequence[PlanLike] = None
+
+    def __post_init__(self) -> None:
+        """Reads conditions and times, which are wrong or right whatever the memories are.
+
+        Raises:
+            InputError: See `parse_where`, `parse_span` and `parse_time`.
+        """
+        if self.where is not None:
+            object.__setattr__(self, "where", parse_where(self.where))
+        if self.between is not None:
+            parse_span(self.between)
+        for name in ("asked", "valid_at"):
+            if (moment := getattr(self, name)) is not None:
+                parse_time(moment, name)
+
+    @property
+    def instants(self) -> list[float | None]:
+        """The moments of `as_of`, seconds since the epoch UTC; None: now.
+
+        Raises:
+            InputError: A time that is none.
+        """
+        if isinstance(self.as_of, list | tuple):
+            return [parse_time(each, "as_of") for each in self.as_of]
+        return [None if self.as_of is None else parse_time(self.as_of, "as_of")]
+
+    def take(self, places: Sequence[int], count: int) -> Scope:
+        """The same for the questions at some places among `count`."""
+        parts: dict[str, Any] = {}
+        for name in ("exclude", "seed_entities"):
+            if len(listed := self.names(name, count)) > 1:
+                parts[name] = [listed[place] for place in places]
+        if isinstance(self.plan, Sequence) and len(self.plan) == count:
+            parts["plan"] = [self.plan[place] for place in places]
+        return replace(self, **parts)
+
+    def names(self, name: Literal["exclude", "seed_entities"], count: int) -> list[list[str]]:
+        """One list of ids or names for each of `count` questions, or one for all of them.
+
+        Raises:
+            InputError: Neither.
+        """
+        given: Any = getattr(self, name)
+        listed = _listed([given] if isinstance(given, str) else given)
+        if all(isinstance(each, str) for each in listed):
+            return [listed]
+        parts = [_listed(None if isinstance(each, str) else each) for each in listed]
+        if all(isinstance(own, str) for part in parts for own in part):
+            if len(parts) == count:
+                return parts
+            got = f"{len(parts)} lists for {count} questions"
+            raise InputError(f"{name}: expected one list for each, got {got}; give () for none")
+        raise InputError(
+            f"{name}: expected a list of texts, or a list of them for each question, got "
+            f"{given!r:.80}; give one of these"
+        )
+
+
+def _listed(given: Any) -> list[Any]:
+    """What is given as a list; one of None for what is no list."""
+    return list(given) if isinstance(given, Iterable) else [None]
+
+
+def atom_masks(
+    snapshot: Snapshot,
+    fields: AtomFields,
+    scope: Scope,
+    instants: Sequence[float | None],
+    excluded: Sequence[Sequence[int]] = (),
+    valid: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The filters of a retrieval as the masks `allowed` [1 or T, A] and `listed` [1 or B, A].
+
+    `between`, `as_of` and `valid_at` say which atoms there are for the question, an aggregate only
+    with all of its members; `kinds`, `where`
+    and `exclude` only which of them are listed: a fact still leads to the turns it was derived
+    from, an answer is found by the question before it, whoever asked it, and what an agent has read
+    leads on to what it has not. Aggregates are listed only if `kinds` names them, or `where` speaks
+    of `kind` or `id`.
+
+    Args:
+        snapshot: A atoms.
+        fields: Of its store.
+        scope: Kinds, span and conditions.
+        instants: T moments of `as_of`, seconds since the epoch UTC; None: now.
+        excluded: Nodes of the atoms that may not be hits, for each question or for all.
+        valid: [1 or T, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
+
+    Raises:
+        InputError: An unknown kind, a time that is none, a span that ends before it begins, a
+            condition that cannot be decided.
+    """
+    index, masks = snapshot.index, {}
+    kinds, between, where = scope.kinds, scope.between, scope.where
+    if kinds is not None:
+        kinds = [kinds] if isinstance(kinds, str) else _listed(kinds)
+        kinds = [composed(kind) if isinstance(kind, str) else kind for kind in kinds]
+        for kind in kinds:
+            if kind not in snapshot.kinds and kind not in KINDS:
+                known = sorted({*KINDS, *snapshot.kinds} - {CONCEPT})
+                raise InputError(unknown("kinds", kind, known))
+        there = [snapshot.kinds.index(kind) for kind in kinds if kind in snapshot.kinds]
+        codes = torch.tensor(there, dtype=torch.int64)
+        masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
+    elif AGGREGATE in snapshot.kinds and not (
+        where is not None and fields_of(parse_where(where)) & {"kind", "id"}
+    ):
+        masks["listed"] = (index.kind != snapshot.kinds.index(AGGREGATE))[None]
+    if where is not None:
+        listed = fields.where(snapshot, where)[None]
+        masks["listed"] = listed & masks["listed"] if "listed" in masks else listed
+    if any(excluded):
+        rows = [snapshot.rows_of(nodes) for nodes in excluded]
+        question = torch.arange(len(rows)).repeat_interleave(torch.tensor(list(map(len, rows))))
+        listed = torch.ones(len(rows), index.num_atoms, dtype=torch.bool)
+        listed[question, torch.cat(rows)] = False
+        listed = listed.to(index.kind.device)
+        masks["listed"] = listed & masks["listed"] if "listed" in masks else listed
+    if between is not None or any(each is not None for each in instants):
+        start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
+        last = torch.tensor(
+            [[end if each is None else min(end, each)] for each in instants],
+            dtype=torch.float64,
+            device=index.time.device,
+        )
+        # An unknown time is NaN, which is in no span.
+        masks["allowed"] = (index.time >= start) & (index.time <= last)
+        if between is not None:
+            masks["allowed"] = whole(snapshot, masks["allowed"])
+    if valid is not None:
+        valid = valid.to(index.kind.device)
+        masks["allowed"] = valid & masks["allowed"] if "allowed" in masks else valid
+    return masks
+
+
+def entity_seeds(
+    snapshot: Snapshot, store: StoreReader, named: Sequence[Sequence[str]], count: int
+) -> dict[str, Tensor]:
+    """Concepts as the columns `seeds` and `seed_keys` [B, S] of a `QueryBatch`.
+
+    Args:
+        snapshot: Of the store.
+        store: Where the concepts are.
+        named: Their names, for each of the questions or for all.
+        count: B.
+
+    Raises:
+        InputError: A name that no concept has, with the nearest that one has.
+    """
+    if not any(named):
+        return {}
+    plain = [list(map(plain_name, names)) for names in named]
+    found = concept_nodes(store, [*chain(*named)], "seed_entities")
+    there = {name: node for name, node in found.items() if node < snapshot.index.num_nodes}
+    concepts = store.atoms(list(there.values()))  # their own names, where others are theirs, too
+    terms, ends = snapshot.vocabulary.encode([concept.text for concept in concepts], grow=False)
+    keys = dict(zip(there, map(name_key, terms.tensor_split(ends[1:-1])), strict=True))
+    width = max(map(len, plain))
+    nodes = [[there.get(name, -1) for name in names] for names in plain]
+    columns = {"seeds": (nodes, -1)}
+    columns["seed_keys"] = ([[keys.get(name, 0) for name in names] for names in plain], 0)
+    device = snapshot.index.kind.device
+    return {
+        name: torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=device)
+        .expand(count, -1)
+        .contiguous()
+        for name, (rows, pad) in columns.items()
+    }
+
+
+def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> dict[str, Tensor]:
+    """Columns of a `QueryBatch` in which each of B questions has a row for each of T moments.
+
+    Args:
+        masks: Of the questions (`seeds`, `seed_keys` and `listed`, which may be [1, A] for all), or
+            of the moments (the others, [T, A]).
+        questions: B.
+        moments: T.
+    """
+    if moments == 1:
+        return dict(masks)
+    rows = {}
+    for name, each in masks.items():
+        if name in ("seeds", "seed_keys") or (name == "listed" and len(each) > 1):
+            rows[name] = each.repeat_interleave(moments, 0)
+        else:
+            rows[name] = each if name == "listed" else each.repeat(questions, 1)
+    return rows
+
+
+def concept_nodes(
+    store: StoreReader, named: Sequence[str], argument: str, do: str = "leave it out"
+) -> dict[str, int]:
+    """The nodes of concepts by `plain_name`.
+
+    Args:
+        store: Has the concepts.
+        named: Names.
+        argument: Name of the argument that holds them.
+        do: Remedy if none is like a name.
+
+    Raises:
+        InputError: A name that no concept has, with the nearest that one has.
+    """
+    found = store.concepts(list(dict.fromkeys(map(plain_name, named))))
+    for given in named:
+        if (name := plain_name(given)) not in found:
+            raise InputError(_unknown_concept(given, name, store, argument, do))
+    return found
+
+
+def _unknown_concept(given: str, name: str, store: StoreReader, argument: str, do: str) -> str:
+    known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
+    nearest = get_close_matches(name, known, n=_NEAREST, cutoff=0.5)
+    if not nearest:
+        return (
+            f"{argument}: expected names of concepts, got {given!r:.80}, and none of "
+            f"{len(known):,} is like it; {do}"
+        )
+    return unknown(argument, given, nearest, what="a name of a concept, such as")

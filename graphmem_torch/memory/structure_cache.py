@@ -1,0 +1,150 @@
+"""The graph of what a store holds: its structure, kept up to date, and the edges it lacks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import StructureConfig
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.memory.index_builder import to_rows
+from graphmem_torch.spectral.link_prediction import predict_links
+from graphmem_torch.spectral.structure import Structure, structure_of
+from graphmem_torch.store import MemoryStore
+
+__all__ = ["MissingLink", "StructureCache", "missing_links"]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLink:
+    """An edge that is not there.
+
+    Attributes:
+        source, target: Ids of the atoms.
+        probability: Of being as much an edge as those that are there.
+    """
+
+    source: str
+    target: str
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredGraph:
+    """The graph of a store at one of its states."""
+
+    state: str
+    node: Tensor  # [N] int64, numbers of the nodes in the store, ascending
+    names: list[str]  # their ids
+    edges: EdgeBlock  # between rows 0..N-1
+    embeddings: Tensor | None  # [N, d]
+
+
+class StructureCache:
+    """The structure of a store, updated where the store has changed; safe between threads."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        """Nothing is read before it is asked for."""
+        self._store = store
+        self._lock = threading.RLock()
+        self._kept: tuple[str, Tensor, Structure] | None = None  # state, node numbers
+
+    def expire(self) -> None:
+        """Has everything analysed anew when it is next asked for: a regime has switched."""
+        with self._lock:
+            self._kept = None
+
+    def get(self, settings: StructureConfig, device: str) -> Structure:
+        """The structure of all stated and derived edges, signed (`docs/mathematics.md` 2).
+
+        Args:
+            settings: Without `concepts` only the edges between memories count.
+            device: Where it is computed.
+
+        Raises:
+            InputError: If a library for communities is missing.
+        """
+        with self._lock:
+            kept = self._kept if self._kept and self._kept[2].settings == settings else None
+            if kept is not None and kept[0] == self._store.state:
+                return kept[2]
+            there = _stored_graph(self._store, concepts=settings.concepts)
+            block = there.edges
+            graph = Graph.from_edges(
+                torch.stack([block.source, block.target]),
+                block.weight,
+                type=block.type,
+                num_nodes=len(there.node),
+            ).to(device)
+            start = None
+            if kept is not None:  # eigenvectors of the state before: the iteration starts there
+                known = kept[2].vectors
+                vectors = torch.cat([known, known.new_zeros(1, known.shape[1])])
+                start = vectors[_places(kept[1], there.node).to(vectors.device)]  # of new nodes: 0
+            found = structure_of(graph, settings, there.names, start=start)
+            self._kept = there.state, there.node, found
+            return found
+
+
+def missing_links(
+    store: MemoryStore, k: int = 10, *, type: EdgeType = EdgeType.DEPENDENCY
+) -> list[MissingLink]:
+    """The k likeliest absent edges of one type (`spectral.predict_links`), likeliest first.
+
+    Embeddings and the order in which the memories were added count beside the edges; where every
+    edge leads to an older memory, so does every suggestion.
+
+    Raises:
+        InputError: Fewer than 2 such edges, too many atoms, or k below 1.
+    """
+    there = _stored_graph(store, concepts=False, embeddings=True)
+    block, count = there.edges, len(there.node)
+    ends = torch.stack([block.source, block.target])[:, block.type == int(type)]
+    if ends.shape[1] < 2:
+        raise InputError(
+            f"type: expected at least 2 edges of type {type.name.lower()} to learn from, got "
+            f"{ends.shape[1]}; index a graph, or name another type"
+        )
+    assert there.embeddings is not None
+    place = torch.arange(count)
+    found = predict_links(
+        Graph.from_edges(ends, num_nodes=count),
+        [there.embeddings.float()],
+        k,
+        order=place if bool((ends[0] > ends[1]).all()) else None,
+        place=place,
+        generator=torch.Generator().manual_seed(0),
+    )
+    names = there.names
+    return [
+        MissingLink(names[source], names[target], probability)
+        for source, target, probability in zip(
+            *found.pairs.tolist(), found.probability.tolist(), strict=True
+        )
+    ]
+
+
+def _stored_graph(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _StoredGraph:
+    """All nodes of a store, or its memories alone; edges of what is left out are dropped."""
+    with store.reading():
+        state, columns, ids, edges = store.state, store.columns(), store.ids(), store.edges()
+        vectors = store.embeddings() if embeddings else None
+    row = (~columns.is_concept | concepts).nonzero().squeeze(1)
+    node = columns.node[row]
+    block = to_rows(edges, node) if len(node) else edges.empty()
+    names = [ids[i] for i in row.tolist()]
+    return _StoredGraph(state, node, names, block, None if vectors is None else vectors[row])
+
+
+def _places(before: Tensor, node: Tensor) -> Tensor:  # [M], [N] int64 ascending -> [N] int64
+    """Where nodes were before, -1 = new; numbers of a store are never given again."""
+    if not len(before):
+        return torch.full_like(node, -1)
+    at = torch.searchsorted(before, node).clamp(max=len(before) - 1)
+    return torch.where(before[at] == node, at, -1)
