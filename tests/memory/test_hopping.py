@@ -92,7 +92,8 @@ def town(request: pytest.FixtureRequest) -> Iterator[Memory]:
     changed = {"link.concepts": "pattern", "link.concept_dedup": 1.1, "link.similarity_k": 0}
     changed |= {"spread.edges": {"abstraction": 1.0}, "spread.reverse": {"abstraction": 1.0}}
     config = load_config(request.param, changed)
-    with Memory.open(config=config, embedder=HashingEmbedder(32)) as made:
+    # A clock that stands still: `contextos` fades from one question to the next.
+    with Memory.open(config=config, embedder=HashingEmbedder(32), clock=lambda: 1.8e9) as made:
         made.add(story())
         yield made
 
