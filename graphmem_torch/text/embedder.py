@@ -63,10 +63,12 @@ class Embedder(Protocol):
 
     Questions and memories go through the same `encode`, unless there is also an `encode_query` of
     the same form: of encoders that read questions in another way (`encode_checked`). These have an
-    attribute `asymmetric` that is true. An attribute `background` may say what cosine unrelated
-    texts have (`rescaled`), a method `unread` of texts which share of each ([n] float32) is in
-    scripts that the encoder never learned, and a method `readable` of texts which of them ([n]
-    bool) are in a language that it learned; without it all are.
+    attribute `asymmetric` that is true. An embedder may also have:
+
+    - `background`: the cosine that unrelated texts have (`rescaled`);
+    - `unrelated`: the vectors that `unrelated_vectors` would encode;
+    - `unread(texts)`: the share of each text ([n] float32) in scripts that it never learned;
+    - `readable(texts)`: which texts ([n] bool) are in a language that it learned; without it, all.
 
     Attributes:
         name: For people.
@@ -174,7 +176,9 @@ def unrelated_vectors(embedder: Embedder) -> Tensor:  # [25, d]
     """The vectors of short texts on everyday things, read as questions; encoded once a process."""
     found = _UNRELATED.get(embedder.fingerprint)
     if found is None:
-        found = encode_checked(embedder, reference_texts()[::6], query=True).pooled
+        found = getattr(embedder, "unrelated", None)
+        if found is None:
+            found = encode_checked(embedder, reference_texts()[::6], query=True).pooled
         while len(_UNRELATED) >= _ENCODERS:
             _UNRELATED.pop(next(iter(_UNRELATED)), None)
         _UNRELATED[embedder.fingerprint] = found

@@ -39,6 +39,7 @@ __all__ = [
     "prompts_of",
     "reference_texts",
     "shipped_projection",
+    "shipped_vectors",
     "weights_hash",
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -255,14 +256,29 @@ def shipped_projection(weights: str, dim: int) -> Tensor | None:
         weights: Hash of the encoder's weights.
         dim: Columns wanted: the leading ones, for they are ordered by how much they hold.
     """
+    matrix = _shipped("projections.safetensors", weights)
+    if matrix is None or dim > matrix.shape[1]:
+        return None
+    return matrix.float()[:, :dim].contiguous()
+
+
+def shipped_vectors(weights: str) -> Tensor | None:
+    """The vectors [25, d] float32 of every sixth reference text that ship for an encoder, or None.
+
+    Args:
+        weights: Hash of the encoder's weights.
+    """
+    return _shipped("unrelated.safetensors", weights)
+
+
+def _shipped(name: str, weights: str) -> Tensor | None:
     from safetensors import safe_open
 
-    path = str(_DATA / "projections.safetensors")
-    with interruptible(), safe_open(path, framework="pt") as file:
+    with interruptible(), safe_open(str(_DATA / name), framework="pt") as file:
         if weights not in file.keys():  # noqa: SIM118 - not a mapping
             return None
-        matrix: Tensor = file.get_tensor(weights).float()
-    return matrix[:, :dim].contiguous() if dim <= matrix.shape[1] else None
+        found: Tensor = file.get_tensor(weights)
+    return found
 
 
 def projection_from(vectors: Iterable[Tensor], dim: int) -> Tensor:

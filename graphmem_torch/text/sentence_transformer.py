@@ -38,6 +38,7 @@ from graphmem_torch.text.models import (
     prompts_of,
     reference_texts,
     shipped_projection,
+    shipped_vectors,
     weights_hash,
 )
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
@@ -304,6 +305,11 @@ class SentenceTransformerEmbedder:
         if shipped_projection(self._weights, 1) is not None:
             return 0.0
         return background_cosine(self.encode(reference_texts()[::6]).pooled)
+
+    @property
+    def unrelated(self) -> Tensor | None:  # [25, d]
+        """See `unrelated_vectors`; shipped for the default encoder, else None."""
+        return None if self.asymmetric else shipped_vectors(self._weights)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphmem_torch.text.embedder import unrelated_vectors
 from graphmem_torch.text.minilm import MiniLM
 from graphmem_torch.text.models import reference_texts, weights_hash
 from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder, load_embedder
@@ -59,6 +60,12 @@ def test_each_layer_in_one_batch_with_padding(theirs: Any) -> None:
         if name == "token_embeddings":
             one, other = one[kept], other[kept]
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+
+
+def test_shipped_vectors_are_those_of_the_reference_texts(theirs: Any) -> None:
+    wanted = theirs.encode(reference_texts()[::6], convert_to_tensor=True)
+    found = unrelated_vectors(load_embedder("all-MiniLM-L6-v2", "cpu"))
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
 
 
 def test_the_hash_that_is_not_computed_is_right(theirs: Any) -> None:
