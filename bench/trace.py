@@ -158,24 +158,20 @@ def members(owner: object) -> list[str]:
 def parts(owner: object) -> dict[str, type]:
     """Return the public attributes that are parts of an object, by name.
 
-    A part is an instance of a public class that is defined in the folder of the object's own class.
+    A part is an instance of a public class that is defined in the folder of the object's own class,
+    or in a folder inside it.
 
     Args:
         owner: Object of a class that is defined in a file of a package.
     """
-    home = _home(type(owner))
+    home = type(owner).__module__.rpartition(".")[0] + "."
     values = {name: getattr(owner, name) for name in members(owner)}
     kinds = {name: type(each) for name, each in values.items() if not inspect.isroutine(each)}
     return {
         name: kind
         for name, kind in kinds.items()
-        if _home(kind) == home and not kind.__name__.startswith("_")
+        if kind.__module__.startswith(home) and not kind.__name__.startswith("_")
     }
-
-
-def _home(kind: type) -> str:
-    """Return the package in which a class is defined."""
-    return kind.__module__.rpartition(".")[0]
 
 
 def settings(config: Any) -> int:
@@ -355,37 +351,49 @@ def _loaded() -> int:
     return sum(each.split(".")[0] == name for each in every)
 
 
-def _commands(folder: Path, rounds: int) -> dict[str, dict[str, Any]]:
-    """Measure the CPU time of commands that only read a store, and of a mistyped option."""
+def _commands(folder: Path, bytecode: Path, rounds: int) -> dict[str, dict[str, Any]]:
+    """Measure the CPU time of commands that only read a store, and of a mistyped option.
+
+    Args:
+        folder: Folder of the store.
+        bytecode: Folder where the first run leaves compiled modules for the others, so that the
+            figures are those of an installed package.
+        rounds: Runs of each command that are timed.
+
+    Raises:
+        RuntimeError: A command is missing.
+    """
     where = ["--store", str(folder)]
     asked = {"stats": where, "get": ["t1", *where], "list": where, "check": where}
     found = {}
     for name, options in asked.items():
         for group in _GROUPS:
             words = [*group, name, *options]
-            if _ran(words)[0] == 0:
-                found[name] = _measured(words, rounds)
+            if _ran(words, bytecode)[0] == 0:
+                found[name] = _measured(words, bytecode, rounds)
                 break
         else:
             raise RuntimeError(f"{name}: expected a command of that name, found none that works")
-    found["usage error"] = _measured(["stats", "--stroe", str(folder)], rounds)
+    found["usage error"] = _measured(["stats", "--stroe", str(folder)], bytecode, rounds)
     return found
 
 
-def _measured(words: Sequence[str], rounds: int) -> dict[str, Any]:
+def _measured(words: Sequence[str], bytecode: Path, rounds: int) -> dict[str, Any]:
     """Return the median CPU seconds of a command line, and whether it imports torch."""
-    imported = _ran(words, "-X", "importtime")[2].splitlines()
-    seconds = [_ran(words)[1] for _ in range(rounds)]
+    imported = _ran(words, bytecode, "-X", "importtime")[2].splitlines()
+    seconds = [_ran(words, bytecode)[1] for _ in range(rounds)]
     # A module that `import_module` loads has no line, but its submodules have.
     torch = any(line.rpartition("|")[2].strip().startswith("torch.") for line in imported)
     return {"cpu_s": round(median(seconds), 3), "torch": torch}
 
 
-def _ran(words: Sequence[str], *flags: str) -> tuple[int, float, str]:
+def _ran(words: Sequence[str], bytecode: Path, *flags: str) -> tuple[int, float, str]:
     """Run a command line; return its status, its CPU seconds and its standard error."""
     call = [sys.executable, *flags, "-m", graphmem_torch.__name__, *words]
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    own["PYTHONPYCACHEPREFIX"] = str(bytecode)
     with tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(call, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=errors)
+        child = subprocess.Popen(call, cwd=_ROOT, env=own, stdout=subprocess.DEVNULL, stderr=errors)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
@@ -408,11 +416,12 @@ def run(options: Trace) -> dict[str, Any]:
     package = sizes(files)
     poor = [each for path in files for each in fragments(path.read_text("utf-8"))]
     config = load_config(overrides={"link.concepts": "pattern"})
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as made:
+        folder, bytecode = Path(made) / "store", Path(made) / "bytecode"
         with Memory.open(folder, config=config, embedder="hashing", device="cpu") as memory:
             memory.add(_turns())
             surface, calls = _surface(memory), _traced_calls(memory)
-        commands = _commands(Path(folder), options.rounds)
+        commands = _commands(folder, bytecode, options.rounds)
     return {
         "commit": code_version(),
         "memory": surface,

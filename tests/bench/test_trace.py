@@ -13,14 +13,17 @@ from bench.trace import Fragment, fragments, members, parts, settings, sizes, tr
 
 FILES = {
     "__init__.py": "",
-    "facade.py": """
-from made_up.lower import Facts, Kept, _Hidden, total
+    "memory/__init__.py": "",
+    "memory/facade.py": """
+from made_up.memory.lower import Facts, Kept, _Hidden, total
+from made_up.memory.parts.themes import Themes
 
 class Facade:
     name = "facade"
 
     def __init__(self):
         self.facts, self.kept, self._hidden = Facts(), Kept(), _Hidden()
+        self.themes = Themes()
         self.hidden = self._hidden
 
     def ask(self, numbers):
@@ -29,7 +32,7 @@ class Facade:
     def inner(self, rows):
         return [total(row) for row in rows]
 """,
-    "lower.py": """
+    "memory/lower.py": """
 from made_up.store.kept import Kept
 
 class Facts:
@@ -42,6 +45,8 @@ class _Hidden:
 def total(row):
     return row[0] + total(row[1:]) if row else 0
 """,
+    "memory/parts/__init__.py": "",
+    "memory/parts/themes.py": "class Themes:\n    def list(self): ...\n",
     "store/__init__.py": "",
     "store/kept.py": "class Kept:\n    def rows(self): ...\n",
 }
@@ -49,14 +54,14 @@ def total(row):
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, ModuleType]]:
-    """A package of three modules, a folder with a fourth, and its module `facade`."""
+    """The folder of a made-up package, and its module `facade`."""
     folder = tmp_path / "made_up"
     for name, source in FILES.items():
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield folder, import_module("made_up.facade")
+    yield folder, import_module("made_up.memory.facade")
     for name in [name for name in sys.modules if name.split(".")[0] == "made_up"]:
         del sys.modules[name]
 
@@ -93,8 +98,8 @@ def test_an_error_passes_and_ends_the_trace(tree: tuple[Path, ModuleType]) -> No
 def test_parts_are_public_classes_beside_the_facade(tree: tuple[Path, ModuleType]) -> None:
     facade = tree[1].Facade()
     assert members(type(facade)) == ["ask", "inner", "name"]
-    found = parts(facade)
-    assert {name: members(kind) for name, kind in found.items()} == {"facts": ["change"]}
+    found = {name: members(kind) for name, kind in parts(facade).items()}
+    assert found == {"facts": ["change"], "themes": ["list"]}
 
 
 def test_sizes(tmp_path: Path) -> None:
