@@ -26,7 +26,7 @@ from torch.nn.functional import normalize, pad
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import load_config
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.rank.query import QueryBatch

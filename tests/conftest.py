@@ -108,7 +108,7 @@ def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **chan
     """A memory of random columns: uneven sessions, unknown times, empty atoms."""
     from graphmem_torch.atoms import EdgeType
     from graphmem_torch.edges import EdgeBlock
-    from graphmem_torch.index.data import IndexInput
+    from graphmem_torch.index.index_input import IndexInput
 
     g = torch.Generator().manual_seed(seed)
 

@@ -5,7 +5,7 @@ Imports from `rank`, `modes`, `spectral` and what lies below them; no I/O, no te
 
 from __future__ import annotations
 
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Retrieval
 

@@ -3,184 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType
-from graphmem_torch.checks import check_tensor
-from graphmem_torch.config import Config, ModesConfig
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import Config
 from graphmem_torch.coo import isin, offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.graph import GRAPH_PARTS, Graph
 from graphmem_torch.index.activation_graph import ActivationGraph
-from graphmem_torch.index.buffer_schema import LAYOUT, WHOLE
+from graphmem_torch.index.buffer_schema import LAYOUT
+from graphmem_torch.index.buffers import Listed, graph_of, graph_tensors, lexical_parts, modes_by
+from graphmem_torch.index.index_input import (
+    ASKED,
+    IndexInput,
+    check_input,
+    dates_of,
+    document_frequency,
+)
+from graphmem_torch.index.joints import is_about, joints_of, list_entries
+from graphmem_torch.index.renumbering import Renamed, first_met, inverse
 from graphmem_torch.modes.find import (
-    MODE_PARTS,
     Modes,
-    find_modes,
-    modes_from_tensors,
     modes_to_tensors,
 )
 from graphmem_torch.ops.appendable_graph import AppendableGraph
-from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.growing import GrowingLists, GrowingRows
-from graphmem_torch.ops.postings import ListedBM25, PostingLists, Postings
+from graphmem_torch.ops.postings import Postings
 from graphmem_torch.ops.ragged import row_entries, runs
 from graphmem_torch.ops.sorted_rows import merged_order
-from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
 __all__ = [
     "FOLLOWED",
-    "OPTIONAL_PARTS",
-    "REQUIRED_PARTS",
     "GrowingIndex",
-    "IndexInput",
-    "Renamed",
-    "graph_of",
-    "graph_tensors",
     "index_tensors",
-    "memory_tensors",
-    "modes_by",
-    "modes_in",
 ]
-
-_BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
-# What is a tensor in `MemoryTensors` is a buffer of the same name.
-_PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
-_OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
-REQUIRED_PARTS = (
-    *("kind", "named"),
-    *_PLAIN,
-    *(f"{which}_{name}" for which in ("bm25", "session_bm25") for name in _BM25_PARTS),
-    *(f"graph_{name}" for name in GRAPH_PARTS),
-)
-OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
-
-
-class Listed(NamedTuple):
-    """What changed since an index was made at once, and is no buffer of it; None where it is one.
-
-    Attributes:
-        graph: The conducting graph.
-        bm25, session_bm25: The postings of the lexical indexes.
-    """
-
-    graph: AppendableGraph | None = None
-    bm25: PostingLists | None = None
-    session_bm25: PostingLists | None = None
-
-    def to_tensors(self) -> dict[str, Tensor]:
-        """The buffers that stand for it."""
-        parts = {} if self.graph is None else graph_tensors(self.graph)
-        for name, lists in (("bm25", self.bm25), ("session_bm25", self.session_bm25)):
-            if lists is not None:
-                columns = zip(_BM25_PARTS, lists.compact(), strict=False)
-                parts |= {f"{name}_{part}": column for part, column in columns}
-        return parts
-
-    def mapped(self, change: Callable[[Tensor], Tensor]) -> Listed:
-        """The same of changed tensors, as `nn.Module.to` changes them."""
-        graph, *postings = self
-        return Listed(
-            graph and graph.mapped(change),
-            *(lists and PostingLists(*map(change, lists)) for lists in postings),
-        )
-
-
-class Renamed(NamedTuple):
-    """What the codes that are left were before, in the order of the new ones.
-
-    Attributes:
-        terms, kinds, speakers, sessions: int64; None: all terms are what they were.
-    """
-
-    terms: Tensor | None
-    kinds: Tensor
-    speakers: Tensor
-    sessions: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class IndexInput:
-    """A memory as plain columns: A atoms that can be hits and K concepts among N nodes.
-
-    Or what is added to one (`GrowingIndex.append`): then A and K count what is new, but for the
-    names of concepts; entries of `node`, `concept`, `edges`, `duplicate` and the codes are those of
-    the whole memory, and N, S and the sizes of vocabularies are what they are with it.
-
-    Attributes:
-        embeddings: [A, d] float32 unit rows.
-        terms, term_offsets: [T] int64 and [A + 1] int64, the lexical terms of the atoms.
-        vocab_size: Number of terms.
-        kind, speaker: [A] int64 codes, -1 = none (speaker).
-        num_speakers: S.
-        session: [A] int64 codes, -1 = none.
-        time: [A] float64 seconds since the epoch UTC, NaN = unknown.
-        log_words: [A] float32, ln(1 + words).
-        is_question, tells_time: [A] bool.
-        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
-            None where there are no others.
-        asked_key, asked_words, asked_bits, asked_form: [A] int64, int16, int64 and int8, what an
-            atom asks (`rank.candidates.MemoryTensors`); None where no atom asks.
-        told: [A, 2] int32, the days that an atom tells of (`text.times.told_days`), 0 and 0 for
-            none; None where no atom does.
-        edges: Between nodes 0..N-1.
-        num_nodes: N.
-        node: [A] int64, the node that each atom is, ascending; None: the first A.
-        concept: [K] int64, likewise; None: those behind the atoms. A node may be neither.
-        tokens, pieces, token_offsets: Packed token vectors and their word pieces, or None.
-        num_pieces: Size of the word-piece vocabulary.
-        duplicate: [A] int64, for each atom the node of the first one of equal content; None where
-            no atom is taken for another. Only modes read it.
-        modes: Of the atoms, where they are known; else they are found if the settings ask for them.
-        title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
-            atom has one.
-        name_terms, name_offsets: int64 and [K + 1] int64, the terms of the names of the concepts.
-        lot: [A + K] int64 below 2^32, of atoms and concepts: of edges as strong as each other those
-            to lower ones are kept (`spread.max_edges`). It says nothing about age or number; None:
-            those to older ones are kept.
-    """
-
-    embeddings: Tensor
-    terms: Tensor
-    term_offsets: Tensor
-    vocab_size: int
-    kind: Tensor
-    speaker: Tensor
-    num_speakers: int
-    session: Tensor
-    time: Tensor
-    log_words: Tensor
-    is_question: Tensor
-    tells_time: Tensor
-    edges: EdgeBlock
-    num_nodes: int
-    node: Tensor | None = None
-    concept: Tensor | None = None
-    tokens: Tensor | None = None
-    pieces: Tensor | None = None
-    token_offsets: Tensor | None = None
-    num_pieces: int = 0
-    duplicate: Tensor | None = None
-    modes: Modes | None = None
-    role: Tensor | None = None
-    told: Tensor | None = None
-    title: Tensor | None = None
-    name_terms: Tensor | None = None
-    name_offsets: Tensor | None = None
-    lot: Tensor | None = None
-    asked_key: Tensor | None = None
-    asked_words: Tensor | None = None
-    asked_bits: Tensor | None = None
-    asked_form: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -199,19 +62,10 @@ _GROWN = (
     *("log_words", "is_question", "tells_time", "role", "duplicate", "tokens", "token_offsets"),
     *("asked_key", "asked_words", "asked_bits", "asked_form"),
 )
-_ASKED = {
-    "asked_key": torch.int64,
-    "asked_words": torch.int16,
-    "asked_bits": torch.int64,
-    "asked_form": torch.int8,
-}
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
 
 _CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
-_JOINS = np.zeros(256, dtype=bool)  # by type
-_JOINS[[EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION]] = True
-_MENTION = np.float32(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
 
 
 class GrowingIndex:
@@ -299,7 +153,7 @@ class GrowingIndex:
         own._concepts = GrowingRows(follow["concept"].long())
         ends, type = follow["joint_ends"].long(), follow["joint_type"].long()
         joints = torch.cat([ends, type[:, None]], 1)
-        tells = _tells(joints)
+        tells = is_about(joints)
         own._joints = GrowingRows(joints[~tells])
         own._add_about(joints[tells], len(parts["atom"]))
         own._lot = GrowingRows(follow["lot"])
@@ -359,7 +213,7 @@ class GrowingIndex:
         Raises:
             InputError: For columns of different lengths; nothing was added then.
         """
-        _check(data, len(self._concepts))
+        check_input(data, len(self._concepts))
         cut = EdgeBlock.empty() if cut is None else cut
         self._add_nodes(data)
         self._add_columns(data)
@@ -431,12 +285,12 @@ class GrowingIndex:
         if kinds and len(concept):
             kind, node = torch.cat([kind, kind.new_tensor(kinds)]), torch.cat([node, concept[:1]])
         order = node.argsort()
-        own_kinds, gone_texts = _first_met(kind[order]), _texts_of(before, left)
+        own_kinds, gone_texts = first_met(kind[order]), _texts_of(before, left)
         # Only where one goes that has a term first do terms get other numbers.
         first_of = self._postings.weighed().first_documents()[gone_texts.terms].long()
-        terms = _first_met(rows["terms"]) if bool(left[first_of].any()) else None
-        speakers = _first_met(rows["speaker"].long())
-        sessions = _first_met(rows["session"].long())
+        terms = first_met(rows["terms"]) if bool(left[first_of].any()) else None
+        speakers = first_met(rows["speaker"].long())
+        sessions = first_met(rows["session"].long())
         for name, old in (
             ("terms", terms),
             ("kind", own_kinds),
@@ -444,8 +298,8 @@ class GrowingIndex:
             ("session", sessions),
         ):
             if old is not None:
-                held[name].array[:] = _inverse(old).numpy()[held[name].array]
-        given = _inverse(sessions, self._sessions)[self._session_of.view]
+                held[name].array[:] = inverse(old).numpy()[held[name].array]
+        given = inverse(sessions, self._sessions)[self._session_of.view]
         there = (given >= 0).nonzero().squeeze(1)
         number, self._sessions = self._sessions, len(sessions)
         self._session_of = GrowingRows(given[there])
@@ -459,7 +313,7 @@ class GrowingIndex:
             ends = before["token_offsets"]
             _, entry = row_entries(ends, left.nonzero().squeeze(1))
             those = before["pieces"][entry], offsets_of(ends.diff()[left])
-            self._piece_df = self._piece_df - _document_frequency(
+            self._piece_df = self._piece_df - document_frequency(
                 *those, torch.zeros_like(self._piece_df)
             )
         self._atom = GrowingRows(new[atom.long()])
@@ -470,7 +324,7 @@ class GrowingIndex:
         self._rows = held
         orders = (new[rows_of.long()] for rows_of in (self._time_order, self._told_order))
         self._time_order, self._told_order = (left[left >= 0] for left in orders)
-        self._remove_terms(gone_texts, new, terms, _inverse(sessions, number))
+        self._remove_terms(gone_texts, new, terms, inverse(sessions, number))
         return Renamed(terms, own_kinds, speakers, there)
 
     def _add_nodes(self, data: IndexInput) -> None:
@@ -503,7 +357,7 @@ class GrowingIndex:
 
     def _add_columns(self, data: IndexInput) -> None:
         """What is known of the new atoms, each for itself."""
-        month, day, said = _dates(data.time)
+        month, day, said = dates_of(data.time)
         columns = {
             "embeddings": data.embeddings,
             "kind": data.kind.to(torch.int16),
@@ -526,7 +380,7 @@ class GrowingIndex:
             "terms": data.terms,
             "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
         }
-        for name, dtype in _ASKED.items():
+        for name, dtype in ASKED.items():
             given = getattr(data, name)
             columns[name] = torch.zeros(data.kind.shape, dtype=dtype) if given is None else given
         if data.duplicate is not None and self._config.modes.build:
@@ -538,7 +392,7 @@ class GrowingIndex:
             self._grow_offsets("token_offsets", data.token_offsets, old)
             if more := max(1, data.num_pieces) - len(self._piece_df):
                 self._piece_df = torch.nn.functional.pad(self._piece_df, (0, more))
-            self._piece_df = _document_frequency(data.pieces, data.token_offsets, self._piece_df)
+            self._piece_df = document_frequency(data.pieces, data.token_offsets, self._piece_df)
         for name, column in columns.items():
             self._grow(name, column)
         time, told = self._rows["time_bits"].view.view(torch.float64), self._rows["told"].view
@@ -583,7 +437,7 @@ class GrowingIndex:
         ):
             added = terms, offsets - offsets[0], documents
             postings.add(*added, vocab_size=data.vocab_size, num_docs=number)
-            tensors |= _lexical_parts(name, postings.weighed(b=b))
+            tensors |= lexical_parts(name, postings.weighed(b=b))
         return tensors
 
     def _remove_terms(
@@ -610,10 +464,10 @@ class GrowingIndex:
 
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
         """Turns before and after, what is derived, and concepts: from the edges that say so."""
-        added, gone = _joints_of(edges), _joints_of(cut)
-        about, none = _tells(added), _tells(gone)
+        added, gone = joints_of(edges), joints_of(cut)
+        about, none = is_about(added), is_about(gone)
         self._add_about(added[about], len(self._atom))
-        self._about.discard(*_entries(gone[none]))
+        self._about.discard(*list_entries(gone[none]))
         added, gone = added[~about], gone[~none]
         self._joints.append(added)
         joints = self._joints.view
@@ -644,7 +498,7 @@ class GrowingIndex:
     def _add_about(self, joints: Tensor, nodes: int) -> None:
         self._about.resize(nodes)
         if len(joints):
-            self._about.append(*_entries(joints))
+            self._about.append(*list_entries(joints))
 
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
         """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
@@ -708,173 +562,8 @@ def _spans(kept: Tensor) -> tuple[np.ndarray, np.ndarray]:  # [n] int64 -> [s], 
     return rows[begin], count
 
 
-def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
-    """The edges that join: source, target and type, with `WHOLE` where an atom is about a concept.
-
-    The turns before an atom in its window are tied to what it mentions by less.
-    """
-    if not len(edges):
-        return torch.empty(0, 3, dtype=torch.int64)
-    joins = _JOINS[edges.type.numpy()]
-    source, target, type, weight = (column.numpy()[joins] for column in edges.columns)
-    kind = type.astype(np.int64)
-    kind[(kind == EdgeType.ABSTRACTION) & (weight == _MENTION)] += WHOLE
-    return torch.from_numpy(np.stack([source, target, kind], 1))
-
-
-def _tells(joints: Tensor) -> Tensor:  # [n, 3] -> [n] bool
-    """Which join an atom to a concept that it is about."""
-    return joints[:, 2] % WHOLE == int(EdgeType.ABSTRACTION)
-
-
-def _entries(joints: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # [n, 3]
-    """Edges as entries of the lists of their sources, by these."""
-    source, target, type = joints.numpy().T
-    order = source.argsort(kind="stable")
-    return source[order], {"target": target[order], "type": type[order]}
-
-
 def _ranked(config: Config) -> bool:
     """Whether a signal reads PageRank, which is carried along for it."""
     return "pagerank" in routing_parts(
         signal_names((*config.rank.weights, *config.rank.cold_weights))
     )
-
-
-def _check(data: IndexInput, before: int) -> None:
-    """Looks at the lengths of columns; `before` concepts were there before."""
-    atoms = len(data.embeddings)
-    concepts = data.num_nodes - atoms if data.concept is None else len(data.concept)
-    lengths = {
-        **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
-        **dict.fromkeys(("is_question", "tells_time", "role", "told", "duplicate"), atoms),
-        **dict.fromkeys(("title", "node", *_ASKED), atoms),
-        **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
-        "name_offsets": before + concepts + 1,
-    }
-    do = "give one entry for each atom of `embeddings` (offsets: one more, of concepts for names)"
-    for name, length in lengths.items():
-        if (column := getattr(data, name)) is not None:
-            check_tensor(name, column, "", (length, 2) if name == "told" else (length,), do)
-
-
-def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) -> MemoryTensors:
-    """What ranking reads, from the buffers of an index by name and what is not among them."""
-    listed = Listed() if listed is None else listed
-    values: dict[str, Any] = {name: parts[name] for name in _PLAIN}
-    values |= {name: parts.get(name) for name in _OPTIONAL}
-    hops = HopParts(*(parts[name] for name in HOP_PARTS)) if HOP_PARTS[0] in parts else None
-    return MemoryTensors(
-        **values,
-        bm25=_bm25(parts, "bm25", listed.bm25),
-        session_bm25=_bm25(parts, "session_bm25", listed.session_bm25),
-        graph=graph_of(parts) if listed.graph is None else listed.graph,
-        modes=modes_in(parts),
-        hops=hops,
-    )
-
-
-def graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    """The buffers of an index that hold a conducting graph, by name."""
-    return {f"graph_{name}": getattr(graph, name).detach() for name in GRAPH_PARTS}
-
-
-def graph_of(parts: Mapping[str, Tensor]) -> Graph:
-    """The conducting graph among the buffers of an index."""
-    part = {name: parts[f"graph_{name}"] for name in GRAPH_PARTS}
-    part["weight"] = part["weight"].to(torch.promote_types(part["weight"].dtype, torch.float32))
-    return Graph(**part, num_nodes=len(part["indptr"]) - 1)
-
-
-def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
-    """The modes among the buffers of an index; None where it has none."""
-    part = {name: parts[f"modes_{name}"] for name in MODE_PARTS if f"modes_{name}" in parts}
-    return modes_from_tensors(part) if part else None
-
-
-def _bm25(parts: Mapping[str, Tensor], prefix: str, lists: PostingLists | None) -> BM25:
-    norm, idf = (parts[f"{prefix}_{name}"].float() for name in ("norm", "idf"))
-    if lists is not None:
-        return ListedBM25(lists, norm, idf)
-    indptr, docs, counts = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS[:3])
-    return BM25(indptr, docs, counts, norm, idf)
-
-
-def modes_by(
-    settings: ModesConfig,
-    embeddings: Tensor,  # [A, d]
-    time: Tensor | None = None,  # [A] float64, NaN = unknown
-    generator: torch.Generator | None = None,
-) -> Modes:
-    """The modes of atoms, as the settings say.
-
-    A count above the number of atoms is no error here: a memory may be smaller than its preset.
-    """
-    count = min(settings.count, *embeddings.shape) or None
-    return find_modes(
-        embeddings,
-        select=settings.select,
-        count=count,
-        epsilon=settings.epsilon,
-        assign=settings.assign,
-        time=time,
-        generator=generator,
-    )
-
-
-def _first_met(codes: Tensor) -> Tensor:  # [n] int64, -1 = none -> [m] int64
-    """The codes that there are, in the order of where each comes first."""
-    if not len(codes):
-        return codes
-    place = np.full(int(codes.max()) + 2, len(codes))
-    # Of equal ones the last that is written stays: the first.
-    place[codes.numpy()[::-1] + 1] = np.arange(len(codes))[::-1]
-    first = torch.from_numpy(place[1:])
-    found = (first < len(codes)).nonzero().squeeze(1)
-    return found[first[found].argsort()]
-
-
-def _inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [size + 1] int64
-    """Where each number stands among `old`; -1 for others, and, at the end, for none."""
-    size = int(old.max()) + 1 if size is None and len(old) else size or 0
-    place = torch.full((size + 1,), -1)
-    place[old] = torch.arange(len(old))
-    return place
-
-
-def _lexical_parts(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    """The buffers that `_bm25` reads; without the postings where they are lists."""
-    listed = isinstance(bm25, ListedBM25)
-    names = ("norm", "idf") if listed else _BM25_PARTS
-    return {f"{prefix}_{name}": getattr(bm25, name) for name in names}
-
-
-def _dates(time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Month 0..11, day of the month 0..30 and day since the epoch in UTC.
-
-    Where the time is unknown -1, -1 and a day long before all others.
-    """
-    known = ~torch.isnan(time)
-    stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
-    months = stamps.astype("datetime64[M]")
-    dates = stamps.astype("datetime64[D]")
-    month = torch.from_numpy(months.astype(np.int64) % 12)
-    day = torch.from_numpy((dates - months.astype("datetime64[D]")).astype(np.int64))
-    said = torch.from_numpy(dates.astype(np.int64))
-    return (
-        torch.where(known, month, -1).to(torch.int8),
-        torch.where(known, day, -1).to(torch.int8),
-        torch.where(known, said, torch.iinfo(torch.int32).min).to(torch.int32),
-    )
-
-
-def _document_frequency(
-    pieces: Tensor,  # [T] integers
-    offsets: Tensor,  # [n + 1] int64
-    known: Tensor,  # [V] int32
-) -> Tensor:  # [V] int32
-    """In how many atoms each word piece occurs, and in those that are known."""
-    size, count = np.diff(offsets.numpy()), len(known)
-    atom = np.arange(len(size)).repeat(size)
-    seen = torch.from_numpy(np.unique(atom * count + pieces.numpy()) % count)
-    return known.index_add(0, seen, known.new_ones(1).expand(seen.shape))

@@ -12,7 +12,6 @@ units of before.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,39 +19,27 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.index.retrieve import (
-    Plan,
+from graphmem_torch.index.activation import (
     TraversalSteps,
     brought_from,
-    by_tier,
-    candidates_of,
-    competing_kinds,
     conducting_nodes,
-    fan_of,
     spread_from,
     start_of,
-    started_from,
-    traversed,
 )
+from graphmem_torch.index.execution_plan import ExecutionPlan
+from graphmem_torch.index.influence import influence_of, reversed_edges
+from graphmem_torch.index.retrieve import by_tier, candidates_of
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.propagate import fan_scale
-from graphmem_torch.ops.spread import Rule
-from graphmem_torch.ops.spread_without import spread_without
-from graphmem_torch.ops.tiles import tile_elements
-from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
-from graphmem_torch.rank.hops import HopPairs
-from graphmem_torch.rank.lifts import Heights, raises
-from graphmem_torch.rank.paths import hop_discount, strongest_paths
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.memory_tensors import MemoryTensors
+from graphmem_torch.rank.paths import strongest_paths
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = ["Explained", "explain"]
-
-_TILE = 1 << 24  # values of a mask of left-out memories by nodes that are held at once on a CPU
-_REACH = 3  # turns on both sides that a window looks at
-
-# Signals of a text by itself that all others are read beside, or that anchors are chosen by.
-_APART = ("semantic", "lexical", "lexical_unread", "lexical_session", "late", "named")
-_DERIVED = ("interaction_focus", "interaction_sharp", "semantic_positive", "lexical", "semantic")
+__all__ = [
+    "Explained",
+    "explain",
+]
 
 
 class Explained(NamedTuple):
@@ -89,7 +76,7 @@ class Explained(NamedTuple):
 
 def explain(
     memory: MemoryTensors,
-    plan: Plan,
+    plan: ExecutionPlan,
     weights: Tensor,  # [3, F], by form
     query: QueryBatch,  # one question
     row: int,
@@ -121,7 +108,7 @@ def explain(
         start = _started(memory, found)
         node = memory.nodes(wanted[0])
         paths, strength = _chains(memory, plan, query, start, node)
-        influence = _influence(found, plan, weights, rows, place)
+        influence = influence_of(found, plan, weights, rows, place)
     edge, initial = _gradients(found, plan, own, place, start)
     sent = torch.zeros(graph.num_nodes, dtype=edge.dtype, device=edge.device)
     sent.index_add_(0, graph.source.long(), graph.weight * edge)
@@ -153,7 +140,7 @@ def _started(memory: MemoryTensors, found: Candidates) -> SparseRows:  # [1, N],
 
 
 def _chains(
-    memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, node: Tensor
+    memory: MemoryTensors, plan: ExecutionPlan, query: QueryBatch, start: SparseRows, node: Tensor
 ) -> tuple[Tensor, Tensor]:  # [K, T], [K]
     """The strongest path from each anchor, as if there were no other.
 
@@ -164,7 +151,7 @@ def _chains(
     mask = conducting_nodes(memory, query)
     if mask is not None:
         step = step.where(mask[0, graph.target.long()], 0.0)
-    back = _reversed(graph, step)
+    back = reversed_edges(graph, step)
     end = SparseRows.of(node[:, None], start.value.new_ones(1, 1), graph.num_nodes)
     found = strongest_paths(back, end, start.column[None], rounds=rounds, spread=1.0, fan="none")
     found = found[0].flip(1)
@@ -174,24 +161,8 @@ def _chains(
     return paths, strength.where(there.any(1), 0.0)
 
 
-def _reversed(graph: Graph, weight: Tensor) -> Graph:  # [E], of the edges as they are
-    """The same edges the other way round, of other weights: edge i is `graph.out_edge[i]`."""
-    order = graph.out_edge.long()
-    place = torch.arange(len(order), dtype=torch.int32, device=order.device)
-    return Graph(
-        graph.out_indptr,
-        graph.target[order],
-        graph.source[order],
-        weight[order],
-        graph.type[order],
-        graph.indptr,
-        torch.empty_like(place).index_copy_(0, order, place),
-        graph.num_nodes,
-    )
-
-
 def _gradients(
-    found: Candidates, plan: Plan, own: Tensor, place: Tensor, start: SparseRows
+    found: Candidates, plan: ExecutionPlan, own: Tensor, place: Tensor, start: SparseRows
 ) -> tuple[Tensor, Tensor]:  # [E], [K]
     """Of the score in the weights of edges and in the activation of anchors and seeds."""
     memory, graph, reached = found.memory, found.memory.graph, found.reached
@@ -227,432 +198,3 @@ def _gradients(
     led = torch.zeros(1, graph.num_nodes + 1, dtype=hop.dtype, device=hop.device)
     led.scatter_add_(1, nodes % led.shape[1], hop)
     return edge, (at + led[:, :-1])[0, start.column]
-
-
-class _Watched(Candidates):
-    """Candidates that note which signals look at other atoms, and what sessions are compared by."""
-
-    def __init__(self, of: Candidates, rows: Tensor) -> None:  # [1, C]
-        super().__init__(of.memory, of.query, of.config, rows)
-        self.looking: set[str] = set()
-        self.comparing: set[str] = set()
-        self.compared: list[Tensor] = []
-        self._asked: list[str] = []
-
-    def signal(self, name: str) -> Tensor:
-        self._asked.append(name)
-        known = name in self.looking
-        value = super().signal(name)
-        self._asked.pop()
-        if known:
-            self._look()
-        return value
-
-    def _look(self) -> None:
-        self.looking.update(self._asked)
-
-    def step(self, values: Tensor, distance: int) -> Tensor:
-        self._look()
-        return super().step(values, distance)
-
-    def widest(self, reach: int) -> Tensor:
-        if reach:
-            self._look()
-        return super().widest(reach)
-
-    def session_max(self, values: Tensor) -> Tensor:
-        self._look()
-        self.comparing.update(self._asked)
-        self.compared.append(values)
-        return super().session_max(values)
-
-
-def _influence(
-    found: Candidates,
-    plan: Plan,
-    weights: Tensor,  # [3, F]
-    rows: Tensor,  # [C] int64, the candidates of the question, -1 = padding
-    place: Tensor,  # [] of the atom among them
-) -> Tensor:  # [A]
-    """The score of an atom minus what it were without each other."""
-    there = found.valid.expand(found.shape)[0].clone()
-    there[place] = True  # whether it may be a hit or not
-    without = _Without(found, plan, weights, rows, there.nonzero().squeeze(1), int(rows[place]))
-    influence = weights.new_zeros(found.memory.num_atoms)
-    nodes = max(1, found.memory.graph.num_nodes)
-    height = max(1, tile_elements(weights.device, _TILE) // nodes)
-    for part in without.mattering().split(height):
-        scores = without.scores(torch.cat([part.new_full((1,), -1), part]))
-        influence[part] = scores[0] - scores[1:]
-    return influence
-
-
-class _Without:
-    """The score of one atom without others: what stays of the C candidates, and what changes.
-
-    The signals of other candidates change only where they look at the memory that is left out: in
-    the turns around it, and over its session where it was the best of it. From the base scores
-    come the anchors; only where these are others, or activation passes the memory, is anything
-    spread again. All of it with the memories left out as the axis of a batch.
-    """
-
-    def __init__(
-        self,
-        found: Candidates,
-        plan: Plan,
-        weights: Tensor,  # [3, F]
-        rows: Tensor,  # [*] int64, the candidates of `found`
-        kept: Tensor,  # [C], where those are that there are for the question
-        row: int,
-    ) -> None:
-        self.found, self.plan, self.weights = found, plan, weights
-        self.rows, self.row = rows[kept], row
-        self.own = int(torch.searchsorted(self.rows, row))
-        memory = found.memory
-        self.sources = memory.derived_source[memory.derived_target == row].long()
-        self.base = [*plan.base]
-        # What hops raise follows from the base scores of atom and anchors.
-        self.graph = [plan.names[i] for i in plan.places(graph=True) if plan.names[i] != "hop"]
-        self.form, self.amid = (
-            each.expand(found.shape)[0, kept] for each in (found.form, found.amid)
-        )
-        self.whole = _Watched(found, self.rows[None])
-        if found.__dict__.get("matches") is not None:
-            self.whole.matches = found.__dict__["matches"][:, :, kept]
-        for name, value in found._signals.items():
-            if name in _APART:
-                self.whole._signals[name] = value.expand(found.shape)[:, kept]
-        values = [self.whole.signal(name).expand(1, len(self.rows)) for name in self.base]
-        self.looking = [name for name in self.base if name in self.whole.looking]
-        everyone = torch.arange(len(self.rows), device=self.rows.device)[None]
-        self.score = self._weighed(values, self.base, everyone)  # [1, C]
-        self.named = self.score.new_zeros(len(self.rows))
-        if memory.hops is not None and plan.starts:
-            self.named = self.whole.signal("named").expand(1, len(self.rows))[0]
-        self.started = self._start(self._asked(self.rows.new_full((1,), -1)), self.score)
-        anchors = self.started.anchors
-        known = self.rows[:0] if anchors is None else anchors[0][anchors[0] >= 0]
-        led = self.score[0] + found.config.anchors.named * self.named
-        self.least = led[self._place(known)].amin() if len(known) else -torch.inf
-        self.passed = self._passed()
-
-    def mattering(self) -> Tensor:  # [M] int64 rows
-        """Without which the score may be another: candidates, and what activation passes."""
-        rows = torch.cat([self.rows, self.passed.nonzero().squeeze(1)]).unique()
-        return rows[rows != self.row]
-
-    def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, the first is -1, none -> [M]
-        """The score without each memory."""
-        query = self._asked(left)
-        base, moved = self._base(left, query)
-        score = base[:, self.own]
-        if not self.plan.places(graph=True):
-            return score
-        moved = self._moved(left, moved)
-        still = ((left < 0) | self.passed[left]) & ~moved
-        brought = torch.empty_like(score)
-        some = still.nonzero().squeeze(1)
-        if len(some):
-            part = query.rows(some)
-            found = self._brought(part, self._as_started(part), left[some])
-            brought[:] = found[0]  # what activation does not pass changes nothing
-            brought[some] = found
-        if self.plan.lifts:
-            same = (~moved).nonzero().squeeze(1)
-            part = query.rows(same)
-            brought[same] += self._raised(part, self._as_started(part), base[same])
-        some = moved.nonzero().squeeze(1)
-        if len(some):
-            part = query.rows(some)
-            started = self._start(part, base[some])
-            brought[some] = self._brought(part, started)
-            if self.plan.lifts:
-                brought[some] += self._raised(part, started, base[some])
-        return score + brought
-
-    def _raised(
-        self,
-        query: QueryBatch,  # M questions
-        started: Reached,
-        base: Tensor,  # [M, C]
-    ) -> Tensor:  # [M]
-        """Share of hops in the score of the atom without each memory."""
-        if started.anchors is None or not started.anchors.shape[1] or not len(query):
-            return base.new_zeros(len(query))
-        own = self.rows.new_tensor([[self.row]]).expand(len(query), -1)
-        last = Candidates(self.found.memory, query, self.found.config, own)
-        still = replace(self.plan, walks=False, spreads=False, hops=False)
-        lifts = brought_from(last, still, started, None).lifts
-        if lifts is None:
-            return base.new_zeros(len(query))
-        assert isinstance(lifts, HopPairs)
-        here = lifts.target == self.row
-        lifts = HopPairs(*(part[here] for part in lifts))
-        anchor = base.gather(1, self._place(started.anchors))
-        anchor = anchor.masked_fill(started.anchors < 0, torch.inf)
-        heights = Heights(anchor, base[:, self.own : self.own + 1])
-        raised = raises(lifts, heights, torch.zeros_like(lifts.target), here[here])
-        weight = self.weights[self.form[self.own], self.plan.names.index("hop")]
-        return raised[:, 0] * weight
-
-    def _as_started(self, query: QueryBatch) -> Reached:  # M questions
-        """The anchors as nothing left out leaves them; a traversal, which has seeds of its own."""
-
-        def expanded(one: Tensor | None) -> Tensor | None:
-            return None if one is None else one.expand(len(query), -1)
-
-        return Reached(
-            expanded(self.started.anchors),
-            expanded(self.started.value),
-            expanded(self.started.relevance),
-            traversal=self._traversed(query) if self.plan.traverses else None,
-            named=None if self.started.named is None else self.started.named.expand(len(query)),
-        )
-
-    def _moved(self, left: Tensor, looked: Tensor) -> Tensor:  # [M], [M] bool -> [M] bool
-        """Without which the anchors, or how much they stand for the question, may be others.
-
-        `looked` says where the base score of one as high as an anchor is another.
-        """
-        anchors, source = self.started.anchors, self.found.config.anchors.source
-        if anchors is None:
-            return torch.zeros_like(left, dtype=torch.bool)
-        moved = (left[:, None] == anchors).any(1) & (left >= 0)
-        if self.started.named is not None:  # that a question names it strengthens hops
-            place = self._place(left)
-            first = (self.rows[place] == left) & (self.named[place] >= self.started.named)
-            moved |= first & (self.started.named > 0)
-        if source != "fused":
-            return moved
-        if self.plan.walks or "proximity" in self.graph:  # which are relative to all candidates
-            return torch.ones_like(moved)
-        return moved | looked
-
-    def _weighed(
-        self, values: Sequence[Tensor], names: Sequence[str], place: Tensor
-    ) -> Tensor:  # F times [b, n], [b or 1, n] -> [b, n]
-        """The part of the score that some signals make, for the candidates at some places."""
-        if not names:
-            return self.weights.new_zeros(values[0].shape if values else (1, len(self.rows)))
-        form, amid = self.form[place], self.amid[place]
-        stacked = self.found.in_units(torch.stack(list(values), 2), names, amid)
-        weights = self.weights[:, [self.plan.names.index(name) for name in names]]
-        sums = stacked @ weights.T
-        return sums.gather(2, form.expand(sums.shape[:2])[:, :, None]).squeeze(2)
-
-    def _asked(self, left: Tensor) -> QueryBatch:  # M questions
-        """The question, once without each memory."""
-        query = self.found.query.rows(torch.zeros_like(left))
-        atoms, allowed = self.found.memory.num_atoms, query.allowed
-        if allowed is None:
-            allowed = torch.ones(1, atoms, dtype=torch.bool, device=left.device)
-        there = torch.nn.functional.pad(allowed.expand(len(left), -1), (0, 1))  # a column for -1
-        there[torch.arange(len(left), device=left.device), left] = False
-        return replace(query, allowed=there[:, :-1])
-
-    def _base(
-        self, left: Tensor, query: QueryBatch
-    ) -> tuple[Tensor, Tensor]:  # [M] -> [M, C], [M] bool
-        """The base score of every candidate without each memory; where anchors may be others."""
-        scores = self.score.expand(len(left), -1).clone()
-        moved = torch.zeros_like(left, dtype=torch.bool)
-        if not self.looking or not len(self.rows):
-            return scores, moved
-        place = torch.searchsorted(self.rows, left).clamp(max=len(self.rows) - 1)
-        there = (self.rows[place] == left).nonzero().squeeze(1)
-        best = self._best_of_session()[place[there]]
-        for session, some in ((False, there[~best]), (True, there[best])):
-            if len(some):
-                part = query.rows(some)
-                moved[some] = self._look_again(scores, some, left[some], part, session=session)
-        return scores, moved
-
-    def _best_of_session(self) -> Tensor:  # [C] bool
-        """Candidates without which the largest value of their session may be another."""
-        found = torch.zeros(len(self.rows), dtype=torch.bool, device=self.rows.device)
-        for values in self.whole.compared:
-            best = Candidates.session_max(self.whole, values)
-            found |= ((values >= best) | (best < 0)).flatten(0, -2).any(0)
-        return found
-
-    def _look_again(
-        self, scores: Tensor, some: Tensor, left: Tensor, query: QueryBatch, *, session: bool
-    ) -> Tensor:  # [m] bool
-        """Writes the scores [M, C] of those who look at the memories of some rows [m] of them.
-
-        Returns:
-            Whether one of them is, or was, as high as an anchor.
-        """
-        memory = self.found.memory
-        around = left[:, None]
-        windows = [around]
-        pointers, second = memory.turns
-        row = around[:, None]
-        for _ in range(2 * _REACH):
-            row = pointers.take(row + second)
-            windows.append(row.flatten(1))
-        near = torch.cat(windows[: _REACH + 1], 1)
-        listed = torch.cat(windows, 1)
-        if session:
-            members = self._members(self.whole._session[0, self._place(left)])
-            listed, near = torch.cat([listed, members], 1), torch.cat([near, members], 1)
-        listed = listed.where(self.rows[self._place(listed)] == listed, -1)
-        listed = listed.sort(dim=1).values
-        twice = torch.nn.functional.pad(listed[:, 1:] == listed[:, :-1], (1, 0))
-        listed = listed.masked_fill(twice, -1).sort(dim=1).values
-        place = self._place(listed)
-        other = Candidates(memory, query, self.found.config, listed)
-        for name, value in self.whole._signals.items():
-            if name not in self.whole.looking:
-                other._signals[name] = value.expand(1, -1)[0, place]
-        matches = self.whole.__dict__.get("matches")
-        if matches is not None:
-            other.matches = matches[0][:, place].transpose(0, 1)
-        # What is the best of a session stays so without one that was not.
-        looking = [name for name in self.looking if session or name not in self.whole.comparing]
-        if not looking:
-            return torch.zeros_like(left, dtype=torch.bool)
-        values = [other.signal(name) for name in looking]
-        known = [self.whole.signal(name)[0, place] for name in looking]
-        change = self._weighed(values, looking, place)
-        change = change - self._weighed(known, looking, place)
-        looks = (listed[:, :, None] == near[:, None]).any(2) & (listed >= 0)
-        change = change.where(looks & other.valid, 0.0)
-        scores.index_put_((some[:, None], place), change, accumulate=True)
-        before = self.score[0, place] + self.found.config.anchors.named * self.named[place]
-        highest = torch.maximum(before, before + change)
-        return ((change != 0) & (highest >= self.least)).any(1)
-
-    def _members(self, session: Tensor) -> Tensor:  # [m] -> [m, s] rows, -1 = none
-        """The candidates of sessions."""
-        ordered, order = self.whole._session[0].sort()
-        first = torch.searchsorted(ordered, session)
-        count = torch.searchsorted(ordered, session, right=True) - first
-        place = first[:, None] + torch.arange(int(count.max()), device=first.device)
-        inside = place < (first + count)[:, None]
-        return self.rows[order[place.clamp(max=len(order) - 1)]].where(inside, -1)
-
-    def _place(self, rows: Tensor) -> Tensor:
-        """Where rows are among the candidates, or where they would be."""
-        return torch.searchsorted(self.rows, rows).clamp(max=max(0, len(self.rows) - 1))
-
-    def _start(self, query: QueryBatch, base: Tensor) -> Reached:  # M questions, [M, C]
-        """The anchors without each memory."""
-        plan, found = self.plan, self.found
-        traversal = self._traversed(query) if plan.traverses else None
-        if not plan.starts:
-            return Reached(traversal=traversal)
-        many = Candidates(found.memory, query, found.config, self.rows.expand(len(query), -1))
-        for name in _APART:
-            if name in self.whole._signals:
-                many._signals[name] = self.whole._signals[name].expand(len(query), -1)
-        many._base_scores = base
-        return replace(started_from(many, plan), traversal=traversal)
-
-    def _traversed(self, query: QueryBatch) -> SparseRows | None:
-        everyone = Candidates(self.found.memory, query, self.found.config)
-        whole = self.found._every or self.found
-        everyone._signals["semantic"] = whole.signal("semantic").expand(len(query), -1)
-        return traversed(everyone, conducting_nodes(self.found.memory, query)).traversal
-
-    def _passed(self) -> Tensor:  # [A] bool
-        """Atoms that activation passes from the anchors, and what was derived from the atom."""
-        plan, memory, reached = self.plan, self.found.memory, self.started
-        passed = torch.zeros(memory.num_atoms, dtype=torch.bool, device=self.rows.device)
-        passed[self.sources] = True
-        if plan.traverses:
-            passed.fill_(True)  # any of them may be a seed
-        if not plan.spreads or reached.anchors is None or reached.value is None:
-            return passed
-        query = self.found.query
-        start = start_of(memory, query, reached.anchors, reached.value)
-        mask = conducting_nodes(memory, query)
-        hops = plan.config.spread.rounds
-        near = hop_discount(memory.graph, start.column[None], hops=hops, discount=1.0, mask=mask)
-        if not plan.config.spread.inhibition:  # else what is strong weighs on all that is reached
-            near = near.select(self._leading(hops, mask)[near.column])
-        passed[memory.of_atoms(near).column] = True
-        return passed
-
-    def _leading(self, hops: int, mask: Tensor | None) -> Tensor:  # [N] bool
-        """Nodes from which so many edges lead to the atom."""
-        memory, graph = self.found.memory, self.found.memory.graph
-        back = _reversed(graph, graph.weight)
-        goal = memory.nodes(self.rows.new_tensor([[self.row]]))
-        leading = torch.zeros(graph.num_nodes, dtype=torch.bool, device=goal.device)
-        leading[hop_discount(back, goal, hops=hops, discount=1.0, mask=mask).column] = True
-        return leading
-
-    def _brought(
-        self,
-        query: QueryBatch,  # M questions
-        started: Reached,
-        left: Tensor | None = None,  # [M] int64 rows, -1 = none
-    ) -> Tensor:  # [M]
-        """What the graph signals bring to the score of the atom without each memory.
-
-        `left` says which those are where `started` is the same for all of them.
-        """
-        found, count = self.found, len(query)
-        own = self.rows.new_tensor([self.row])
-        wanted = torch.cat([self.sources, own]).unique()
-        place = self._place(wanted)
-        here = self.rows[place] == wanted
-        wanted, place = wanted[here], place[here]
-        # Of what is derived, only what is derived from this atom.
-        memory = copy.copy(found.memory)
-        for name, column in (("source", self.sources), ("target", own.expand(len(self.sources)))):
-            object.__setattr__(memory, f"derived_{name}", column)
-        last = Candidates(memory, query, found.config, wanted.expand(count, -1))
-        for name in (*self.base, *_DERIVED):
-            known = self.whole.signal(name).expand(1, -1)[:, place]
-            last._signals[name] = known.expand(count, -1)
-        last.reached = started
-        if started.anchors is not None:
-            spreads = self.plan.spreads and left is None
-            # The gate, which would have activation spread once more, reads nothing here.
-            plan = replace(self.plan, walks=False, lifts=False, spreads=spreads, statistics=())
-            mask = conducting_nodes(memory, query) if plan.spreads else None
-            last.reached = started
-            if self.plan.walks:
-                walk = replace(self.plan, spreads=False, hops=False, lifts=False)
-                started = brought_from(last, walk, started, conducting_nodes(memory, found.query))
-            last.reached = brought_from(last, plan, started, mask, dense=True)
-            if self.plan.spreads and left is not None:
-                last.reached = replace(last.reached, activation=self._spread(left, wanted))
-        at = int((wanted == self.row).nonzero()[0])
-        values = [last.signal(name).expand(count, -1)[:, at : at + 1] for name in self.graph]
-        if not values:
-            return self.weights.new_zeros(count)
-        return self._weighed(values, self.graph, wanted.new_tensor([[self.own]]))[:, 0]
-
-    def _spread(self, left: Tensor, wanted: Tensor) -> Tensor:  # [M] rows, [W] rows -> [M, A]
-        """The activation of some atoms without each memory, from the anchors as they are."""
-        memory, query, plan = self.found.memory, self.found.query, self.plan
-        anchors, value = self.started.anchors, self.started.value
-        assert anchors is not None and value is not None
-        s, constants = plan.config.spread, plan.constants
-        mask = conducting_nodes(memory, query)
-        found = value.new_zeros(len(left), memory.num_atoms)
-        found[:, wanted] = spread_without(
-            memory.graph,
-            start_of(memory, query, anchors, value).to_dense()[0],
-            memory.nodes(left),
-            memory.nodes(wanted),
-            rounds=s.rounds,
-            retention=constants["retention"],
-            spread=constants["spread"],
-            reduce=s.reduce,
-            fan=fan_of(memory, s),
-            rule=Rule(
-                constants.get("inhibition", 0.0),
-                s.top,
-                s.firing,
-                constants.get("gain", 1.0),
-                constants.get("threshold", 0.0),
-                s.spare,
-                competing_kinds(memory, s),
-            ),
-            mask=None if mask is None else mask[0],
-        )
-        return found

@@ -20,33 +20,27 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.buffer_schema import check_buffers
-from graphmem_torch.index.data import (
+from graphmem_torch.index.buffers import (
     OPTIONAL_PARTS,
     REQUIRED_PARTS,
-    IndexInput,
     Listed,
     graph_of,
     graph_tensors,
-    index_tensors,
     memory_tensors,
     modes_in,
 )
+from graphmem_torch.index.data import index_tensors
+from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
-from graphmem_torch.index.retrieve import (
-    CONSTANTS,
-    CandidateRule,
-    Plan,
-    Retrieval,
-    Stages,
-    candidates_of,
-    retrieve,
-)
+from graphmem_torch.index.index_input import IndexInput
+from graphmem_torch.index.retrieve import Retrieval, Stages, candidates_of, retrieve
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
-from graphmem_torch.rank.candidates import Candidates, MemoryTensors, weighted_sums
+from graphmem_torch.rank.candidates import Candidates, weighted_sums
 from graphmem_torch.rank.echo import without_echoes
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
@@ -136,7 +130,7 @@ class MemoryIndex(nn.Module):
         super().__init__()
         self.config = config
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
-        self._taken_up: tuple[tuple[Any, ...], MemoryTensors, Plan] | None = None
+        self._taken_up: tuple[tuple[Any, ...], MemoryTensors, ExecutionPlan] | None = None
         self._listed = listed
         learned = self._learned_names()
         # In one go: an index is made of each state of a memory.
@@ -170,7 +164,7 @@ class MemoryIndex(nn.Module):
             )
         self.weights = nn.Parameter(weights.clone(), requires_grad=False)
         rule = CandidateRule.of(config, self.num_atoms, modes="modes_label" in tensors)
-        self.plan = Plan.of(config, self.signal_names, rule, graph=spreads)
+        self.plan = ExecutionPlan.of(config, self.signal_names, rule, graph=spreads)
         gains = tensors.get("edge_gains", torch.ones(max(EdgeType) + 1))
         self.edge_gains = nn.Parameter(gains.clone(), requires_grad=False)
         self.constants = nn.ParameterDict()
@@ -606,7 +600,7 @@ class MemoryIndex(nn.Module):
             spread=replace(config.spread, edges=edges, reverse=reverse, **constants),
         )
 
-    def _learned(self) -> tuple[MemoryTensors, Plan, Tensor]:
+    def _learned(self) -> tuple[MemoryTensors, ExecutionPlan, Tensor]:
         """What a question is asked of: with gains, constants and weights as they are now.
 
         As numbers, which are read once after they have changed, but where a gradient flows back to
@@ -633,7 +627,7 @@ class MemoryIndex(nn.Module):
             self._taken_up = state, *self._numbers(memory)
         return *self._taken_up[1:], weights
 
-    def _numbers(self, memory: MemoryTensors) -> tuple[MemoryTensors, Plan]:
+    def _numbers(self, memory: MemoryTensors) -> tuple[MemoryTensors, ExecutionPlan]:
         constants: dict[str, float | Tensor] = {}
         for name, value in self.constants.items():
             given = getattr(self.config.spread, name)

@@ -14,31 +14,14 @@ from itertools import takewhile
 from typing import Any
 
 from graphmem_torch.judge import _statement_words as say
+from graphmem_torch.judge._statement_words import DIGITS, SAME_VERBS
 from graphmem_torch.judge.propositions import CALENDAR, Proposition, StatedChange, Tense, is_number
 from graphmem_torch.text.question import role_of
 
 _WORDS = 60  # of a sentence; parses of longer ones are not reliable
-_COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
-_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_DIGITS = {word: str(i) for i, word in enumerate(f"{_COUNTED} {_TEENS}".split())}
-_DIGITS |= {word: str(10 * i) for i, word in enumerate(_TENS.split(), 2)}
-_DIGITS |= {
-    f"{ten}-{one}": str(10 * i + j)
-    for i, ten in enumerate(_TENS.split(), 2)
-    for j, one in enumerate(_COUNTED.split()[1:10], 1)
-}
 _PHRASE = 4  # words of a value
 _RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
 _BE = "be"
-_SAME = {
-    "own": "have",
-    "possess": "have",
-    "get": "have",
-    "manage": "lead",
-    "head": "lead",
-    "hat": "hate",
-}
 _REACHED = {"reach": "have", "hit": "have", "become": "be", "join": "join", "turn": "be"}
 
 
@@ -196,7 +179,7 @@ class SentenceReader:
             explicit = True
             denied = True
         predicate = self._lemma(verb)
-        predicate = _SAME.get(predicate, predicate)
+        predicate = SAME_VERBS.get(predicate, predicate)
         if any(child.dep_ == "aux" and child.lower_ in ("can", "ca") for child in verb.children):
             predicate = f"can {predicate}"
         passive = any(child.dep_ == "auxpass" for child in verb.children)
@@ -437,8 +420,8 @@ class SentenceReader:
             return self._addressed or "you"
         if is_number(word.text):
             return low.replace("\u2212", "-").replace(",", "")
-        if low in _DIGITS:
-            return _DIGITS[low]
+        if low in DIGITS:
+            return DIGITS[low]
         if low.removesuffix("s") in CALENDAR:
             return low.removesuffix("s")
         if word.is_punct and not _is_sign(word):

@@ -210,3 +210,21 @@ LIGHT = _set(
     remember agree believe hope feel hear look try wait help watch
     """
 )
+_COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+DIGITS = {word: str(i) for i, word in enumerate(f"{_COUNTED} {_TEENS}".split())}
+DIGITS |= {word: str(10 * i) for i, word in enumerate(_TENS.split(), 2)}
+DIGITS |= {
+    f"{ten}-{one}": str(10 * i + j)
+    for i, ten in enumerate(_TENS.split(), 2)
+    for j, one in enumerate(_COUNTED.split()[1:10], 1)
+}
+SAME_VERBS = {
+    "own": "have",
+    "possess": "have",
+    "get": "have",
+    "manage": "lead",
+    "head": "lead",
+    "hat": "hate",
+}

@@ -9,8 +9,6 @@ person is no contradiction. Only a sentence that states the change ("moved to", 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -18,39 +16,19 @@ from graphmem_torch.judge import _statement_words as say
 from graphmem_torch.judge.countries import countries, same_country
 from graphmem_torch.judge.opposites import are_opposed, is_polar, without_prefix
 from graphmem_torch.judge.propositions import Proposition, StatedChange, is_number, is_time
+from graphmem_torch.judge.slots import ROLE_WORDS, day_in, slots_of, unit_of
 
-__all__ = ["Finding", "compare", "keys_of"]
+__all__ = [
+    "Finding",
+    "compare",
+    "keys_of",
+]
 
-_NOUNS = {
-    **dict.fromkeys(("home", "house", "apartment", "flat", "condo", "hometown"), "home"),
-    **dict.fromkeys(("manager", "boss", "supervisor"), "boss"),
-    **dict.fromkeys(("job", "profession", "occupation"), "role"),
-    **dict.fromkeys(("husband", "wife", "spouse"), "partner"),
-    "employer": "employer",
-    "name": "name",
-}  # slots by their nouns
-# A noun is an occupation if it looks like one; a mother may be anything else as well.
-_OCCUPATION = re.compile(
-    r"(?!(?:mother|father|sister|brother|daughter|member|lover|believer|beginner|winner|owner|"
-    r"newcomer|partner|neighbou?r|supporter|fighter|number|matter|reminder|visitor|person|better|"
-    r"over|under|other|older|younger|vegetarian|giant|adult)$)"
-    r"(?:\w{2,}(?:er|or|ist|ian|ant|eur)|\w+(?:man|woman)|chef|cook|judge|nurse|pilot|guide|clerk|"
-    r"monk|secretary|student|apprentice|actress|waitress|agent)"
-)
-_ROLE = 3  # words of what somebody is
-_PASSIVES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "employed": ("employer", ("by", "at")),
-    "called": ("name", ()),
-    "named": ("name", ()),
-    "married": ("partner", ("to",)),
-    "born": ("birth", ("in", "on")),
-}
 _SLOTS = (
     *("home", "employer", "role", "boss", "partner", "name", "leader", "car", "price", "day"),
     *("birth", "liking"),
 )  # all that are read
 _EXTRA = 4  # words that one of two sentences may have beyond the other
-_NAMED = 4  # words of a name
 _ABOUT = 0.25  # share by which a number may be off that is said to be about right
 
 
@@ -113,7 +91,7 @@ def keys_of(said: Proposition) -> set[str]:
     if said.predicate == "be" and not said.named:
         tails.add("be")
     found = {f"{subject}|{tail}" for subject in subjects for tail in tails}
-    for of, slot, value in _slots(said):
+    for of, slot, value in slots_of(said):
         found |= {f"{each}|= {slot}" for each in _subject_keys(of, said.named or len(of) == 1)}
         found |= {f"called|{' '.join(sorted(value))}"} if slot == "name" else set()
     if "than" in said.words:
@@ -296,7 +274,7 @@ def _of_a_kind(
         return None
     if sum(value in countries() for value in values) == 1:
         return None  # a town and a country may be one place
-    if {*earlier.words, *later.words} & say.DEGREES or max(map(len, slot)) > _ROLE:
+    if {*earlier.words, *later.words} & say.DEGREES or max(map(len, slot)) > ROLE_WORDS:
         return None
     proper = {*slot[0]} <= earlier.proper and {*slot[1]} <= later.proper
     return Finding("value", values, names=True, kin=not proper)
@@ -386,8 +364,8 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
     if not (_holds(earlier) and (over or _holds(later))):
         return None
     named = earlier.named and later.named
-    for of, slot, old in _slots(earlier):
-        for whose, other, new in _slots(later):
+    for of, slot, old in slots_of(earlier):
+        for whose, other, new in slots_of(later):
             if slot == "liking" and not over:
                 continue  # of many
             if over:
@@ -422,7 +400,7 @@ def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> 
     new, old = " ".join(change.new), " ".join(change.old)
     if change.kind == "moved":
         if {*change.new} <= later.proper:
-            for of, slot, value in _slots(earlier):
+            for of, slot, value in slots_of(earlier):
                 if slot == "home" and of == change.of[0] and not {*value} <= {*change.new}:
                     stated = not old or {*change.old} <= {*value}
                     return Finding("change", (" ".join(value), new), ends=stated, names=True)
@@ -432,7 +410,7 @@ def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> 
         if not change.old:
             return None
     if change.kind == "renamed":
-        for of, slot, value in _slots(earlier):
+        for of, slot, value in slots_of(earlier):
             about = any(each in (of, frozenset(value)) for each in change.of)
             about |= bool(change.old) and any(each | change.of[0] == of for each in change.of)
             fits = not change.old or value == change.old
@@ -446,8 +424,8 @@ def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> 
 
 def _slot_became(earlier: Proposition, change: StatedChange) -> Finding | None:
     """The value of a slot was given up for another: a car, a post."""
-    for of, slot, value in _slots(earlier):
-        whose = [*map(_unit, change.of)] if slot == "leader" else change.of
+    for of, slot, value in slots_of(earlier):
+        whose = [*map(unit_of, change.of)] if slot == "leader" else change.of
         if of in whose and change.old and {*value} <= {*change.old} and slot != "liking":
             return Finding("change", (" ".join(value), " ".join(change.new)))
     return None
@@ -469,7 +447,7 @@ def _became(earlier: Proposition, change: StatedChange) -> Finding | None:
         return Finding("change", (old, new), ends=whole and earlier.predicate in say.IN_USE)
     single = _is_time_value(said) or all(map(is_number, said)) or any(map(_is_code, said))
     single |= bool(earlier.subject & say.SINGLE)
-    sits = earlier.predicate in say.SITTINGS and bool(_day(earlier.words))
+    sits = earlier.predicate in say.SITTINGS and bool(day_in(earlier.words))
     single &= earlier.predicate == "be" or sits
     if not earlier.named and single and said != change.new:
         return Finding("change", (" ".join(said), new), ends=True)
@@ -478,7 +456,7 @@ def _became(earlier: Proposition, change: StatedChange) -> Finding | None:
 
 def _gone(earlier: Proposition, later: Proposition, change: StatedChange) -> Finding | None:
     """The later one says that what the earlier one has, uses or does is given up."""
-    for of, _, value in _slots(earlier):
+    for of, _, value in slots_of(earlier):
         if of in change.of and value and {*value} <= {*change.old}:
             return Finding("change", (" ".join(value), "no longer"))
     in_it = earlier.subject <= change.of[0]
@@ -491,7 +469,7 @@ def _gone(earlier: Proposition, later: Proposition, change: StatedChange) -> Fin
         return None
     old = {*change.old} - say.SAID - change.of[0]
     old = (old - say.HOLDINGS - say.PREPOSITIONS) or old
-    filled = {slot for _, slot, _ in _slots(earlier)}
+    filled = {slot for _, slot, _ in slots_of(earlier)}
     job = {*change.old} & say.JOBS and filled & {"employer", "role"}
     said = {*earlier.words} - change.of[0]
     if job and not old - said - say.JOBS and (later.proper <= said or not later.proper):
@@ -506,107 +484,6 @@ def _contains(words: tuple[str, ...], part: tuple[str, ...]) -> bool:
     """Whether some words stand in others, one after the other."""
     size = len(part)
     return any(words[i : i + size] == part for i in range(len(words) - size + 1))
-
-
-def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, ...]]]:
-    """The slots that a proposition fills: whose, which, and the value."""
-    predicate, words, subject = said.predicate, said.words, said.subject
-    if said.change is not None:
-        if said.change.kind == "moved" and {*said.change.new} <= said.proper:
-            yield subject, "home", said.change.new
-        return
-    if predicate in say.PLACED or (predicate == "be" and words[:1] == ("based",)):
-        if value := _behind(words, ("in", "at"), said.proper):
-            yield subject, "home", value
-    elif predicate == "work":
-        if words[:1] in (("at",), ("for",)) and {*(value := _phrase(words[1:]))} & said.proper:
-            yield subject, "employer", value
-        if value := _behind(words, ("as",)):
-            yield subject, "role", value
-    elif predicate == "start" and ("job" in words or words[:1] == ("at",)):
-        if value := _behind(words, ("at", "with"), said.proper):
-            yield subject, "employer", value
-    elif predicate in ("cost", "charge") and (number := _number_in(words)):
-        yield subject, "price", number
-    elif predicate == "have" and {*words} & say.HOUSES:
-        if value := _behind(words, ("in", "at"), said.proper):
-            yield subject, "home", value
-    elif predicate == "lead" and words and not {*words} & {"i", "to"}:
-        yield _unit(words), "leader", tuple(sorted(subject))
-    elif predicate in say.LIKINGS and words:
-        yield subject, "liking", _phrase(words)
-    elif predicate in say.SITTINGS and (day := _day(words)):
-        yield subject, "day", day
-    elif predicate == "drive" and {*words} & said.proper:
-        yield subject, "car", tuple(word for word in words if word in said.proper)
-    elif predicate == "report" and (value := _behind(words, ("to",))):
-        yield subject, "boss", value
-    elif predicate == "be" and words:
-        if (post := subject & say.LEADERS) and subject > post and {*words} <= said.proper:
-            yield _unit(subject - post), "leader", words
-        if words[0] in say.LEADERS and words[1:2] == ("of",):
-            yield _unit(words[2:]), "leader", tuple(sorted(subject))
-        favourite = {"favourite", "favorite"} & subject
-        if favourite and len(subject) > 2:
-            for word in subject:
-                yield frozenset([word]), "liking", words
-        if day := _day(words):
-            yield subject, "day", day
-        if "price" in subject and (number := _number_in(words)):
-            yield subject - {"price", "of"}, "price", number
-        if "car" in subject and {*words} & said.proper:
-            own = tuple(word for word in words if word in said.proper)
-            yield subject - {"car"}, "car", own
-        person = said.named or subject & say.KIN or len(subject) == 1
-        named = words[0] not in say.PREPOSITIONS
-        if len(words) <= _ROLE and person and named and _OCCUPATION.fullmatch(words[-1]):
-            yield subject, "role", words
-        if words[0] in _PASSIVES:
-            slot, prepositions = _PASSIVES[words[0]]
-            value = _behind(words, prepositions) if prepositions else words[1 : 1 + _NAMED]
-            if value:
-                yield subject, slot, value
-        for noun in subject & _NOUNS.keys():
-            slot, where = _NOUNS[noun], words[0] in ("in", "at")
-            if (slot == "home") == where and subject > {noun}:
-                value = _behind(words, ("in", "at")) if where else _phrase(words)
-                if slot not in ("home", "employer") or {*value} & said.proper:
-                    yield subject - {noun}, slot, value
-
-
-def _unit(words: Iterable[str]) -> frozenset[str]:
-    """Return what somebody leads: "the head of sales" leads the sales team."""
-    found = frozenset(words) - say.PREPOSITIONS
-    return (found - {"team"}) or found
-
-
-def _number_in(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if is_number(word))[:1]
-
-
-def _day(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The day of what takes place on one; nothing if more is said of it than the day."""
-    day = tuple(word for word in words if word in say.WEEKDAYS)
-    rest = {*words} - {*day} - say.PREPOSITIONS - {"every", "place", "held", "scheduled"}
-    return day if len(day) == 1 and not rest else ()
-
-
-def _behind(
-    words: tuple[str, ...], prepositions: tuple[str, ...], proper: frozenset[str] | None = None
-) -> tuple[str, ...]:
-    """The words of the phrase after the first of some prepositions; with `proper`, of a name."""
-    for place, word in enumerate(words):
-        if word in prepositions:
-            value = _phrase(words[place + 1 :])
-            if value and (proper is None or {*value} & proper):
-                return value
-    return ()
-
-
-def _phrase(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words before the next preposition or time."""
-    ends = (i for i, word in enumerate(words) if word in say.PREPOSITIONS or is_time(word))
-    return words[: min(next(ends, len(words)), _NAMED)]
 
 
 _Slot = tuple[tuple[int, int], tuple[int, int]]

@@ -31,7 +31,7 @@ from graphmem_torch.memory.digest import (
 )
 from graphmem_torch.memory.edge_writes import dated
 from graphmem_torch.memory.index_builder import Snapshot
-from graphmem_torch.memory.link import own_mentions
+from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.oracle.protocol import ask_checked
 from graphmem_torch.store import MemoryStore

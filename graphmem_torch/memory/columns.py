@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, titled
-from graphmem_torch.index.data import IndexInput, Renamed
+from graphmem_torch.index.index_input import IndexInput
+from graphmem_torch.index.renumbering import Renamed
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader

@@ -29,7 +29,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edge_writes import nodes_of
-from graphmem_torch.memory.link import SplitNames
+from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines

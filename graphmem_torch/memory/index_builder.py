@@ -17,7 +17,8 @@ from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.buffer_schema import check_buffers
-from graphmem_torch.index.data import FOLLOWED, GrowingIndex, modes_by
+from graphmem_torch.index.buffers import modes_by
+from graphmem_torch.index.data import FOLLOWED, GrowingIndex
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensors

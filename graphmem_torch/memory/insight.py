@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from graphmem_torch.atoms import CONCEPT, SIGNIFIERS, Atom, EdgeType
-from graphmem_torch.memory.link import own_mentions
+from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.oracle import Extractor, ask_extractor
 from graphmem_torch.results import Particle, Understood, Validity
 from graphmem_torch.store import MemoryStore

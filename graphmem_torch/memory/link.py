@@ -7,15 +7,11 @@ edges point to earlier atoms. The turns of a session are ordered by time, howeve
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-import secrets
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice, pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import torch
@@ -25,76 +21,26 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, L
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
+from graphmem_torch.memory.mentions import concept_id, mention_ties
 from graphmem_torch.memory.people import People
+from graphmem_torch.memory.session_turns import Session
+from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.reader import StoreReader
 
 __all__ = [
-    "SPLIT_NAMES",
     "SURE",
     "Linked",
     "Linker",
-    "Session",
-    "SplitNames",
-    "concept_id",
     "is_turn",
-    "mention_ties",
-    "own_mentions",
 ]
-
-SPLIT_NAMES = "link.split"
-"""Key of the strings of a store under which `SplitNames` are kept."""
 
 SURE = 2.0
 """In place of a cosine, where memories show that two names are one person's."""
 
 _DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
 _TIE = 1e-6  # cosines that differ by less are the same
-_WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
-
-
-def concept_id(name: str) -> str:
-    """Id of the node of a concept."""
-    return f"{CONCEPT}:{name}"
-
-
-@dataclass(frozen=True)
-class SplitNames:
-    """The names of concepts that were split from others, as a store keeps them: by their hashes.
-
-    Attributes:
-        salt: Salt of the hashes, one a store; empty if there are none, or in an early store.
-        hashes: SHA-256 of the salt and a name.
-    """
-
-    salt: str = ""
-    hashes: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, store: StoreReader) -> SplitNames:
-        """Read the split names of a store."""
-        kept = json.loads(store.meta_get(SPLIT_NAMES) or "[]")
-        if isinstance(kept, list):
-            return cls("", frozenset(kept))
-        return cls(kept["salt"], frozenset(kept["hashes"]))
-
-    def __contains__(self, name: str) -> bool:
-        """Whether a name was split."""
-        return bool(self.hashes) and self._hash(name) in self.hashes
-
-    def of_names(self, names: Iterable[str]) -> SplitNames:
-        """These names instead, under the same salt; under a new one where there is none."""
-        salted = SplitNames(self.salt or secrets.token_hex(16))
-        return SplitNames(salted.salt, frozenset(map(salted._hash, names)))
-
-    def meta(self) -> dict[str, str]:
-        """The string to keep in the store."""
-        return {SPLIT_NAMES: json.dumps({"salt": self.salt, "hashes": sorted(self.hashes)})}
-
-    def _hash(self, name: str) -> str:
-        salt = f"{self.salt}\n" if self.salt else ""
-        return hashlib.sha256(f"{salt}name\n{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,69 +71,6 @@ class Linked:
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
-
-
-class Session:
-    """The turns of a session in the order of time; equal times in the order of storing.
-
-    A turn without a time has that of the turn stored before it. A new version of a turn counts as
-    stored when its first one was.
-
-    Attributes:
-        nodes: Their node numbers.
-        stored: The same in the order of storing.
-    """
-
-    def __init__(self, turns: Iterable[tuple[int, int, float | None]] = ()) -> None:
-        """Holds turns: number of the first version, node number and time; see `put`."""
-        self.nodes = array("q")
-        self._times = array("d")
-        self._last = -math.inf  # time of the turn that was stored last
-        self.stored, self._first, self._given = array("q"), array("q"), array("d")
-        for first, node, time in turns:
-            self.put(node, time, first)
-
-    def put(self, node: int, time: float | None, first: int | None = None) -> int:
-        """Puts a turn in its place among the others; which place that is.
-
-        `first` is the node number of its first version, its own by default.
-        """
-        first, given = node if first is None else first, math.nan if time is None else float(time)
-        at = bisect_left(self._first, first)
-        self._first.insert(at, first)
-        self.stored.insert(at, node)
-        self._given.insert(at, given)
-        if at < len(self._first) - 1:
-            self._order()
-            return self.nodes.index(node)
-        return self._place(node, given)
-
-    def before(self, node: int, count: int) -> list[int]:
-        """The turns before one that were there when it came, the nearest first, at most `count`."""
-        there = {*self.stored[: self.stored.index(node)]}
-        earlier = reversed(self.nodes[: self.nodes.index(node)])
-        return list(islice((turn for turn in earlier if turn in there), count))
-
-    def drop(self, nodes: Container[int]) -> None:
-        """Takes turns out."""
-        kept = [at for at, node in enumerate(self.stored) if node not in nodes]
-        self.stored, self._first = (
-            array("q", [own[at] for at in kept]) for own in (self.stored, self._first)
-        )
-        self._given = array("d", [self._given[at] for at in kept])
-        self._order()
-
-    def _order(self) -> None:
-        self.nodes, self._times, self._last = array("q"), array("d"), -math.inf
-        for node, time in zip(self.stored, self._given, strict=True):
-            self._place(node, time)
-
-    def _place(self, node: int, time: float) -> int:
-        self._last = self._last if math.isnan(time) else time
-        place = bisect_right(self._times, self._last)
-        self._times.insert(place, self._last)
-        self.nodes.insert(place, node)
-        return place
 
 
 class Linker:
@@ -751,28 +634,6 @@ class Linker:
 def is_turn(atom: Atom) -> bool:
     """Whether an atom is a turn of its session: what is derived from others is none."""
     return all(link.type != EdgeType.DERIVED_FROM for link in atom.edges)
-
-
-def mention_ties(concepts: Iterable[int], window: Sequence[int]) -> list[tuple[int, int, float]]:
-    """Abstraction edges (turn, concept, weight) of a turn's mentions.
-
-    `window` is the turn itself and those before it, the nearest first.
-    """
-    weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
-    return [
-        (node, concept, weight * _WINDOW_DECAY**distance)
-        for concept in concepts
-        for distance, node in enumerate(window)
-    ]
-
-
-def own_mentions(edges: EdgeBlock) -> Tensor:  # [E] bool
-    """Which edges lead from turns to what they mention themselves.
-
-    The turns before them are tied by less (`mention_ties`).
-    """
-    whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])  # float32, as it is stored
-    return (edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole)
 
 
 def _copied(numbers: array[int]) -> Tensor:  # [n] int64

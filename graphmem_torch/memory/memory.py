@@ -54,8 +54,9 @@ from graphmem_torch.errors import (
     output_file,
     unknown,
 )
+from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.index.retrieve import CandidateRule, Stages
+from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory import contexts, edge_writes, learning
 from graphmem_torch.memory.aggregates import (
@@ -96,6 +97,7 @@ from graphmem_torch.memory.compatibility import (
     usable_device,
 )
 from graphmem_torch.memory.conflict_pairs import SharedKeys
+from graphmem_torch.memory.conflicts import conflicts_of, explained, outdated_statements
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import (
     ORACLE,
@@ -143,8 +145,8 @@ from graphmem_torch.memory.intake import (
     checked,
     digest_of,
 )
-from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.listing import Ordering, ids_in_order, listed_page, moment_of
+from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
     RegimeMonitor,
@@ -175,13 +177,7 @@ from graphmem_torch.memory.questions import (
     with_duplicates,
     with_traces,
 )
-from graphmem_torch.memory.reconcile import (
-    Resolver,
-    conflicts_of,
-    explained,
-    find,
-    outdated_statements,
-)
+from graphmem_torch.memory.reconcile import Resolver, find
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.refining import Refining
 from graphmem_torch.memory.scope import (

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.config import RegimeConfig
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import modes_by
+from graphmem_torch.index.buffers import modes_by
 from graphmem_torch.memory.index_builder import SWITCHED_KEY, Snapshot, last_switch
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.regime import detector_of

@@ -30,7 +30,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.memory.link import SURE, Linker, own_mentions
+from graphmem_torch.memory.link import SURE, Linker
+from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link
 from graphmem_torch.config import ReconcileConfig
 from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
@@ -27,30 +26,32 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.judge.statements import split_speaker
 from graphmem_torch.memory.conflict_pairs import SharedKeys, similar_nodes
+from graphmem_torch.memory.conflicts import aggregates_of, atoms_of, begin_of, conflicts_of
 from graphmem_torch.memory.duplicates import Statement
 from graphmem_torch.memory.edge_writes import (
     connect_all,
     contradiction,
-    dated,
     disconnect,
     told_since,
 )
-from graphmem_torch.memory.validity import Superseding, spans_of, supersede, validity_of
+from graphmem_torch.memory.validity import Superseding, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
-from graphmem_torch.results import Conflict, Reconciled, Validity
+from graphmem_torch.results import Conflict, Reconciled
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements"]
+__all__ = [
+    "Resolver",
+    "find",
+]
 
 _log = logging.getLogger(__name__)
 
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
 _LOCAL = "lexical 4"  # the rules, by their version: others judge anew
 _ASKED = 32  # pairs a call of an oracle, each both ways round
-_STATES = "conflict:"  # begins the id of an aggregate that states one
 _LEAST = 0.5  # confidence below which there is no contradiction
 _DAY = 86400.0
 
@@ -152,7 +153,7 @@ def _paired(
     with store.reading():
         there = {node: atom for node, atom in atoms.items() if store.present([node])}
         spans = validity_of(store, {atom.id: node for node, atom in there.items()})
-    begin = {node: (_start(spans[atom.id]), node) for node, atom in there.items()}
+    begin = {node: (begin_of(spans[atom.id]), node) for node, atom in there.items()}
     kept = [pair for pair in kept if pair[0] in begin and pair[1] in begin]
     ordered = [sorted(pair, key=begin.__getitem__) for pair in kept]
     return [(atoms[one], atoms[other]) for one, other in ordered]
@@ -278,7 +279,7 @@ def _take_back(
 def _ids(store: StoreReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
     """Ids at both ends of edges; of nodes that are gone, their numbers."""
     nodes = sorted({*edges.source.tolist(), *edges.target.tolist()})
-    there = _there(store, nodes)
+    there = atoms_of(store, nodes)
     names = {node: there[node].id if node in there else str(node) for node in nodes}
     return ([names[n] for n in edges.source.tolist()], [names[n] for n in edges.target.tolist()])
 
@@ -343,114 +344,6 @@ def _repeat_block(
     return Reconciled(duplicates=count)
 
 
-def conflicts_of(store: StoreReader, *, open_from: float | None = None) -> list[Conflict]:
-    """See `Memory.conflicts`.
-
-    Args:
-        store: Of the memories.
-        open_from: Only those that are open, and at least so sure: what is resolved is not read.
-    """
-    with store.reading():
-        edges = store.edges()
-        against = edges.take(edges.type == int(EdgeType.CONTRADICTS))
-        if open_from is not None:
-            against = against.take(against.weight.double().abs() >= open_from)
-            against = against.take(_at_one_time(store, against))
-        sure: dict[tuple[int, int], float] = {}
-        for a, b, weight in zip(
-            against.source.tolist(), against.target.tolist(), against.weight.tolist(), strict=True
-        ):
-            pair = (max(a, b), min(a, b))
-            sure[pair] = max(sure.get(pair, 0.0), min(abs(weight), 1.0))
-        there = _there(store, sorted({node for pair in sure for node in pair}))
-        spans = validity_of(store, {atom.id: node for node, atom in there.items()})
-        stated = _stated(store) if there else {}
-    found = []
-    for pair, confidence in sure.items():
-        if pair[0] not in there or pair[1] not in there:
-            continue
-        ends = sorted(pair, key=lambda node: (_start(spans[there[node].id]), node))
-        one, other = (there[node] for node in ends)
-        how, by = _resolution(
-            (one.id, other.id), (spans[one.id], spans[other.id]), stated.get(frozenset(pair))
-        )
-        if open_from is not None and how is not None:
-            continue
-        found.append(
-            Conflict(
-                one.id,
-                other.id,
-                (one.said, other.said),
-                confidence,
-                "open" if how is None else "resolved",
-                how,
-                by,
-            )
-        )
-    return sorted(found, key=lambda each: (each.earlier, each.later))
-
-
-def explained(conflicts: Sequence[Conflict], local: LexicalJudge) -> list[Conflict]:
-    """Conflicts with their reasons: what the rules read from both texts, or that it was stated."""
-    texts = [[each.texts[side] for each in conflicts] for side in (0, 1)]
-    return [
-        replace(each, reason="stated or judged" if said is None else str(said))
-        for each, said in zip(conflicts, local.compare(*texts), strict=True)
-    ]
-
-
-def _at_one_time(store: StoreReader, edges: EdgeBlock) -> Tensor:  # [E] bool
-    """Edges whose ends are stored, and valid at one time or another together."""
-    ends = torch.stack([edges.source, edges.target]).long()
-    node, start, stop = spans_of(store, ends.unique().tolist())
-    if not len(node):
-        return torch.zeros(len(edges), dtype=torch.bool)
-    place = torch.searchsorted(node, ends).clamp(max=len(node) - 1)
-    return (node[place] == ends).all(0) & (stop[place] > start[place].amax(0)).all(0)
-
-
-def _there(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
-    present = store.present(nodes)
-    return dict(zip(present, store.atoms(present), strict=True))
-
-
-def _stated(store: StoreReader) -> dict[frozenset[int], str]:
-    """Ids of the aggregates that state a conflict, by the nodes of the two that it is between."""
-    found: dict[int, set[int]] = {}
-    source, target = store.stated(EdgeType.DERIVED_FROM)
-    for one, other in zip(source.tolist(), target.tolist(), strict=True):
-        found.setdefault(one, set()).add(other)
-    nodes = [node for node, of in found.items() if len(of) == 2]
-    atoms = _there(store, sorted(nodes))
-    return {
-        frozenset(found[node]): atom.id
-        for node, atom in atoms.items()
-        if atom.kind == AGGREGATE and atom.id.startswith(_STATES)
-    }
-
-
-def _start(span: Validity) -> float:
-    return -math.inf if span.start is None else span.start
-
-
-def _stop(span: Validity) -> float:
-    return math.inf if span.stop is None else span.stop
-
-
-def _resolution(
-    ids: tuple[str, str], spans: tuple[Validity, Validity], aggregate: str | None
-) -> tuple[Any, str | None]:
-    """How a conflict is resolved, and by which memory: what is not true at one time agrees."""
-    one, other = spans
-    apart = _stop(one) <= max(_start(one), _start(other)) or _stop(other) <= max(
-        _start(other), _start(one)
-    )
-    if apart:
-        by = next((span.by for span in (one, other) if span.by in ids), one.by or other.by)
-        return ("validity" if by is None else "superseded"), by
-    return (None, None) if aggregate is None else ("aggregate", aggregate)
-
-
 @dataclass(frozen=True)
 class Resolver:
     """What a resolution needs of a memory.
@@ -471,7 +364,7 @@ class Resolver:
 def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) -> Reconciled:
     """State open conflicts in memories of their own; both sides stay."""
     left = _open(store, pairs)
-    return Reconciled(stated=by.add(_aggregates(store, left))) if left else Reconciled()
+    return Reconciled(stated=by.add(aggregates_of(store, left))) if left else Reconciled()
 
 
 def _open(store: StoreReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
@@ -517,7 +410,7 @@ def _end(
         if rank and rank[old] > rank[new]:
             old, new = new, old
         # Of all that may be in its place: the strongest, else the one that was true first.
-        key = (-rank[new],) if rank else (_start(spans[new]), float(node[new][0]))
+        key = (-rank[new],) if rank else (begin_of(spans[new]), float(node[new][0]))
         if old not in chosen or key < chosen[old][1]:
             chosen[old] = new, key
     ended: list[Superseding] = [
@@ -554,50 +447,3 @@ def _supersede(store: MemoryStore, pairs: list[Superseding], by: Resolver) -> in
             return 0
         return sum(_supersede(store, [pair], by) for pair in pairs)
     return len(pairs)
-
-
-def _aggregates(store: StoreReader, left: Sequence[Conflict]) -> list[Atom]:
-    """A memory for each conflict that says what both say, derived from both."""
-    made = []
-    with store.reading():
-        node = store.known([name for c in left for name in (c.earlier, c.later)])
-        order = [node[name][0] for name in node]
-        atoms = dict(zip(node, store.atoms(order), strict=True))
-    for each in left:
-        ends = [atoms[name] for name in (each.earlier, each.later) if name in atoms]
-        if len(ends) == 2:
-            made.append(
-                Atom(
-                    _stating_id(ends),
-                    f"Two memories contradict each other: {_both(ends)}",
-                    kind=AGGREGATE,
-                    edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in ends),
-                )
-            )
-    return dated(store, made)
-
-
-def _both(ends: Sequence[Atom]) -> str:
-    return " / ".join(atom.said for atom in ends)
-
-
-def _stating_id(ends: Sequence[Atom]) -> str:
-    """That of the aggregate which states a conflict of two memories, as they are."""
-    return _STATES + text_hash("\n".join([*(atom.id for atom in ends), _both(ends)]))[:32]
-
-
-def outdated_statements(store: StoreReader) -> list[str]:
-    """Ids of aggregates that state a conflict between memories that are gone, or say other things.
-
-    In the turn in which they are deleted.
-    """
-    names = [name for name in store.ids_of_kind(AGGREGATE) if name.startswith(_STATES)]
-    made = store.atoms([node for node, _ in store.known(names).values()])
-    known = store.known([link.target for atom in made for link in atom.edges])
-    atoms = dict(zip(known, store.atoms([node for node, _ in known.values()]), strict=True))
-    outdated = []
-    for atom in made:
-        ends = [atoms[link.target] for link in atom.edges if link.target in atoms]
-        if atom.id not in {_stating_id(ends), _stating_id(ends[::-1])}:
-            outdated.append(atom.id)
-    return outdated

@@ -20,7 +20,7 @@ from graphmem_torch.atoms import EdgeType, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import own_mentions
+from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens

@@ -32,13 +32,10 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.intake import digest_of
-from graphmem_torch.memory.link import (
-    Linked,
-    Linker,
-    SplitNames,
-    concept_id,
-)
+from graphmem_torch.memory.link import Linked, Linker
+from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
+from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens

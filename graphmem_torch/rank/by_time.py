@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.succession import term_weights
 
 __all__ = ["order_by_time"]

@@ -2,270 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.graph import Graph
-from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
-from graphmem_torch.ops.bm25 import BM25
-from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.ops.tiles import numbers_on
-from graphmem_torch.rank.hops import HopPairs, HopParts, named_keys, title_bearers
+from graphmem_torch.rank.hops import HopPairs, named_keys
+from graphmem_torch.rank.memory_tensors import MemoryTensors, computed_once, keep_computed
+from graphmem_torch.rank.moments import SMALLEST, even_share, moments
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
 __all__ = [
     "Candidates",
-    "MemoryTensors",
     "Reached",
     "merge_rows",
-    "published_resistances",
-    "sharpened",
-    "turn_pointers",
     "weighted_sums",
 ]
 
-
-T = TypeVar("T")
-
 _NEAR = 3  # turns on both sides that signals look at; found together
-_TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # of `MemoryTensors.length_trend`
 _TREND_SHARE = 0.5  # of it in the trend of a question, where a sample is its background
 _TREND_DOUBT = 32  # atoms of a memory whose trend is believed by half
 _LEFT = 0.1  # share of the variance of a signal that its trend leaves at least
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
-_LEAST = 1e-6  # a signal that differs by less tells nothing
-_NONE = 1e-30  # a square that is none beside it
-_ENTRIES = 3  # entries that make a collection
-_ONLY = 0.95  # of these, questions in a list of questions
 
 
 _TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
-_COMPUTED: list[str] = []  # the names of all that is computed once
-
-
-class _once(Generic[T]):
-    """A property that is computed when it is first asked for.
-
-    `functools.cached_property` locks in Python 3.11, for all objects of a class at once: threads
-    would wait for each other, and a compiled index would break its graph there.
-    """
-
-    def __init__(self, compute: Callable[[Any], T]) -> None:
-        self._compute, self.__doc__ = compute, compute.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-        _COMPUTED.append(name)
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> _once[T]: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-
-    def __get__(self, instance: object, owner: type) -> T | _once[T]:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._compute(instance)
-        return value
-
-
-@dataclass(frozen=True, eq=False)
-class MemoryTensors:
-    """What ranking reads of a memory: A atoms, which can be hits, and a graph of N nodes.
-
-    Nodes are the atoms, in ascending order, and concepts between them.
-
-    Attributes:
-        embeddings: [A, d] unit rows.
-        node: [A] integers, the node that each atom is, ascending.
-        atom: [N] integers, the atom that each node is, -1 = none.
-        bm25, session_bm25: The lexical indexes of the atoms and of their sessions.
-        graph: The conducting graph of the N nodes.
-        session: [A] integer codes, none below 0.
-        previous, next: [A] rows of the turn before and after, -1 = none.
-        time_bits: [A] int64, the bits of the float64 seconds since the epoch UTC, NaN = unknown.
-        speaker, month, day: [A] integer codes, -1 = unknown.
-        said: [A] int32, the day since the epoch of each atom's time; unknown: before all others.
-        told: [A, 2] int32, the days that an atom tells of, and the first behind; 0 and 0 for none.
-        log_words: [A], ln(1 + words).
-        is_question, tells_time: [A], 1 or 0.
-        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
-        asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
-        asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
-        asked_bits: [A] int64, these terms as bits (`text.asking.Asked.bits`).
-        asked_form: [A] int8, places in `text.asking.FORMS`.
-        derived_source, derived_target: [D] rows; the source was derived from the target.
-        tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
-            each word piece occurs.
-        direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
-        resistance_far, resistance_null, resistance_scale, sign_change: [A, r], [A], [A] and [A], of
-            `rank.routing`.
-        duplicate: [A], the first atom of equal content.
-        time_order: [A], the rows by their times, as `ops.sorted_rows.sorted_order` gives them.
-        told_order: Likewise, those that tell of days by the first of these.
-        modes: The modes of the atoms.
-        hops: What hops read, where there are documents.
-    """
-
-    embeddings: Tensor
-    node: Tensor
-    atom: Tensor
-    bm25: BM25
-    session_bm25: BM25
-    graph: Graph
-    session: Tensor
-    previous: Tensor
-    next: Tensor
-    time_bits: Tensor
-    speaker: Tensor
-    month: Tensor
-    day: Tensor
-    said: Tensor
-    told: Tensor
-    log_words: Tensor
-    is_question: Tensor
-    tells_time: Tensor
-    role: Tensor
-    derived_source: Tensor
-    derived_target: Tensor
-    tokens: Tensor | None = None
-    token_offsets: Tensor | None = None
-    piece_df: Tensor | None = None
-    direction: Tensor | None = None
-    component: Tensor | None = None
-    bridge_bonus: Tensor | None = None
-    pagerank: Tensor | None = None
-    resistance_far: Tensor | None = None
-    resistance_null: Tensor | None = None
-    resistance_scale: Tensor | None = None
-    sign_change: Tensor | None = None
-    duplicate: Tensor | None = None
-    time_order: Tensor | None = None
-    told_order: Tensor | None = None
-    asked_key: Tensor | None = None
-    asked_words: Tensor | None = None
-    asked_bits: Tensor | None = None
-    asked_form: Tensor | None = None
-    modes: Modes | None = None
-    hops: HopParts | None = None
-
-    @property
-    def num_atoms(self) -> int:
-        """A."""
-        return self.embeddings.shape[0]
-
-    @property
-    def rarest(self) -> float:
-        """The idf of a term that a single atom has."""
-        return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
-
-    def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
-        """The nodes that atoms are, -1 for -1."""
-        if not self.num_atoms:
-            return rows
-        return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
-
-    @_once
-    def turns(self) -> tuple[Tensor, Tensor]:
-        """`turn_pointers` of `next` and `previous`."""
-        return turn_pointers(self.next, self.previous)
-
-    @_once
-    def asking(self) -> Tensor:  # [n] int64
-        """The atoms that ask, ascending."""
-        assert self.asked_key is not None
-        return self.asked_key.nonzero().squeeze(1)
-
-    @_once
-    def list_of_questions(self) -> Tensor:  # [A] bool
-        """The entries of a collection that holds nothing else than questions, which are its hits.
-
-        Entries are atoms that nobody says and that are beside no turn of their session. Who asks
-        one question again and again makes no list.
-        """
-        assert self.asked_key is not None
-        entry = (self.speaker < 0) & (self.previous < 0) & (self.next < 0)
-        asks = entry & (self.asked_key != 0)
-        # Distinct ones, without a shape that depends on values.
-        keys = self.asked_key.masked_fill(~asks, 0).sort().values
-        distinct = ((keys.diff(prepend=keys.new_zeros(1)) != 0) & (keys != 0)).sum()
-        only = (entry.sum() >= _ENTRIES) & (distinct >= _ONLY * entry.sum())
-        return asks & only
-
-    @_once
-    def by_time(self) -> SortedRows:
-        """The atoms whose time is known, in its order: seconds since the epoch UTC."""
-        time, order = self.time_bits.view(torch.float64), self.time_order
-        if order is None:
-            order = sorted_order(time, torch.arange(self.num_atoms, device=time.device))
-        return SortedRows.of(order, time)
-
-    @_once
-    def by_told(self) -> SortedRows:
-        """The atoms that tell of days, by the first of these: days since the epoch."""
-        first, order = self.told[:, 0].double(), self.told_order
-        if order is None:
-            order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
-        return SortedRows.of(order, first)
-
-    @_once
-    def title_bearers(self) -> Tensor:  # [A] int64
-        """Number of atoms that bear the title of each, where there are documents."""
-        assert self.hops is not None
-        return title_bearers(self.hops)
-
-    @_once
-    def length_trend(self) -> Tensor | None:  # [2]
-        """Mean correlation of late interaction and its sharp form with length, of many questions.
-
-        The questions are the first tokens of atoms drawn evenly, all tokens alike, against atoms
-        drawn evenly. None without token vectors.
-        """
-        tokens, offsets = self.tokens, self.token_offsets
-        if tokens is None or offsets is None or not len(tokens):
-            return None
-        atoms, device = self.num_atoms, tokens.device
-        probes, drawn = (
-            torch.arange(count, device=device) * atoms // count
-            for count in (min(_TREND_PROBES, atoms), min(_TREND_ATOMS, atoms))
-        )
-        start, end = offsets[probes], offsets[probes + 1]
-        place = start[:, None] + torch.arange(_TREND_TOKENS, device=device)
-        known = place < end[:, None]
-        asked = tokens[place.clamp(max=len(tokens) - 1)].float()
-        asked = torch.nn.functional.normalize(asked, dim=2).where(known[:, :, None], 0.0)
-        rows = drawn.expand(len(probes), -1)
-        best = token_maxima(asked, known, tokens, offsets, candidates=rows.contiguous())
-        count = known.sum(1).clamp(min=1)[:, None]
-        # A text finds itself: it is left out.
-        other = (rows != probes[:, None]) & known.any(1, keepdim=True)
-        values = torch.stack([best.sum(1) / count, sharpened(best).sum(1) / count], dim=1)
-        length = self.log_words.float()[rows]
-        return _correlation(values, length, _even_share(other)).mean(0)
-
-    def conducting(self, graph: Graph) -> MemoryTensors:
-        """The same memory whose nodes are joined by another graph; what it keeps is kept."""
-        other = replace(self, graph=graph)
-        _keep_computed(other, self)
-        return other
-
-    def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
-        """What nodes have, for those that are atoms."""
-        atom = self.atom.index_select(0, found.column).long()
-        kept = (atom >= 0).nonzero().squeeze(1)
-        key = (found.row * self.num_atoms).add_(atom).index_select(0, kept)
-        value = found.value.index_select(0, kept)
-        return SparseRows(key, value, (found.shape[0], self.num_atoms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,7 +130,7 @@ class Candidates:
         every = None if self._every is None else self._every.reaching(reached)
         given = self.memory, self.query, self.config, self.rows
         other = Candidates(*given, reached=reached, every=every, background=self.background)
-        _keep_computed(other, self)
+        keep_computed(other, self)
         other._turns, other._farthest, other._widest = self._turns, self._farthest, self._widest
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
         other._keep_scales(self)
@@ -468,7 +234,7 @@ class Candidates:
 
     def scale_of(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, F, C] -> [2, B, F]
         """What is taken from signals of each question, and what they are then divided by."""
-        mean, deviation = _moments(values, self._share)
+        mean, deviation = moments(values, self._share)
         every = self._every
         for place, name in enumerate(names):
             if every is not None and name in every._signals:
@@ -478,12 +244,12 @@ class Candidates:
                     spread = torch.linalg.vector_norm(known - own[:, None], dim=1)
                     spread = spread / known.shape[1] ** 0.5
                 else:
-                    share = _even_share(every.valid)
-                    own, spread = (each[:, 0] for each in _moments(known[:, None], share))
+                    share = even_share(every.valid)
+                    own, spread = (each[:, 0] for each in moments(known[:, None], share))
                 mean[:, place], deviation[:, place] = own, spread
         largest = torch.where(self.valid[:, None], values, -torch.inf).amax(2)
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
-        unit = unit.masked_fill(unit <= _LEAST, torch.inf)
+        unit = unit.masked_fill(unit <= SMALLEST, torch.inf)
         plain = numbers_on(unit.device, [SIGNALS[name].indicator for name in names])
         return torch.stack([mean.masked_fill(plain, 0.0), unit.masked_fill(plain, 1.0)])
 
@@ -540,24 +306,24 @@ class Candidates:
             self._base_scores = self.scores(self.signals(names), weights)
         return self._base_scores
 
-    @_once
+    @computed_once
     def amid(self) -> Tensor:  # [B or 1, C] bool
         """Which candidates somebody said among other turns of a session."""
         memory = self.memory
         beside = (self.pick(memory.previous) >= 0) | (self.pick(memory.next) >= 0)
         return beside & (self.form != FORMS.index("plain"))
 
-    @_once
+    @computed_once
     def _share(self) -> Tensor:  # [B or 1, C] float64
         """What each candidate counts for in the moments: those that are background, all alike."""
         background = self.background
         if self.rows is None or background is None or background.shape[1] == 0:
-            return _even_share(self.valid)
+            return even_share(self.valid)
         drawn = background.expand(len(self.rows), -1).contiguous()
         place = torch.searchsorted(drawn, self.rows).clamp_(max=drawn.shape[1] - 1)
-        return _even_share((drawn.gather(1, place) == self.rows) & self.valid)
+        return even_share((drawn.gather(1, place) == self.rows) & self.valid)
 
-    @_once
+    @computed_once
     def form(self) -> Tensor:  # [B or 1, C] int64
         """The place in `FORMS` of the form of each candidate."""
         memory = self.memory
@@ -573,7 +339,7 @@ class Candidates:
         """What a signal gives that knows nothing."""
         return self._zeros
 
-    @_once
+    @computed_once
     def _zeros(self) -> Tensor:  # [B, C], one number, so that nobody can write to what others read
         return self.query.embedding.new_zeros(1).expand(self.shape)
 
@@ -585,7 +351,7 @@ class Candidates:
         """A value of every atom for every question, for the candidates."""
         return values if self.rows is None else values.gather(1, self._at)
 
-    @_once
+    @computed_once
     def _at(self) -> Tensor:  # [B, C]
         """The rows of the candidates; that of the first atom for padding."""
         assert self.rows is not None
@@ -601,7 +367,7 @@ class Candidates:
             )
         return values.to_dense() if self.rows is None else values.gather(self.rows)
 
-    @_once
+    @computed_once
     def valid(self) -> Tensor:  # [B, C] or [1, C] bool
         """Candidates that there are for the question: no padding, nothing that it excludes."""
         if self.rows is None:
@@ -611,7 +377,7 @@ class Candidates:
             known = self.rows >= 0
         return self._only(known, self.query.allowed)
 
-    @_once
+    @computed_once
     def listed(self) -> Tensor:  # [B, C] or [1, C] bool
         """Candidates that may be hits."""
         return self._only(self.valid, self.query.listed)
@@ -622,7 +388,7 @@ class Candidates:
         shared = self.rows is None
         return known & self.pick_each(atoms if shared else atoms.expand(len(self.query), -1))
 
-    @_once
+    @computed_once
     def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q, 1] each
         """Weight of each question token: its idf over the atoms, smooth and strict.
 
@@ -651,7 +417,7 @@ class Candidates:
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
         return _normalised(smooth, other)[:, :, None], _normalised(strict, other)[:, :, None]
 
-    @_once
+    @computed_once
     def named(self) -> tuple[Tensor, Tensor] | None:
         """Names in the questions, and their share of them, as `rank.hops.named_keys` has it.
 
@@ -667,7 +433,7 @@ class Candidates:
         """The keys of `named`."""
         return None if self.named is None else self.named[0]
 
-    @_once
+    @computed_once
     def lexical_scores(self) -> Tensor | None:  # [B, A]
         """BM25 of every atom; None without terms."""
         if self._every is not None:
@@ -675,7 +441,7 @@ class Candidates:
         terms = self.query.terms
         return None if terms is None else self.memory.bm25.score(terms)
 
-    @_once
+    @computed_once
     def session_scores(self) -> Tensor | None:  # [B, S]
         """BM25 of every session as one document; None without terms."""
         if self._every is not None:
@@ -683,7 +449,7 @@ class Candidates:
         terms = self.query.terms
         return None if terms is None else self.memory.session_bm25.score(terms)
 
-    @_once
+    @computed_once
     def matches(self) -> Tensor | None:  # [B, Q, C]
         """Best cosine of each question token in each candidate.
 
@@ -787,7 +553,7 @@ class Candidates:
         best = torch.full_like(values, -torch.inf).scatter_reduce_(-1, session, values, "amax")
         return best.gather(-1, session)
 
-    @_once
+    @computed_once
     def _session(self) -> Tensor:  # [1 or B, C]
         """The session of each candidate, numbered densely from 0 in each row."""
         sessions = self.pick(self.memory.session).long()
@@ -798,27 +564,6 @@ class Candidates:
         return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
 
 
-def _keep_computed(other: object, own: object) -> None:
-    """Hands on what is computed once; `copy.copy` would, but torch 2.11 does not compile that."""
-    for name in _COMPUTED:
-        if name in own.__dict__:
-            other.__dict__[name] = own.__dict__[name]
-
-
-def sharpened(values: Tensor) -> Tensor:
-    """The fourth power, 0 below 0: near-exact matches count for more than many vague ones."""
-    return values.clamp(min=0.0).square().square()
-
-
-def _correlation(values: Tensor, other: Tensor, share: Tensor) -> Tensor:  # [B, F, C], [B, C]
-    """Correlations [B, F] over the candidates, by their shares; 0 of what is constant."""
-    both = torch.cat([values, other[:, None]], dim=1)
-    mean, deviation = _moments(both, share)
-    unit = deviation.masked_fill(deviation <= _LEAST, torch.inf)
-    scaled = (both - mean[:, :, None]) / unit[:, :, None]
-    return (scaled[:, :-1] * scaled[:, -1:] * share[:, None].to(scaled.dtype)).sum(2)
-
-
 def weighted_sums(
     signals: Tensor,  # [B, C, F]
     weights: Tensor,  # [3, F]
@@ -826,16 +571,6 @@ def weighted_sums(
 ) -> Tensor:  # [B, C]
     """The weighted sums of signals, by the row of weights that `form` names."""
     return (weights @ signals.mT).gather(1, form[:, None]).squeeze(1)
-
-
-def turn_pointers(
-    following: Tensor,  # [A], -1 = none
-    previous: Tensor,  # [A], -1 = none
-) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
-    """Both one after another, each with a -1 behind it that row -1 finds, and where each begins."""
-    both = torch.stack([following, previous]).long()
-    begin = torch.tensor([[0], [len(following) + 1]], device=both.device)
-    return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), begin
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
@@ -853,69 +588,6 @@ def _taken(values: Tensor, place: Tensor, lost: Tensor) -> Tensor:
     return values.gather(-1, place.expand(*values.shape[:-1], -1)).masked_fill_(lost, 0.0)
 
 
-def _even_share(there: Tensor) -> Tensor:  # [B or 1, C] bool -> float64
-    """Of what is there, all alike; in float64, so that padding changes nothing."""
-    return there / there.sum(1, keepdim=True, dtype=torch.float64).clamp(min=1)
-
-
-def _moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, F, C] -> [B, F] each
-    """Mean and deviation, where each candidate counts by its share [B or 1, C]."""
-    weight = share.expand(len(values), -1)[:, :, None]  # [B, C, 1]
-    inside = values.double()
-    mean = inside @ weight  # [B, F, 1]
-    square = (inside - mean).square_() @ weight
-    # The root of what does not differ has no gradient.
-    deviation = square.squeeze(2).clamp(min=_NONE).sqrt()
-    return mean.squeeze(2).to(values.dtype, copy=True), deviation.to(values.dtype, copy=True)
-
-
 def _normalised(weights: Tensor, other: Tensor | float) -> Tensor:
     total = weights.sum(1, keepdim=True) + other
     return torch.where(total > 0, weights / total.clamp(min=1e-12), 0.0)
-
-
-def published_resistances(
-    memory: MemoryTensors,
-    anchors: Tensor,  # [B, K] int64 rows, -1 = none
-    rows: Tensor | None,  # [B, C] int64 rows, -1 = none; None: every atom
-) -> Tensor:  # [B, K, C]
-    """The resistance of each anchor to each candidate by the printed formula.
-
-    R_ij = 2 - 2 w_ij / sqrt(d_i d_j) - 2 (v_i - v_j)^2 + |z_i - z_j|^2 in a component, infinite
-    between components, 0 from an atom to itself (`docs/mathematics.md` 2.6).
-    """
-    far, null = memory.resistance_far, memory.resistance_null
-    scale, component = memory.resistance_scale, memory.component
-    assert far is not None and null is not None and scale is not None and component is not None
-    shape, atoms = anchors.shape, memory.num_atoms
-    known, own = anchors >= 0, anchors.clamp(min=0)
-    joined = _edge_weights(memory, own.flatten()).view(*shape, atoms)
-    every = torch.arange(atoms, device=own.device).expand(len(own), -1)
-    other = every if rows is None else rows.clamp(min=0)
-    joined = joined.gather(2, other[:, None].expand(-1, shape[1], -1))
-    z, length = far.float(), far.float().square().sum(1)
-    apart = length[own][:, :, None] + length[other][:, None]
-    apart = apart - 2 * torch.bmm(z[own], z[other].mT)
-    found = 2 - 2 * joined * scale.float()[own][:, :, None] * scale.float()[other][:, None]
-    found = found - 2 * (null.float()[own][:, :, None] - null.float()[other][:, None]).square()
-    found = (found + apart.clamp(min=0)).clamp(min=_LEAST)
-    there = (component[own][:, :, None] == component[other][:, None]) & known[:, :, None]
-    found = found.where(there, torch.inf)
-    return found.masked_fill((own[:, :, None] == other[:, None]) & known[:, :, None], 0.0)
-
-
-def _edge_weights(memory: MemoryTensors, rows: Tensor) -> Tensor:  # [n] int64 -> [n, A]
-    """The largest |w| of the edges between some atoms and each, whatever their way."""
-    graph, node = memory.graph, memory.node.long()[rows]
-    first, count = graph.spans(node)
-    begin, place = ranges(first, count)
-    edge = graph.leaving(place).long()
-    back, at = ranges(graph.indptr[node].long(), graph.indptr.diff()[node].long())
-    line = torch.cat([begin, back])
-    end = torch.cat([graph.stored.target[edge], graph.source[at]]).long()
-    weight = torch.cat([graph.stored.weight[edge], graph.weight[at]]).abs().float()
-    atom = memory.atom[end].long()
-    found = weight.new_zeros(len(rows) * (memory.num_atoms + 1))
-    key = line * (memory.num_atoms + 1) + atom % (memory.num_atoms + 1)
-    found = found.scatter_reduce(0, key, weight, "amax")
-    return found.view(len(rows), memory.num_atoms + 1)[:, :-1]

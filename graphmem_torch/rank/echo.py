@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops.tiles import stable_topk, tile_elements
-from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.relevance import cosine
 

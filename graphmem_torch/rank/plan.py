@@ -18,7 +18,8 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.ops.topk_cosine import inner_products
-from graphmem_torch.rank.candidates import Candidates, MemoryTensors
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 
 __all__ = ["Events", "PlanBatch", "Pruned", "prune"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
 
 __all__ = ["cosine", "relevance", "word_share"]

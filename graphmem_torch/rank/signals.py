@@ -19,15 +19,20 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.modes.search import mode_weights
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.topk_cosine import inner_products
-from graphmem_torch.rank.candidates import Candidates, published_resistances, sharpened
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import is_named, named_share
 from graphmem_torch.rank.lifts import raised_by_hops
+from graphmem_torch.rank.memory_tensors import MemoryTensors
+from graphmem_torch.rank.moments import SMALLEST, sharpened
 from graphmem_torch.rank.paths import discounted
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
 
-__all__ = []
+__all__ = [
+    "published_resistances",
+]
 
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
 _NAMED = 0.15  # share of a question's idf from which on it names a document in full
@@ -476,3 +481,50 @@ for _name, _own in (
     ("derived_lexical", "lexical"),
 ):
     signal(_name, graph=True, reads=("derived",))(partial(_from_derived, own=_own))
+
+
+def published_resistances(
+    memory: MemoryTensors,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    rows: Tensor | None,  # [B, C] int64 rows, -1 = none; None: every atom
+) -> Tensor:  # [B, K, C]
+    """The resistance of each anchor to each candidate by the printed formula.
+
+    R_ij = 2 - 2 w_ij / sqrt(d_i d_j) - 2 (v_i - v_j)^2 + |z_i - z_j|^2 in a component, infinite
+    between components, 0 from an atom to itself (`docs/mathematics.md` 2.6).
+    """
+    far, null = memory.resistance_far, memory.resistance_null
+    scale, component = memory.resistance_scale, memory.component
+    assert far is not None and null is not None and scale is not None and component is not None
+    shape, atoms = anchors.shape, memory.num_atoms
+    known, own = anchors >= 0, anchors.clamp(min=0)
+    joined = _edge_weights(memory, own.flatten()).view(*shape, atoms)
+    every = torch.arange(atoms, device=own.device).expand(len(own), -1)
+    other = every if rows is None else rows.clamp(min=0)
+    joined = joined.gather(2, other[:, None].expand(-1, shape[1], -1))
+    z, length = far.float(), far.float().square().sum(1)
+    apart = length[own][:, :, None] + length[other][:, None]
+    apart = apart - 2 * torch.bmm(z[own], z[other].mT)
+    found = 2 - 2 * joined * scale.float()[own][:, :, None] * scale.float()[other][:, None]
+    found = found - 2 * (null.float()[own][:, :, None] - null.float()[other][:, None]).square()
+    found = (found + apart.clamp(min=0)).clamp(min=SMALLEST)
+    there = (component[own][:, :, None] == component[other][:, None]) & known[:, :, None]
+    found = found.where(there, torch.inf)
+    return found.masked_fill((own[:, :, None] == other[:, None]) & known[:, :, None], 0.0)
+
+
+def _edge_weights(memory: MemoryTensors, rows: Tensor) -> Tensor:  # [n] int64 -> [n, A]
+    """The largest |w| of the edges between some atoms and each, whatever their way."""
+    graph, node = memory.graph, memory.node.long()[rows]
+    first, count = graph.spans(node)
+    begin, place = ranges(first, count)
+    edge = graph.leaving(place).long()
+    back, at = ranges(graph.indptr[node].long(), graph.indptr.diff()[node].long())
+    line = torch.cat([begin, back])
+    end = torch.cat([graph.stored.target[edge], graph.source[at]]).long()
+    weight = torch.cat([graph.stored.weight[edge], graph.weight[at]]).abs().float()
+    atom = memory.atom[end].long()
+    found = weight.new_zeros(len(rows) * (memory.num_atoms + 1))
+    key = line * (memory.num_atoms + 1) + atom % (memory.num_atoms + 1)
+    found = found.scatter_reduce(0, key, weight, "amax")
+    return found.view(len(rows), memory.num_atoms + 1)[:, :-1]

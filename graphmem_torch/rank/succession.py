@@ -15,7 +15,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.ops.sorted_rows import SortedRows
-from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.memory_tensors import MemoryTensors
 
 __all__ = ["WAYS", "SuccessionBatch", "follow", "term_weights"]
 

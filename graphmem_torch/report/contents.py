@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
-from graphmem_torch.index.data import modes_by
+from graphmem_torch.index.buffers import modes_by
 from graphmem_torch.linalg import Spectrum, decompose
 from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps

@@ -18,7 +18,8 @@ from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph, Stored
 from graphmem_torch.index.activation_graph import ActivationGraph, activation_graph
-from graphmem_torch.index.data import IndexInput, Listed
+from graphmem_torch.index.buffers import Listed
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.ops.appendable_graph import AppendableGraph
 from graphmem_torch.ops.postings import PostingLists

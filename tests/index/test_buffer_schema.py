@@ -10,7 +10,9 @@ import torch
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.buffer_schema import LAYOUT, check_buffers
-from graphmem_torch.index.data import FOLLOWED, OPTIONAL_PARTS, REQUIRED_PARTS, IndexInput
+from graphmem_torch.index.buffers import OPTIONAL_PARTS, REQUIRED_PARTS
+from graphmem_torch.index.data import FOLLOWED
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.query import QueryBatch
 

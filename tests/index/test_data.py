@@ -15,7 +15,9 @@ from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.activation_graph import activation_graph
-from graphmem_torch.index.data import IndexInput, index_tensors, memory_tensors
+from graphmem_torch.index.buffers import memory_tensors
+from graphmem_torch.index.data import index_tensors
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.ops import propagate
 
 EDGES = {"temporal": 0.5, "similarity": 2.0, "causes": 0.7, "abstraction": 1.0}

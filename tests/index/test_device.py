@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.index.data import GrowingIndex, IndexInput
+from graphmem_torch.index.data import GrowingIndex
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.ops.growing import RowsOnDevice

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch

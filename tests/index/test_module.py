@@ -14,9 +14,10 @@ from torch import Tensor
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.execution_plan import CandidateRule
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.index.retrieve import CandidateRule, Retrieval
+from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.rank.routing import ROUTING_PARTS

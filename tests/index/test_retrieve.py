@@ -14,7 +14,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch

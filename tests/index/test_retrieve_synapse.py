@@ -12,7 +12,7 @@ import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
 from graphmem_torch.config import Config, GateConfig, SpreadConfig, load_config
-from graphmem_torch.index.retrieve import fan_of
+from graphmem_torch.index.activation import fan_of
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.terms import terms
 

@@ -14,7 +14,7 @@ from graphmem_torch.config import WalkConfig, config_from_dict, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.ops import SparseRows

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, InputError, StoreError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory, learning
 from graphmem_torch.memory.learning import LabelledQuestions

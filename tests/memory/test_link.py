@@ -13,7 +13,8 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
-from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.memory.link import Linker
+from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.store import Batch, MemoryStore
 
 DIM = 12

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.link import SPLIT_NAMES
 from graphmem_torch.memory.people import People
+from graphmem_torch.memory.split_names import SPLIT_NAMES
 from graphmem_torch.text.concepts import PatternConcepts
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import config_of, opened

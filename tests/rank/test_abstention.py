@@ -13,7 +13,7 @@ import torch
 
 from graphmem_torch.config import GateConfig, config_from_dict
 from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.abstention import (
     DEPTH,

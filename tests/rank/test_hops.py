@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.hops import (

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.plan import Events, PlanBatch, prune

@@ -17,9 +17,9 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.rank.candidates import Candidates, published_resistances
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import (
     bridge_bonus,
@@ -28,6 +28,7 @@ from graphmem_torch.rank.routing import (
     routing_tensors,
     sign_changes,
 )
+from graphmem_torch.rank.signals import published_resistances
 from tests.memories import opened, planted
 
 ATOMS, COUNT = 40, 5

@@ -11,7 +11,7 @@ import torch
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.candidates import Candidates

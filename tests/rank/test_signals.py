@@ -14,7 +14,7 @@ import torch
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.learning import reweighted
 from graphmem_torch.rank.candidates import Candidates

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphmem_torch.config import ModesConfig
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.evaluation.metrics import CUTOFFS, ranking_measures
-from graphmem_torch.index.data import modes_by
+from graphmem_torch.index.buffers import modes_by
 from graphmem_torch.modes import Modes, search_modes
 from graphmem_torch.progress import Progress
 

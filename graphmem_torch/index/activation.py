@@ -1,0 +1,290 @@
+"""Activation: the anchors of questions, and what the graph brings from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import needs_gradient
+from graphmem_torch.config import SpreadConfig
+from graphmem_torch.graph import Graph
+from graphmem_torch.index.execution_plan import ExecutionPlan, gate_spread
+from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.propagate import Fan
+from graphmem_torch.rank.anchors import (
+    anchor_activation,
+    anchor_relevance,
+    walk_from,
+)
+from graphmem_torch.rank.candidates import Candidates, Reached
+from graphmem_torch.rank.hops import (
+    dense_entity_hop,
+    dense_hop_lifts,
+    dense_title_hop,
+    entity_hop,
+    hop_lifts,
+    title_hop,
+)
+from graphmem_torch.rank.memory_tensors import MemoryTensors
+from graphmem_torch.rank.paths import strongest_paths, unweighted
+from graphmem_torch.rank.query import QueryBatch
+
+__all__ = [
+    "TraversalSteps",
+    "allowed_of",
+    "brought_from",
+    "competing_kinds",
+    "conducting_nodes",
+    "fan_of",
+    "paths_to",
+    "reached_from",
+    "spread_from",
+    "start_of",
+]
+
+Rows = TypeVar("Rows", Tensor, SparseRows)
+
+
+def reached_from(
+    found: Candidates,
+    plan: ExecutionPlan,
+    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
+) -> Reached:
+    """The anchors of B questions, and what the graph brings from them."""
+    return brought_from(found, plan, started_from(found, plan), conducting)
+
+
+def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
+    """The anchors of B questions, chosen by the base scores and by what the questions name."""
+    config, score = plan.config.anchors, found.base_scores()
+    named = None
+    if found.memory.hops is not None and (plan.lifts or config.named):
+        own = found.signal("named").expand(found.shape).where(found.valid, 0.0)
+        named = own.amax(1)
+        score = score + config.named * own
+    anchors, value = anchor_activation(found, score, config)
+    relevance = anchor_relevance(found, score, value, config)
+    given = found.reached
+    return Reached(
+        *(anchors, value, relevance), traversal=given.traversal, named=named, base=given.base
+    )
+
+
+def brought_from(
+    found: Candidates,
+    plan: ExecutionPlan,
+    reached: Reached,
+    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
+    *,
+    dense: bool = False,
+) -> Reached:
+    """Gains by the graph from the anchors of `started_from`, as far as a signal reads it.
+
+    With `dense`, activation is a matrix, also where it need not be.
+    """
+    memory, query, config = found.memory, found.query, plan.config
+    anchors, value, relevance = reached.anchors, reached.value, reached.relevance
+    assert anchors is not None and value is not None and relevance is not None
+    brought: dict[str, Any] = {}
+    if (plan.hops or plan.lifts) and memory.hops is not None:
+        brought = _hopped(found, plan, reached)
+    if plan.walks:
+        start = start_of(memory, query, anchors, relevance)
+        brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
+    if plan.spreads:
+        brought |= _activated(memory, plan, query, anchors, value, conducting, dense=dense)
+    return replace(reached, traversal=found.reached.traversal, **brought)
+
+
+def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[str, Any]:
+    """Where hops from the anchors lead, and what they lift, as `Reached`."""
+    hops, query, named = found.memory.hops, found.query, found.named_keys
+    anchors, value = reached.anchors, reached.value
+    assert hops is not None and anchors is not None and value is not None
+    seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
+    fixed = torch.compiler.is_compiling()
+    brought: dict[str, Any] = {}
+    if plan.hops:
+        by_title, by_entity = (
+            (dense_title_hop, dense_entity_hop) if fixed else (title_hop, entity_hop)
+        )
+        brought["title_hop"] = allowed_of(by_title(hops, anchors, value, named), query)
+        brought["entity_hop"] = allowed_of(by_entity(hops, anchors, value, named, seeds), query)
+    if plan.lifts:
+        own, share = plan.config.hops, reached.named
+        share = value.new_zeros(len(value)) if share is None else share.to(value.dtype)
+        strength = torch.stack(
+            [
+                own.title + share * (own.title_named - own.title),
+                own.entity + share * (own.entity_named - own.entity),
+            ],
+            dim=1,
+        )
+        lift = dense_hop_lifts if fixed else hop_lifts
+        brought["lifts"] = lift(hops, anchors, value, strength, named, seeds)
+    return brought
+
+
+def start_of(
+    memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
+) -> SparseRows:  # [B, N]
+    """What the anchors [B, K] are worth, and the seeds of each question."""
+    node, value = _started(memory, query, anchors, value)
+    return SparseRows.of(node, value, memory.graph.num_nodes)
+
+
+def _started(
+    memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:  # [B, K + S] int64 nodes, -1 = none; [B, K + S]
+    node = memory.nodes(anchors)
+    if query.seeds is None:
+        return node, value
+    seeds = _of_seeds(value).expand(query.seeds.shape)
+    return torch.cat([node, query.seeds], dim=1), torch.cat([value, seeds], dim=1)
+
+
+def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
+    """What a seed is worth: as much as the best anchor; 1 where there is none."""
+    best = torch.nn.functional.pad(value, (0, 1)).amax(1, keepdim=True)
+    return torch.where(best > 0, best, 1.0)
+
+
+def _activated(
+    memory: MemoryTensors,
+    plan: ExecutionPlan,
+    query: QueryBatch,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K]
+    mask: Tensor | None,  # [B, N] bool
+    *,
+    dense: bool,
+) -> dict[str, SparseRows | Tensor]:
+    """Spreading activation with the constants of the plan (`docs/mathematics.md` 4), as `Reached`.
+
+    Over all nodes at once, as a matrix, where a gradient is asked for or the shapes must not depend
+    on values; else in proportion to what it reaches.
+    """
+    learned = needs_gradient(value, memory.graph.stored.weight, *plan.constants.values())
+    settings = {"activation": plan.config.spread}
+    if "activation" in plan.statistics and gate_spread(plan.config) != plan.config.spread:
+        settings["gate"] = gate_spread(plan.config)
+    if dense or learned or torch.compiler.is_compiling():
+        node, value = _started(memory, query, anchors, value)
+        zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
+        start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")[:, :-1].contiguous()
+        return {
+            name: spread_from(memory, plan, start, mask, own)[:, memory.node.long()]
+            for name, own in settings.items()
+        }
+    rows = start_of(memory, query, anchors, value)
+    found: dict[str, SparseRows | Tensor] = {"start": rows}
+    for name, own in settings.items():
+        found[name] = memory.of_atoms(spread_from(memory, plan, rows, mask, own))
+    return found
+
+
+def spread_from(
+    memory: MemoryTensors,
+    plan: ExecutionPlan,
+    start: Rows,  # [B, N]
+    mask: Tensor | None,  # [B, N] bool
+    settings: SpreadConfig | None = None,
+) -> Rows:  # [B, N]
+    """`spread_activation` by the constants of a plan, and its settings unless others are given."""
+    s, constants = settings or plan.config.spread, plan.constants
+    return spread_activation(
+        memory.graph,
+        start,
+        rounds=s.rounds,
+        reduce=s.reduce,
+        fan=fan_of(memory, s),
+        top=s.top,
+        spare=s.spare,
+        firing=s.firing,
+        kind=competing_kinds(memory, s),
+        mask=mask,
+        retention=constants["retention"],
+        spread=constants["spread"],
+        inhibition=constants.get("inhibition", 0.0),
+        gain=constants.get("gain", 1.0),
+        threshold=constants.get("threshold", 0.0),
+    )
+
+
+def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or [N]
+    """Divisor of the activation of each node.
+
+    With `fan_least: mean` a turn has at least the mean out-degree of the turns. One whose concepts
+    are not linked yet has an edge to the next turn alone, which all of its activation would take.
+    """
+    if settings.fan_least == "one" or settings.fan == "none":
+        return settings.fan
+    degree = memory.graph.fan().to(torch.float32)
+    mean = degree[memory.node.long()].mean().clamp(min=1.0)
+    degree = torch.where(memory.atom < 0, degree.clamp(min=1.0), torch.maximum(degree, mean))
+    return degree if settings.fan == "degree" else degree.sqrt()
+
+
+def competing_kinds(memory: MemoryTensors, settings: SpreadConfig) -> Tensor | None:  # [N] bool
+    """Which nodes are concepts, where nodes compete with those of their own kind alone."""
+    return memory.atom < 0 if settings.competitors == "kind" else None
+
+
+def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
+    """The nodes that activation may reach: concepts, and atoms there are for the question."""
+    if query.allowed is None:
+        return None
+    if not memory.num_atoms:
+        return query.allowed.new_ones(1, len(memory.atom)).expand(len(query), -1)
+    there = query.allowed[:, memory.atom.clamp(min=0).long()] | (memory.atom < 0)
+    return there.expand(len(query), -1)
+
+
+def allowed_of(found: SparseRows | Tensor, query: QueryBatch) -> SparseRows | Tensor:  # [B, A]
+    """Without the atoms that there are not for the question."""
+    if query.allowed is None:
+        return found
+    there = query.allowed.expand(len(query), -1)
+    if isinstance(found, Tensor):
+        return found.where(there, 0.0)
+    return found.select(there[found.row, found.column])
+
+
+class TraversalSteps(NamedTuple):
+    """How activation travels along a path.
+
+    Attributes:
+        graph: What it travels along.
+        rounds: Edges at most.
+        spread: What is left of it after each, but for the weight of the edge and the fan.
+        fan: What it is divided by at each node that it leaves.
+    """
+
+    graph: Graph
+    rounds: int
+    spread: float | Tensor
+    fan: Fan | Tensor  # or [N]
+
+    @classmethod
+    def of(cls, memory: MemoryTensors, plan: ExecutionPlan) -> TraversalSteps:
+        """Those of spreading, or of a traversal where there is nothing else."""
+        s, own = plan.config.spread, plan.config.segment
+        if plan.traverses and not plan.activates:  # the anchors are seeds then
+            return cls(unweighted(memory.graph), own.hops, own.discount, "none")
+        return cls(memory.graph, s.rounds, plan.constants["spread"], fan_of(memory, s))
+
+
+def paths_to(
+    memory: MemoryTensors,
+    plan: ExecutionPlan,
+    query: QueryBatch,
+    start: SparseRows,  # [B, N]
+    nodes: Tensor,  # [B, k] int64, -1 = none
+) -> Tensor:  # [B, k, T] int64 edges, -1 = none
+    """The strongest path to each node, as `rank.paths.strongest_paths` has it."""
+    graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
+    mask = conducting_nodes(memory, query)
+    return strongest_paths(graph, start, nodes, rounds=rounds, spread=spread, fan=fan, mask=mask)

@@ -1,0 +1,150 @@
+"""Buffers of an index by name, and the values that retrieval reads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import ModesConfig
+from graphmem_torch.graph import GRAPH_PARTS, Graph
+from graphmem_torch.modes.find import (
+    MODE_PARTS,
+    Modes,
+    find_modes,
+    modes_from_tensors,
+)
+from graphmem_torch.ops.appendable_graph import AppendableGraph
+from graphmem_torch.ops.bm25 import BM25
+from graphmem_torch.ops.postings import ListedBM25, PostingLists
+from graphmem_torch.rank.hops import HOP_PARTS, HopParts
+from graphmem_torch.rank.memory_tensors import MemoryTensors
+
+__all__ = [
+    "BM25_PARTS",
+    "OPTIONAL_PARTS",
+    "REQUIRED_PARTS",
+    "Listed",
+    "graph_of",
+    "graph_tensors",
+    "lexical_parts",
+    "memory_tensors",
+    "modes_by",
+    "modes_in",
+]
+
+BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
+# What is a tensor in `MemoryTensors` is a buffer of the same name.
+_PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
+_OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
+REQUIRED_PARTS = (
+    *("kind", "named"),
+    *_PLAIN,
+    *(f"{which}_{name}" for which in ("bm25", "session_bm25") for name in BM25_PARTS),
+    *(f"graph_{name}" for name in GRAPH_PARTS),
+)
+OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
+
+
+class Listed(NamedTuple):
+    """What changed since an index was made at once, and is no buffer of it; None where it is one.
+
+    Attributes:
+        graph: The conducting graph.
+        bm25, session_bm25: The postings of the lexical indexes.
+    """
+
+    graph: AppendableGraph | None = None
+    bm25: PostingLists | None = None
+    session_bm25: PostingLists | None = None
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The buffers that stand for it."""
+        parts = {} if self.graph is None else graph_tensors(self.graph)
+        for name, lists in (("bm25", self.bm25), ("session_bm25", self.session_bm25)):
+            if lists is not None:
+                columns = zip(BM25_PARTS, lists.compact(), strict=False)
+                parts |= {f"{name}_{part}": column for part, column in columns}
+        return parts
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Listed:
+        """The same of changed tensors, as `nn.Module.to` changes them."""
+        graph, *postings = self
+        return Listed(
+            graph and graph.mapped(change),
+            *(lists and PostingLists(*map(change, lists)) for lists in postings),
+        )
+
+
+def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) -> MemoryTensors:
+    """What ranking reads, from the buffers of an index by name and what is not among them."""
+    listed = Listed() if listed is None else listed
+    values: dict[str, Any] = {name: parts[name] for name in _PLAIN}
+    values |= {name: parts.get(name) for name in _OPTIONAL}
+    hops = HopParts(*(parts[name] for name in HOP_PARTS)) if HOP_PARTS[0] in parts else None
+    return MemoryTensors(
+        **values,
+        bm25=_bm25(parts, "bm25", listed.bm25),
+        session_bm25=_bm25(parts, "session_bm25", listed.session_bm25),
+        graph=graph_of(parts) if listed.graph is None else listed.graph,
+        modes=modes_in(parts),
+        hops=hops,
+    )
+
+
+def graph_tensors(graph: Graph) -> dict[str, Tensor]:
+    """The buffers of an index that hold a conducting graph, by name."""
+    return {f"graph_{name}": getattr(graph, name).detach() for name in GRAPH_PARTS}
+
+
+def graph_of(parts: Mapping[str, Tensor]) -> Graph:
+    """The conducting graph among the buffers of an index."""
+    part = {name: parts[f"graph_{name}"] for name in GRAPH_PARTS}
+    part["weight"] = part["weight"].to(torch.promote_types(part["weight"].dtype, torch.float32))
+    return Graph(**part, num_nodes=len(part["indptr"]) - 1)
+
+
+def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
+    """The modes among the buffers of an index; None where it has none."""
+    part = {name: parts[f"modes_{name}"] for name in MODE_PARTS if f"modes_{name}" in parts}
+    return modes_from_tensors(part) if part else None
+
+
+def _bm25(parts: Mapping[str, Tensor], prefix: str, lists: PostingLists | None) -> BM25:
+    norm, idf = (parts[f"{prefix}_{name}"].float() for name in ("norm", "idf"))
+    if lists is not None:
+        return ListedBM25(lists, norm, idf)
+    indptr, docs, counts = (parts[f"{prefix}_{name}"] for name in BM25_PARTS[:3])
+    return BM25(indptr, docs, counts, norm, idf)
+
+
+def lexical_parts(prefix: str, bm25: BM25) -> dict[str, Tensor]:
+    """The buffers that `_bm25` reads; without the postings where they are lists."""
+    listed = isinstance(bm25, ListedBM25)
+    names = ("norm", "idf") if listed else BM25_PARTS
+    return {f"{prefix}_{name}": getattr(bm25, name) for name in names}
+
+
+def modes_by(
+    settings: ModesConfig,
+    embeddings: Tensor,  # [A, d]
+    time: Tensor | None = None,  # [A] float64, NaN = unknown
+    generator: torch.Generator | None = None,
+) -> Modes:
+    """The modes of atoms, as the settings say.
+
+    A count above the number of atoms is no error here: a memory may be smaller than its preset.
+    """
+    count = min(settings.count, *embeddings.shape) or None
+    return find_modes(
+        embeddings,
+        select=settings.select,
+        count=count,
+        epsilon=settings.epsilon,
+        assign=settings.assign,
+        time=time,
+        generator=generator,
+    )

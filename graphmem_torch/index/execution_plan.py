@@ -1,0 +1,139 @@
+"""ExecutionPlan: what answering a question takes, decided once for an index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from torch import Tensor
+
+from graphmem_torch.config import Config, SpreadConfig
+from graphmem_torch.rank.calibration import read_statistics
+from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
+
+__all__ = [
+    "CONSTANTS",
+    "CandidateRule",
+    "ExecutionPlan",
+    "gate_spread",
+]
+
+CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
+"""The constants of `spread` that a gradient flows back to."""
+
+
+class CandidateRule(Enum):
+    """Which atoms a question is held against."""
+
+    EVERY = "every atom"
+    BASE = "the best by cosine and by BM25, their neighbours, and what the graph reaches"
+    MODES = "the best atoms of the best modes"
+    REACHED = "what a traversal reaches"
+
+    @classmethod
+    def of(cls, config: Config, atoms: int, *, modes: bool) -> CandidateRule:
+        """The rule of a memory of so many atoms, with or without modes."""
+        if config.segment.retrieve:
+            return cls.REACHED
+        if config.modes.retrieve and modes:
+            return cls.MODES
+        return cls.BASE if atoms > config.rank.dense_limit else cls.EVERY
+
+
+@dataclass(frozen=True)
+class ExecutionPlan:
+    """What a question takes, decided once for an index.
+
+    Attributes:
+        config: The settings.
+        names: F signals of the score.
+        rule: What the candidates are.
+        traverses: Whether a question walks from its seeds.
+        hops: Whether a signal reads where hops lead.
+        lifts: Whether a signal reads what hops raise.
+        activates: Whether another signal reads the graph, and there is one to spread over.
+        walks: Whether one of these reads where a walk from the anchors is.
+        spreads: Whether activation is of use; beside a walk only where a signal or the
+            abstention reads it.
+        statistics: Statistics that abstention reads.
+        gate: [3, .], their weights by form.
+        read: S of them, also those that calibration reads; those of abstention come first.
+        constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
+            numbers, or tensors [].
+    """
+
+    config: Config
+    names: tuple[str, ...]
+    rule: CandidateRule
+    traverses: bool
+    hops: bool
+    lifts: bool
+    activates: bool
+    walks: bool
+    spreads: bool
+    statistics: tuple[str, ...]
+    gate: Tensor
+    read: tuple[str, ...]
+    constants: Mapping[str, float | Tensor]
+
+    @property
+    def starts(self) -> bool:
+        """Whether anything starts at anchors."""
+        return self.activates or self.hops or self.lifts
+
+    @property
+    def base(self) -> tuple[str, ...]:
+        """The signals that need no graph, which choose the anchors."""
+        return tuple(self.names[place] for place in self.places(graph=False))
+
+    def places(self, *, graph: bool) -> list[int]:
+        """Where the signals that need the graph are among the names, or the base signals."""
+        return [i for i, name in enumerate(self.names) if SIGNALS[name].graph is graph]
+
+    @classmethod
+    def of(
+        cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool
+    ) -> ExecutionPlan:
+        """The plan of some signals; `graph` says whether there is one worth spreading over."""
+        own = reading(names, "traversal", "hops", "lifts")  # these go their own ways
+        activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
+        walks = activates and bool(reading(names, "walk"))
+        statistics = tuple(signal_names(config.gate.weights))
+        needed = activates and len(reading(names, "derived")) < sum(
+            SIGNALS[name].graph for name in names if name not in own
+        )
+        read = bool(reading(names, "activation")) or "activation" in statistics
+        return cls(
+            config,
+            tuple(names),
+            rule,
+            traverses=rule == CandidateRule.REACHED or bool(reading(names, "traversal")),
+            hops=bool(reading(names, "hops")),
+            lifts=bool(reading(names, "lifts")),
+            activates=activates,
+            walks=walks,
+            spreads=needed and (read or not walks),
+            statistics=statistics,
+            gate=weight_table(config.gate.weights),
+            read=tuple(dict.fromkeys([*statistics, *read_statistics(config.calibration)])),
+            constants=_constants(config),
+        )
+
+
+def _constants(config: Config) -> dict[str, float | Tensor]:
+    settings = config.spread
+    unused = {"inhibition"} if settings.inhibition == 0 else set()
+    linear = {settings.firing, gate_spread(config).firing} == {"linear"}
+    unused |= {"gain", "threshold"} if linear else set()
+    return {name: getattr(settings, name) for name in CONSTANTS if name not in unused}
+
+
+def gate_spread(config: Config) -> SpreadConfig:
+    """Settings of the spread for the gate."""
+    spread, gate = config.spread, config.gate
+    return replace(
+        spread,
+        firing=spread.firing if gate.firing == "score" else gate.firing,
+        fan=spread.fan if gate.fan == "score" else gate.fan,
+    )

@@ -1,0 +1,266 @@
+"""MemoryTensors: what ranking reads of a memory, and what is computed from it once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.modes.find import Modes
+from graphmem_torch.ops import SparseRows, token_maxima
+from graphmem_torch.ops.bm25 import BM25
+from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
+from graphmem_torch.rank.hops import HopParts, title_bearers
+from graphmem_torch.rank.moments import correlation, even_share, sharpened
+
+__all__ = [
+    "MemoryTensors",
+    "computed_once",
+    "keep_computed",
+    "turn_pointers",
+]
+
+
+T = TypeVar("T")
+_TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # of `MemoryTensors.length_trend`
+_ENTRIES = 3  # entries that make a collection
+_ONLY = 0.95  # of these, questions in a list of questions
+_COMPUTED: list[str] = []  # the names of all that is computed once
+
+
+class computed_once(Generic[T]):
+    """A property that is computed when it is first asked for.
+
+    `functools.cached_property` locks in Python 3.11, for all objects of a class at once: threads
+    would wait for each other, and a compiled index would break its graph there.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+        _COMPUTED.append(name)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> computed_once[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object, owner: type) -> T | computed_once[T]:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTensors:
+    """What ranking reads of a memory: A atoms, which can be hits, and a graph of N nodes.
+
+    Nodes are the atoms, in ascending order, and concepts between them.
+
+    Attributes:
+        embeddings: [A, d] unit rows.
+        node: [A] integers, the node that each atom is, ascending.
+        atom: [N] integers, the atom that each node is, -1 = none.
+        bm25, session_bm25: The lexical indexes of the atoms and of their sessions.
+        graph: The conducting graph of the N nodes.
+        session: [A] integer codes, none below 0.
+        previous, next: [A] rows of the turn before and after, -1 = none.
+        time_bits: [A] int64, the bits of the float64 seconds since the epoch UTC, NaN = unknown.
+        speaker, month, day: [A] integer codes, -1 = unknown.
+        said: [A] int32, the day since the epoch of each atom's time; unknown: before all others.
+        told: [A, 2] int32, the days that an atom tells of, and the first behind; 0 and 0 for none.
+        log_words: [A], ln(1 + words).
+        is_question, tells_time: [A], 1 or 0.
+        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
+        asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
+        asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
+        asked_bits: [A] int64, these terms as bits (`text.asking.Asked.bits`).
+        asked_form: [A] int8, places in `text.asking.FORMS`.
+        derived_source, derived_target: [D] rows; the source was derived from the target.
+        tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
+            each word piece occurs.
+        direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
+        resistance_far, resistance_null, resistance_scale, sign_change: [A, r], [A], [A] and [A], of
+            `rank.routing`.
+        duplicate: [A], the first atom of equal content.
+        time_order: [A], the rows by their times, as `ops.sorted_rows.sorted_order` gives them.
+        told_order: Likewise, those that tell of days by the first of these.
+        modes: The modes of the atoms.
+        hops: What hops read, where there are documents.
+    """
+
+    embeddings: Tensor
+    node: Tensor
+    atom: Tensor
+    bm25: BM25
+    session_bm25: BM25
+    graph: Graph
+    session: Tensor
+    previous: Tensor
+    next: Tensor
+    time_bits: Tensor
+    speaker: Tensor
+    month: Tensor
+    day: Tensor
+    said: Tensor
+    told: Tensor
+    log_words: Tensor
+    is_question: Tensor
+    tells_time: Tensor
+    role: Tensor
+    derived_source: Tensor
+    derived_target: Tensor
+    tokens: Tensor | None = None
+    token_offsets: Tensor | None = None
+    piece_df: Tensor | None = None
+    direction: Tensor | None = None
+    component: Tensor | None = None
+    bridge_bonus: Tensor | None = None
+    pagerank: Tensor | None = None
+    resistance_far: Tensor | None = None
+    resistance_null: Tensor | None = None
+    resistance_scale: Tensor | None = None
+    sign_change: Tensor | None = None
+    duplicate: Tensor | None = None
+    time_order: Tensor | None = None
+    told_order: Tensor | None = None
+    asked_key: Tensor | None = None
+    asked_words: Tensor | None = None
+    asked_bits: Tensor | None = None
+    asked_form: Tensor | None = None
+    modes: Modes | None = None
+    hops: HopParts | None = None
+
+    @property
+    def num_atoms(self) -> int:
+        """A."""
+        return self.embeddings.shape[0]
+
+    @property
+    def rarest(self) -> float:
+        """The idf of a term that a single atom has."""
+        return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
+
+    def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
+        """The nodes that atoms are, -1 for -1."""
+        if not self.num_atoms:
+            return rows
+        return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
+
+    @computed_once
+    def turns(self) -> tuple[Tensor, Tensor]:
+        """`turn_pointers` of `next` and `previous`."""
+        return turn_pointers(self.next, self.previous)
+
+    @computed_once
+    def asking(self) -> Tensor:  # [n] int64
+        """The atoms that ask, ascending."""
+        assert self.asked_key is not None
+        return self.asked_key.nonzero().squeeze(1)
+
+    @computed_once
+    def list_of_questions(self) -> Tensor:  # [A] bool
+        """The entries of a collection that holds nothing else than questions, which are its hits.
+
+        Entries are atoms that nobody says and that are beside no turn of their session. Who asks
+        one question again and again makes no list.
+        """
+        assert self.asked_key is not None
+        entry = (self.speaker < 0) & (self.previous < 0) & (self.next < 0)
+        asks = entry & (self.asked_key != 0)
+        # Distinct ones, without a shape that depends on values.
+        keys = self.asked_key.masked_fill(~asks, 0).sort().values
+        distinct = ((keys.diff(prepend=keys.new_zeros(1)) != 0) & (keys != 0)).sum()
+        only = (entry.sum() >= _ENTRIES) & (distinct >= _ONLY * entry.sum())
+        return asks & only
+
+    @computed_once
+    def by_time(self) -> SortedRows:
+        """The atoms whose time is known, in its order: seconds since the epoch UTC."""
+        time, order = self.time_bits.view(torch.float64), self.time_order
+        if order is None:
+            order = sorted_order(time, torch.arange(self.num_atoms, device=time.device))
+        return SortedRows.of(order, time)
+
+    @computed_once
+    def by_told(self) -> SortedRows:
+        """The atoms that tell of days, by the first of these: days since the epoch."""
+        first, order = self.told[:, 0].double(), self.told_order
+        if order is None:
+            order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
+        return SortedRows.of(order, first)
+
+    @computed_once
+    def title_bearers(self) -> Tensor:  # [A] int64
+        """Number of atoms that bear the title of each, where there are documents."""
+        assert self.hops is not None
+        return title_bearers(self.hops)
+
+    @computed_once
+    def length_trend(self) -> Tensor | None:  # [2]
+        """Mean correlation of late interaction and its sharp form with length, of many questions.
+
+        The questions are the first tokens of atoms drawn evenly, all tokens alike, against atoms
+        drawn evenly. None without token vectors.
+        """
+        tokens, offsets = self.tokens, self.token_offsets
+        if tokens is None or offsets is None or not len(tokens):
+            return None
+        atoms, device = self.num_atoms, tokens.device
+        probes, drawn = (
+            torch.arange(count, device=device) * atoms // count
+            for count in (min(_TREND_PROBES, atoms), min(_TREND_ATOMS, atoms))
+        )
+        start, end = offsets[probes], offsets[probes + 1]
+        place = start[:, None] + torch.arange(_TREND_TOKENS, device=device)
+        known = place < end[:, None]
+        asked = tokens[place.clamp(max=len(tokens) - 1)].float()
+        asked = torch.nn.functional.normalize(asked, dim=2).where(known[:, :, None], 0.0)
+        rows = drawn.expand(len(probes), -1)
+        best = token_maxima(asked, known, tokens, offsets, candidates=rows.contiguous())
+        count = known.sum(1).clamp(min=1)[:, None]
+        # A text finds itself: it is left out.
+        other = (rows != probes[:, None]) & known.any(1, keepdim=True)
+        values = torch.stack([best.sum(1) / count, sharpened(best).sum(1) / count], dim=1)
+        length = self.log_words.float()[rows]
+        return correlation(values, length, even_share(other)).mean(0)
+
+    def conducting(self, graph: Graph) -> MemoryTensors:
+        """The same memory whose nodes are joined by another graph; what it keeps is kept."""
+        other = replace(self, graph=graph)
+        keep_computed(other, self)
+        return other
+
+    def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
+        """What nodes have, for those that are atoms."""
+        atom = self.atom.index_select(0, found.column).long()
+        kept = (atom >= 0).nonzero().squeeze(1)
+        key = (found.row * self.num_atoms).add_(atom).index_select(0, kept)
+        value = found.value.index_select(0, kept)
+        return SparseRows(key, value, (found.shape[0], self.num_atoms))
+
+
+def keep_computed(other: object, own: object) -> None:
+    """Hands on what is computed once; `copy.copy` would, but torch 2.11 does not compile that."""
+    for name in _COMPUTED:
+        if name in own.__dict__:
+            other.__dict__[name] = own.__dict__[name]
+
+
+def turn_pointers(
+    following: Tensor,  # [A], -1 = none
+    previous: Tensor,  # [A], -1 = none
+) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
+    """Both one after another, each with a -1 behind it that row -1 finds, and where each begins."""
+    both = torch.stack([following, previous]).long()
+    begin = torch.tensor([[0], [len(following) + 1]], device=both.device)
+    return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), begin
