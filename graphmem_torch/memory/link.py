@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -21,9 +20,10 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, L
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
+from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.mentions import concept_id, mention_ties
 from graphmem_torch.memory.people import People
-from graphmem_torch.memory.session_turns import Session
+from graphmem_torch.memory.session_turns import Session, is_turn
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
@@ -31,9 +31,7 @@ from graphmem_torch.store.reader import StoreReader
 
 __all__ = [
     "SURE",
-    "Linked",
     "Linker",
-    "is_turn",
 ]
 
 SURE = 2.0
@@ -41,33 +39,6 @@ SURE = 2.0
 
 _DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
 _TIE = 1e-6  # cosines that differ by less are the same
-
-
-@dataclass(frozen=True, eq=False)
-class Linked:
-    """What linking a batch of atoms adds: new concepts with their vectors, and edges.
-
-    Attributes:
-        concepts: Behind the atoms of the batch.
-        embeddings: [c, d], of the concepts.
-        edges: Between all nodes.
-        cut: Stored temporal edges that a turn has come between.
-        aliases: Names that joined a concept of another name, with its node number.
-        alias_embeddings: [a, d], of these names.
-    """
-
-    concepts: list[Atom]
-    embeddings: Tensor
-    edges: EdgeBlock
-    cut: EdgeBlock
-    aliases: list[tuple[str, int]]
-    alias_embeddings: Tensor
-
-    @classmethod
-    def nothing(cls, dim: int) -> Linked:
-        """Return the result for no atom, with vectors of width `dim`."""
-        none = torch.empty(0, dim)
-        return cls([], none, EdgeBlock.empty(), EdgeBlock.empty(), [], none)
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
@@ -398,7 +369,7 @@ class Linker:
                 follows[around[0], around[2]] = False
             follows.update(dict.fromkeys(pairwise(around), True))
         if edges is not None:
-            self._tie_session(session.stored, edges)
+            edges += session.ties(self._config.cooccurrence)
         return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
 
     def _window(self, node: int, atom: Atom) -> list[int]:
@@ -425,18 +396,6 @@ class Linker:
             asked = [name for name in names if name not in self._node_of]
             known = self._store.known(asked)
             self._node_of |= {name: known[name][0] if name in known else None for name in asked}
-
-    def _tie_session(self, stored: Sequence[int], edges: _Edges) -> None:
-        """Ties the last atom of a session to earlier ones, at doubling distances.
-
-        All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
-        are more than log n of them apart.
-        """
-        weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
-        for distance in (1 << power for power in range(self._config.cooccurrence)):
-            if distance >= len(stored):
-                break
-            edges.append((stored[-1 - distance], stored[-1], EdgeType.COOCCURRENCE, weight))
 
     def _state_edges(self, atom: Atom, node: int, edges: _Edges) -> None:
         """Edges that the input states; those to an atom that is still to come wait for it."""
@@ -629,11 +588,6 @@ class Linker:
         self._concept_nodes.append(node)
         self._names.drop(name)  # a damaged store may have it as another's
         self._names.put(name, place, own=True)
-
-
-def is_turn(atom: Atom) -> bool:
-    """Whether an atom is a turn of its session: what is derived from others is none."""
-    return all(link.type != EdgeType.DERIVED_FROM for link in atom.edges)
 
 
 def _copied(numbers: array[int]) -> Tensor:  # [n] int64

@@ -8,8 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable
 from itertools import islice
 
+from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType
+
 __all__ = [
     "Session",
+    "is_turn",
 ]
 
 
@@ -54,6 +57,23 @@ class Session:
         earlier = reversed(self.nodes[: self.nodes.index(node)])
         return list(islice((turn for turn in earlier if turn in there), count))
 
+    def ties(self, count: int) -> list[tuple[int, int, EdgeType, float]]:
+        """Tie the turn stored last to `count` earlier ones, at doubling distances.
+
+        All pairs of a session would be n² edges; these are n log n, and no two turns of the session
+        are more than log n of them apart.
+
+        Returns:
+            Edges: source, target, type and weight.
+        """
+        weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
+        stored, distances = self.stored, (1 << power for power in range(count))
+        return [
+            (stored[-1 - distance], stored[-1], EdgeType.COOCCURRENCE, weight)
+            for distance in distances
+            if distance < len(stored)
+        ]
+
     def drop(self, nodes: Container[int]) -> None:
         """Takes turns out."""
         kept = [at for at, node in enumerate(self.stored) if node not in nodes]
@@ -74,3 +94,8 @@ class Session:
         self._times.insert(place, self._last)
         self.nodes.insert(place, node)
         return place
+
+
+def is_turn(atom: Atom) -> bool:
+    """Whether an atom is a turn of its session: what is derived from others is none."""
+    return all(link.type != EdgeType.DERIVED_FROM for link in atom.edges)

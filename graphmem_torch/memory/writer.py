@@ -32,7 +32,8 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.intake import digest_of
-from graphmem_torch.memory.link import Linked, Linker
+from graphmem_torch.memory.link import Linker
+from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
