@@ -264,7 +264,7 @@ def main(arguments: list[str]) -> int:
         report
         for atoms in chosen.atoms
         for report in run(
-            *(atoms, chosen.batch, chosen.device, chosen.presets), seconds=chosen.seconds
+            atoms, chosen.batch, chosen.device, chosen.presets, seconds=chosen.seconds
         )
     ]
     if chosen.json:

@@ -126,9 +126,13 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:
     """Raises `InputError` unless `value` is an integer of at least `low` and at most `high`."""
-    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or value < low:
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
         raise InputError(
-            f"{name}: expected an integer of at least {low}, got {value!r}; give a larger one"
+            f"{name}: expected an integer of at least {low}, got {value!r:.60}; give a whole number"
+        )
+    if value < low:
+        raise InputError(
+            f"{name}: expected an integer of at least {low}, got {value}; give a larger one"
         )
     if high is not None and value > high:
         raise InputError(f"{name}: expected at most {high}, got {value}; give a smaller one")
@@ -139,14 +143,14 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"))
     kinds = (float, int, Real, torch.SymFloat, torch.SymInt)  # the usual first: `Real` is slow
     number = isinstance(value, kinds) and not isinstance(value, bool)
     if not number or not low <= value <= high:
-        raise InputError(
-            f"{name}: expected a number in [{low}, {high}], got {value!r}; give one in that range"
-        )
+        do = "give one in that range" if number else "give a number"
+        raise InputError(f"{name}: expected a number in [{low}, {high}], got {value!r:.60}; {do}")
 
 
 def check_share(name: str, value: float, *, usual: float) -> None:
     """Raises `InputError` unless `0 <= value < 1`; `usual` is what the message proposes."""
-    if not isinstance(value, (int, float)) or not 0.0 <= value < 1.0:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0.0 <= value < 1.0:
         raise InputError(
             f"{name}: expected a share in [0, 1), got {value!r:.60}; {usual:g} is usual"
         )

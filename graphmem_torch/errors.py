@@ -31,6 +31,7 @@ __all__ = [
     "interruptible",
     "located",
     "nearest",
+    "nearest_names",
     "nearest_path",
     "optional_import",
     "output_file",
@@ -111,11 +112,23 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
     """The one of some names that is most like another, in whatever case; None: none is like it."""
+    return next(iter(nearest_names(name, known, 1, cutoff=cutoff)), None)
+
+
+def nearest_names(name: str, known: Iterable[str], count: int, *, cutoff: float = 0.5) -> list[str]:
+    """Return the names most like another one, in whatever case, the nearest first.
+
+    Args:
+        name: Name that was given.
+        known: Names to compare it with; of those that differ in case alone the first counts.
+        count: Maximum number of names.
+        cutoff: Minimum likeness in [0, 1], as `difflib` measures it.
+    """
     folded: dict[str, str] = {}
     for each in known:
         folded.setdefault(each.casefold(), each)
-    close = get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
-    return folded[close[0]] if close else None
+    close = get_close_matches(name.casefold(), folded, n=count, cutoff=cutoff)
+    return [folded[each] for each in close]
 
 
 def nearest_path(path: Path, fits: Callable[[Path], bool] = Path.exists) -> Path | None:

@@ -69,7 +69,7 @@ def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
     relevance = anchor_relevance(found, score, value, config)
     given = found.reached
     return Reached(
-        *(anchors, value, relevance), traversal=given.traversal, named=named, base=given.base
+        anchors, value, relevance, traversal=given.traversal, named=named, base=given.base
     )
 
 

@@ -421,7 +421,11 @@ class MemoryIndex(nn.Module):
             return retrieve(memory, plan, weights, query, count, paths=paths, stages=stages)
         parts = [
             retrieve(
-                *(memory, plan, weights, query.rows(slice(i, i + step)), count),
+                memory,
+                plan,
+                weights,
+                query.rows(slice(i, i + step)),
+                count,
                 paths=paths,
                 stages=stages,
             )

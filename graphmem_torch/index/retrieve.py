@@ -161,7 +161,7 @@ def ranked(
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
     worth = score if found.query.tier is None else by_tier(found, score, found.query.tier)
     if found.query.group is not None:
-        worth = best_of_group(found, worth, found.query.group)
+        worth = _best_of_group(found, worth, found.query.group)
     values, places = stable_topk(worth, min(max(k, DEPTH), score.shape[1]))
     if found.query.tier is not None:
         values = score.gather(1, places).masked_fill(values == -torch.inf, -torch.inf)
@@ -179,7 +179,7 @@ def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
     return worth.masked_fill(score == -torch.inf, -torch.inf)
 
 
-def best_of_group(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
+def _best_of_group(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
     """The scores, of each group [B or 1, A] the best alone; of equal ones the first."""
     own = found.pick_each(group.expand(len(score), -1))
     shape, lane = (len(score), int(group.max()) + 1), torch.arange(score.shape[1]).to(own)

@@ -18,6 +18,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory.edge_writes import connect_all, with_derived
 from graphmem_torch.memory.exchange import unlinked_edges
 from graphmem_torch.memory.history import versions_of
+from graphmem_torch.memory.linked import LINKED
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.validity_log import StatedValidity
@@ -43,14 +44,6 @@ ERASING = "archive.erasing"
 """Key, in a memory, of the nodes that are still to be erased from its archive."""
 
 _TIES = "archive.ties"  # key of the ties between what an archive holds and others
-
-_LINKED = (
-    EdgeType.TEMPORAL,
-    EdgeType.SIMILARITY,
-    EdgeType.ABSTRACTION,
-    EdgeType.ASSOCIATION,
-    EdgeType.COOCCURRENCE,
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ def ties_of(store: MemoryStore, nodes: Sequence[int]) -> ArchiveLinks:
     edges = store.edges()
     own = torch.zeros(store.next_node, dtype=torch.bool)
     own[torch.tensor(list(nodes), dtype=torch.int64)] = True
-    made = torch.isin(edges.type, torch.tensor([int(kind) for kind in _LINKED], dtype=torch.uint8))
+    made = torch.isin(edges.type, torch.tensor(LINKED, dtype=torch.uint8))
     edges = edges.take((own[edges.source] | own[edges.target]) & ~made)
     ends = torch.cat([edges.source, edges.target]).unique().tolist()
     name = dict(zip(ends, [atom.id for atom in store.atoms(ends)], strict=True))

@@ -29,6 +29,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edge_writes import nodes_of
+from graphmem_torch.memory.linked import RESEMBLING
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
@@ -66,7 +67,6 @@ _TILE = 4096  # atoms that are read at once
 _HEADER = {"atoms", "fingerprint", "vectors"}
 _END = b'{"end": '
 _OPEN = (str(-math.inf), str(math.inf))
-_LINKED = (int(EdgeType.SIMILARITY), int(EdgeType.COOCCURRENCE))  # that linking makes, too
 _AGAIN = "export the memory again"
 
 
@@ -475,7 +475,7 @@ def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[Named
         1.0,
     )
     stored, size = store.edges(), store.next_node
-    linked = torch.isin(asked.type, torch.tensor(_LINKED, dtype=torch.uint8))
+    linked = torch.isin(asked.type, torch.tensor(RESEMBLING, dtype=torch.uint8))
     again = torch.isin(_keys(asked, size), _keys(stored, size)) & linked
     return [edge for edge, known in zip(edges, again.tolist(), strict=True) if not known]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from typing import Any, cast
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import FieldName
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, nearest_names
 from graphmem_torch.memory.field_values import (
     LISTS,
     MISSING,
@@ -208,7 +207,7 @@ def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
 def _close(name: str, names: Iterable[str], count: int) -> list[str]:
     """The names that are most like another; what they all begin with makes none alike."""
     keys = list(dict.fromkeys(each.removeprefix(_META_DOT) for each in names))
-    near = get_close_matches(name.removeprefix(_META_DOT), keys, n=count, cutoff=0.5)
+    near = nearest_names(name.removeprefix(_META_DOT), keys, count)
     return [_META_DOT + each for each in near]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any, Literal, TypedDict
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, CONCEPT, KINDS
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.errors import InputError, nearest_names, unknown
 from graphmem_torch.memory.fields import AtomFields
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.validity import whole
@@ -301,7 +300,7 @@ def concept_nodes(
 
 def _unknown_concept(given: str, name: str, store: StoreReader, argument: str, do: str) -> str:
     known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
-    nearest = get_close_matches(name, known, n=_NEAREST, cutoff=0.5)
+    nearest = nearest_names(name, known, _NEAREST)
     if not nearest:
         return (
             f"{argument}: expected names of concepts, got {given!r:.80}, and none of "

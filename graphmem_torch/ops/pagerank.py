@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.tiles import tile_elements
 
-__all__ = ["RunningPageRank", "pagerank", "personalized_pagerank", "pushes"]
+__all__ = ["LargestValues", "RunningPageRank", "pagerank", "personalized_pagerank", "pushes"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,19 @@ _TABLES = 1 << 28  # floats that the tables of a push take on a CPU: 1 GB
 _SMALLEST_TABLE = 1024  # a kernel inserts up to 128 nodes before it looks whether there is room
 _ROUNDINGS = 8  # relative errors that a value may carry besides those of its sum, over 1 - damping
 _LONGEST = 1 << 20  # terms of the longest sum of a push, which adds up in float64
+
+
+@dataclass(frozen=True, eq=False)
+class LargestValues(Solution):
+    """Solution of which only the k largest values of each question are kept.
+
+    Attributes:
+        indices: `[B, k]` int64, the nodes that have them, best first; -1 where fewer have one.
+        certified: `[B]` bool, whether it is proven that no other node has a larger value.
+    """
+
+    indices: Tensor
+    certified: Tensor
 
 
 def pagerank(
@@ -151,6 +165,36 @@ def _send(out: Tensor, graph: Graph, nodes: Tensor, mass: Tensor) -> None:
     out.index_add_(0, edges.target.index_select(0, edge).long(), step)
 
 
+@overload
+def personalized_pagerank(
+    graph: Graph,
+    seeds: Tensor | SparseRows,
+    *,
+    damping: float = ...,
+    tol: float = ...,
+    k: None = ...,
+    method: Method = ...,
+    max_iter: int = ...,
+    epsilon: float | None = ...,
+    background: Tensor | None = ...,
+) -> Solution: ...
+
+
+@overload
+def personalized_pagerank(
+    graph: Graph,
+    seeds: Tensor | SparseRows,
+    *,
+    damping: float = ...,
+    tol: float = ...,
+    k: int,
+    method: Method = ...,
+    max_iter: int = ...,
+    epsilon: float | None = ...,
+    background: Tensor | None = ...,
+) -> LargestValues: ...
+
+
 def personalized_pagerank(
     graph: Graph,  # N nodes
     seeds: Tensor | SparseRows,  # [B, N], >= 0
@@ -192,9 +236,9 @@ def personalized_pagerank(
             a graph; where unsettled mass is taken to go.
 
     Returns:
-        Without `k`, `values` `[B, N]`. With it, `values` `[B, k]` and `indices` `[B, k]`, best
-        first, 0 and -1 where fewer nodes have one; `certified` `[B]` is true where the residual
-        proves that no other node belongs there; values that rounding cannot tell apart are not.
+        Without `k`, `values` `[B, N]`. With it a `LargestValues`: `values` `[B, k]`, best first, 0
+        where fewer nodes have one; `certified` where the residual proves that no other node belongs
+        there; values that rounding cannot tell apart are not.
         The L1 distance of the values to the exact ones is at most `residual` `[B]` / (1 - damping),
         and the rounding of sums over the edges of a node: `push` makes them in float64, `power` in
         the type of the seeds, where float32 loses 1e-3 of a hub of 100,000 equal edges. Without a
@@ -285,7 +329,7 @@ def _by_power(
     bound = residual / (1 - damping) if damping < 1 else torch.full_like(residual, torch.inf)
     terms = graph.indptr.diff().amax() + graph.out_indptr.diff().amax()
     top, place, certain = _certified_top(values, bound, k, damping, terms)
-    return Solution(top, None, residual, done, converged, place, certain)
+    return LargestValues(top, None, residual, done, converged, place, certain)
 
 
 def _by_push(
@@ -357,7 +401,8 @@ def _by_push(
         columns = tuple(torch.cat(parts)[back] for parts in zip(*found, strict=True))
     values, *places, bound = columns
     residual = ((1 - damping) * bound).to(work)
-    return Solution(values.to(work), None, residual, done, worst == DONE, *places)
+    kind = LargestValues if places else Solution
+    return kind(values.to(work), None, residual, done, worst == DONE, *places)
 
 
 def _first_slots(num_nodes: int, seeds: int, epsilon: float, k: int | None) -> int:

@@ -19,8 +19,6 @@ class Solution:
         residual: What is left of the equation, in the solver's own norm.
         iterations: How many were made.
         converged: Whether every residual is within the tolerance asked for.
-        indices: `[B, k]` where only the largest k values were asked for: whose they are.
-        certified: `[B]` bool beside `indices`: it is proven that no other has a larger value.
     """
 
     values: Tensor
@@ -28,5 +26,3 @@ class Solution:
     residual: Tensor
     iterations: int
     converged: bool
-    indices: Tensor | None = None
-    certified: Tensor | None = None

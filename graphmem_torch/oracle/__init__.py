@@ -1,6 +1,6 @@
 """Oracles: what judges, classifies and summarises texts, a rule or a language model on a server.
 
-May import `atoms` and `errors` only; the client of servers needs the extra `openai`.
+May import `atoms`, `checks` and `errors` only; the client of servers needs the extra `openai`.
 """
 
 from __future__ import annotations

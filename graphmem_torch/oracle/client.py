@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError, OracleError, optional_import
 from graphmem_torch.oracle.chat import AnswerCache, ChatSession, RetryPolicy, Usage
 from graphmem_torch.oracle.prompts import (
@@ -104,8 +105,10 @@ class OpenAIClient:
         self.model = model
         self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.retry_policy = RetryPolicy(timeout, retries, backoff, max_delay)
-        self.concurrency = _checked_count("concurrency", concurrency)
-        self.max_tokens = None if max_tokens is None else _checked_count("max_tokens", max_tokens)
+        check_count("concurrency", concurrency)
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
+        self.concurrency, self.max_tokens = concurrency, max_tokens
         self.options = _checked_options(options or {})
         # Opened again after `close`: the file stays the one that was named.
         self._cache = Path(cache).absolute() if cache and cache is not True else cache
@@ -204,7 +207,9 @@ class OpenAIClient:
         system: str | None = None,
         max_tokens: int | None = None,
     ) -> Question:
-        limit = self.max_tokens if max_tokens is None else _checked_count("max_tokens", max_tokens)
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
+        limit = self.max_tokens if max_tokens is None else max_tokens
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
     def _run(self, questions: Sequence[Question]) -> list[Any]:
@@ -348,7 +353,7 @@ class OpenAIOracle:
         Raises:
             InputError: `texts` is no list of texts, or max_tokens is below 1.
         """
-        _checked_count("max_tokens", max_tokens)
+        check_count("max_tokens", max_tokens)
         listed = as_list("texts", texts, str)
         return self.client.ask_all(
             [summarise_question(text, question, max_tokens) for text in listed]
@@ -425,13 +430,3 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             f"options: expected fields of a request, got {options!r:.120} ({error}); "
             "give a dict that JSON can hold"
         ) from error
-
-
-def _checked_count(name: str, value: int) -> int:
-    """The value, a whole number of at least 1; else raises `InputError`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(
-            f"{name}: expected a whole number of at least 1, got {value!r}; leave it out for the "
-            "default"
-        )
-    return value

@@ -127,7 +127,6 @@ def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
     else:
         kept = min(config.kept, graph.num_nodes)
         found = personalized_pagerank(graph, seeds, damping=config.damping, k=kept)
-        assert found.indices is not None
         walk = SparseRows.of(found.indices, found.values, graph.num_nodes)
     return _relative(graph, walk, seeds, config.damping) if config.relative else walk
 

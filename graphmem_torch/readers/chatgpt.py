@@ -104,7 +104,10 @@ def _conversation(
         last = timed(message.get("create_time")) or last
         name = text_of(author.get("name")) if role == "tool" else ""
         return record(
-            *(_NAME, own, message["id"], text),
+            _NAME,
+            own,
+            message["id"],
+            text,
             speaker=name or role,
             time=last,
             title=title,

@@ -85,7 +85,10 @@ def _conversation(
         created, updated = timed(message.get("created_at")), timed(message.get("updated_at"))
         sender = text_of(message.get("sender"))
         return record(
-            *(_NAME, own, name, text),
+            _NAME,
+            own,
+            name,
+            text,
             speaker="user" if sender == "human" else sender,
             time=created,
             title=title,

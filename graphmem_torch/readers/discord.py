@@ -78,7 +78,10 @@ def read_discord(data: Mapping[str, Any], losses: Counter[str]) -> Iterator[Reco
             return None
         author = mapped(message.get("author"))
         found = record(
-            *(_NAME, own, message["id"], text),
+            _NAME,
+            own,
+            message["id"],
+            text,
             speaker=text_of(author.get("nickname")) or text_of(author.get("name")),
             time=timed(message.get("timestamp")),
             title=title,

@@ -62,7 +62,10 @@ def check_keys(
             _log.warning(
                 "%s%s: kept as meta.%s; write %r if the field is meant, or put the key into "
                 "'meta' to keep it there",
-                *(f"{where}: " if where else "", key, key, field),
+                f"{where}: " if where else "",
+                key,
+                key,
+                field,
             )
             if told is not None:
                 told.add(key)

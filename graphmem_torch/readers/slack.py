@@ -146,7 +146,10 @@ def read_slack(
             losses[EMPTY] += 1
             return None
         found = record(
-            *(_NAME, own, stamp, text),
+            _NAME,
+            own,
+            stamp,
+            text,
             speaker=_speaker(message, names),
             time=when,
             title=called,

@@ -79,7 +79,10 @@ def _chat(chat: Mapping[str, Any], losses: Counter[str]) -> Iterator[Record]:
             losses[EMPTY] += 1
             return None
         found = record(
-            *(_NAME, own, message["id"], text),
+            _NAME,
+            own,
+            message["id"],
+            text,
             speaker=text_of(message.get("from")) or text_of(message.get("from_id")),
             time=_moment(message, "date"),
             title=title,

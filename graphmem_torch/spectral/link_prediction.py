@@ -89,7 +89,7 @@ def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N,
     found = torch.zeros_like(dense)
     used = (graph.in_degree > 0).nonzero().squeeze(1)  # to and from the others B is 0
     # Row v of AᵀA sums the rows of A of all u with an edge to v: the incoming rows of the graph.
-    gram = spmm(graph.indptr, graph.source, _once(graph), dense.index_select(1, used))[used]
+    gram = spmm(graph.indptr, graph.source, _pair_weights(graph), dense.index_select(1, used))[used]
     gram.diagonal().add_(penalty)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
     diagonal = inverse.diagonal().clone()
@@ -98,7 +98,7 @@ def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N,
     return found
 
 
-def _once(graph: Graph) -> Tensor:  # [E]
+def _pair_weights(graph: Graph) -> Tensor:  # [E]
     """Weights of 1 in which parallel edges of several types count once together."""
     pair = graph.target.long() * graph.num_nodes + graph.source.long()
     again = torch.zeros_like(pair, dtype=torch.bool)

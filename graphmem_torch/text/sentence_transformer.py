@@ -372,7 +372,8 @@ class SentenceTransformerEmbedder:
             _log.warning(
                 "%d texts of more than %d characters: the encoder reads their beginning; words are "
                 "found in all of it, and `add_document` cuts a text into chunks",
-                *(cut, _READ),
+                cut,
+                _READ,
             )
             texts = [text[:_READ] for text in texts]
         flat = pieces.read(texts)

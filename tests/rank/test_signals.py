@@ -283,7 +283,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
     return values[name]()
 
 
-# In test_routing.py, test_hops.py, tests/index/test_retrieve*.py and tests/test_memory_modes.py.
+# In test_routing.py, test_hops.py, tests/index/test_retrieve*.py and tests/memory/test_modes.py.
 GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
 GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
 GRAPH |= {"title_hop", "entity_hop", "titled", "named", "hop", "inverse_resistance", "sign_change"}

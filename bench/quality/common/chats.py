@@ -131,7 +131,10 @@ def _question(
     absent = str(row["question_id"]).endswith(_ABSTENTION)
     number = ADVERSARIAL if absent else types.setdefault(str(row["type"]), _FIRST + len(types))
     return Question(
-        *(str(row["question"]), number, tuple(dict.fromkeys(gold)), tuple(row["gold_sessions"])),
+        str(row["question"]),
+        number,
+        tuple(dict.fromkeys(gold)),
+        tuple(row["gold_sessions"]),
         time=None if row.get("date") is None else _time(str(row["date"]), where),
         answer=str(row.get("answer", "")),
     )

@@ -129,8 +129,12 @@ def judge(
             add(found, grid)
             report |= {
                 "speed": _speed(
-                    *(tasks[0], fits[0].linear, drawn_ones, config),
-                    *(asked.conversations[0].atoms, encoder),
+                    tasks[0],
+                    fits[0].linear,
+                    drawn_ones,
+                    config,
+                    asked.conversations[0].atoms,
+                    encoder,
                 ),
                 "published": best_published(found["weak seeds: cosine"], grid, drawn),
                 "spared": spared(tasks, named[0], drawn),
