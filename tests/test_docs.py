@@ -48,7 +48,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _OWN = re.compile(r"(?:graphmem_torch|kernels|bench|configs|tests|docs)/[\w./*<>{},-]*")
 _PLACEHOLDER = re.compile(r"[A-Z]{2,}|<\w+>")
 _NAME = re.compile(r"`([a-z_]+(?:\.\w+)+)`")
-_SOURCE = re.compile(r"\b(?:graphmem_torch|kernels|bench|configs)/[\w/]+\.(?:py|yaml|md)\b")
+_SOURCE = re.compile(r"\b(?:graphmem_torch|kernels|bench|configs|tests)/[\w/]+\.(?:py|yaml|md)\b")
 _MODULE = re.compile(r"python -m (bench[\w.]*|graphmem_torch[\w.]*)")
 
 

@@ -10,6 +10,8 @@ from graphmem_torch.errors import (
     InputError,
     MissingPackageError,
     interruptible,
+    nearest,
+    nearest_names,
     nearest_path,
     optional_import,
     unknown,
@@ -23,6 +25,13 @@ def test_unknown_names_the_nearest_and_all() -> None:
     )
     assert unknown("k", 3, range(2)) == "k: expected one of 0, 1, got 3; choose one of them"
     assert len(unknown("k", "x" * 999, ["a"])) < 150
+
+
+def test_nearest_names_come_nearest_first_in_whatever_case() -> None:
+    known = ["Lisbon", "Lisburn", "LISBON", "Oslo"]
+    assert nearest_names("lisbn", known, 3) == ["Lisbon", "Lisburn"]
+    assert nearest_names("lisbn", known, 1) == [nearest("lisbn", known)] == ["Lisbon"]
+    assert nearest_names("qqqq", known, 3) == [] and nearest("qqqq", known) is None
 
 
 def test_optional_import_names_what_to_install() -> None:

@@ -39,11 +39,7 @@ from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
-__all__ = [
-    "FOLLOWED",
-    "GrowingIndex",
-    "index_tensors",
-]
+__all__ = ["FOLLOWED", "GrowingIndex", "index_tensors"]
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:

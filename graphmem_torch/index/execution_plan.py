@@ -12,12 +12,7 @@ from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.rank.calibration import read_statistics
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
-__all__ = [
-    "CONSTANTS",
-    "CandidateRule",
-    "ExecutionPlan",
-    "gate_spread",
-]
+__all__ = ["CONSTANTS", "CandidateRule", "ExecutionPlan", "gate_spread"]
 
 CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
 """The constants of `spread` that a gradient flows back to."""

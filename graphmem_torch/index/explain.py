@@ -36,10 +36,7 @@ from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.paths import strongest_paths
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = [
-    "Explained",
-    "explain",
-]
+__all__ = ["Explained", "explain"]
 
 
 class Explained(NamedTuple):

@@ -14,13 +14,7 @@ from graphmem_torch.modes.find import (
     Modes,
 )
 
-__all__ = [
-    "ASKED",
-    "IndexInput",
-    "check_input",
-    "dates_of",
-    "document_frequency",
-]
+__all__ = ["ASKED", "IndexInput", "check_input", "dates_of", "document_frequency"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,10 +30,7 @@ from graphmem_torch.rank.lifts import Heights, raises
 from graphmem_torch.rank.paths import hop_discount
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = [
-    "influence_of",
-    "reversed_edges",
-]
+__all__ = ["influence_of", "reversed_edges"]
 
 _TILE = 1 << 24  # values of a mask of left-out memories by nodes that are held at once on a CPU
 _REACH = 3  # turns on both sides that a window looks at

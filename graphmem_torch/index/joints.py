@@ -10,11 +10,7 @@ from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index.buffer_schema import WHOLE
 
-__all__ = [
-    "is_about",
-    "joints_of",
-    "list_entries",
-]
+__all__ = ["is_about", "joints_of", "list_entries"]
 
 _JOINS = np.zeros(256, dtype=bool)  # by type
 _JOINS[[EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION]] = True

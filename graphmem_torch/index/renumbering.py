@@ -8,11 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Renamed",
-    "first_met",
-    "inverse",
-]
+__all__ = ["Renamed", "first_met", "inverse"]
 
 
 class Renamed(NamedTuple):

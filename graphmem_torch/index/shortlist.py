@@ -15,11 +15,7 @@ from graphmem_torch.rank.anchors import (
 from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
 from graphmem_torch.rank.paths import discounted, hop_discount
 
-__all__ = [
-    "EXTRA_ATOMS",
-    "shortlisted",
-    "traversed",
-]
+__all__ = ["EXTRA_ATOMS", "shortlisted", "traversed"]
 
 EXTRA_ATOMS = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along

@@ -18,11 +18,7 @@ from graphmem_torch.judge.opposites import are_opposed, is_polar, without_prefix
 from graphmem_torch.judge.propositions import Proposition, StatedChange, is_number, is_time
 from graphmem_torch.judge.slots import ROLE_WORDS, day_in, slots_of, unit_of
 
-__all__ = [
-    "Finding",
-    "compare",
-    "keys_of",
-]
+__all__ = ["Finding", "compare", "keys_of"]
 
 _SLOTS = (
     *("home", "employer", "role", "boss", "partner", "name", "leader", "car", "price", "day"),

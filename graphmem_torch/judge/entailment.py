@@ -28,14 +28,7 @@ from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
 
-__all__ = [
-    "RELATED",
-    "Claim",
-    "Contradiction",
-    "Evidence",
-    "LexicalJudge",
-    "conflicts",
-]
+__all__ = ["RELATED", "Claim", "Contradiction", "Evidence", "LexicalJudge", "conflicts"]
 
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"

@@ -8,12 +8,7 @@ from collections.abc import Iterable, Iterator
 from graphmem_torch.judge import _statement_words as say
 from graphmem_torch.judge.propositions import Proposition, is_number, is_time
 
-__all__ = [
-    "ROLE_WORDS",
-    "day_in",
-    "slots_of",
-    "unit_of",
-]
+__all__ = ["ROLE_WORDS", "day_in", "slots_of", "unit_of"]
 
 _NOUNS = {
     **dict.fromkeys(("home", "house", "apartment", "flat", "condo", "hometown"), "home"),

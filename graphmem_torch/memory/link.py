@@ -29,10 +29,7 @@ from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = [
-    "SURE",
-    "Linker",
-]
+__all__ = ["SURE", "Linker"]
 
 SURE = 2.0
 """In place of a cosine, where memories show that two names are one person's."""

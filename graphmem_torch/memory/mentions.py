@@ -10,11 +10,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.edges import EdgeBlock
 
-__all__ = [
-    "concept_id",
-    "mention_ties",
-    "own_mentions",
-]
+__all__ = ["concept_id", "mention_ties", "own_mentions"]
 
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
 

@@ -42,10 +42,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = [
-    "Resolver",
-    "find",
-]
+__all__ = ["Resolver", "find"]
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,7 @@ from itertools import islice
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 
-__all__ = [
-    "Session",
-    "is_turn",
-]
+__all__ = ["Session", "is_turn"]
 
 
 class Session:

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = [
-    "SPLIT_NAMES",
-    "SplitNames",
-]
+__all__ = ["SPLIT_NAMES", "SplitNames"]
 
 SPLIT_NAMES = "link.split"
 """Key of the strings of a store under which `SplitNames` are kept."""

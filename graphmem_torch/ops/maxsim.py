@@ -12,13 +12,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.token_products import ROWS, UNIT, Tiling, best_in_atoms, best_in_candidates
 
-__all__ = [
-    "maxsim",
-    "maxsim_on_cpu",
-    "maxsim_reference",
-    "token_maxima",
-    "token_maxima_reference",
-]
+__all__ = ["maxsim", "maxsim_on_cpu", "maxsim_reference", "token_maxima", "token_maxima_reference"]
 
 _USUAL = Tiling()
 

@@ -29,13 +29,7 @@ from graphmem_torch.ops.spmm import (
     spmm_sum,
 )
 
-__all__ = [
-    "Fan",
-    "check_patterns",
-    "fan_scale",
-    "propagate",
-    "propagate_reference",
-]
+__all__ = ["Fan", "check_patterns", "fan_scale", "propagate", "propagate_reference"]
 _ARGUMENTS = (
     "Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor out_indptr, "
     "Tensor out_edge, Tensor activation, Tensor scale, Tensor retention"

@@ -10,14 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 
-__all__ = [
-    "empty_best",
-    "free_bytes",
-    "merge_tile",
-    "numbers_on",
-    "stable_topk",
-    "tile_elements",
-]
+__all__ = ["empty_best", "free_bytes", "merge_tile", "numbers_on", "stable_topk", "tile_elements"]
 
 _SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
 _NARROW = 4096  # columns that a GPU sorts sooner than it would answer whether it must

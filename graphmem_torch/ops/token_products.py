@@ -20,14 +20,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_entries
 from graphmem_torch.errors import InputError
 
-__all__ = [
-    "ROWS",
-    "UNIT",
-    "Tiling",
-    "best_in_atoms",
-    "best_in_candidates",
-    "multiplies_int8",
-]
+__all__ = ["ROWS", "UNIT", "Tiling", "best_in_atoms", "best_in_candidates", "multiplies_int8"]
 
 ROWS = 2048
 """Question tokens that a tile multiplies at most."""

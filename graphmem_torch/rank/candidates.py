@@ -17,12 +17,7 @@ from graphmem_torch.rank.moments import SMALLEST, even_share, moments
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = [
-    "Candidates",
-    "Reached",
-    "merge_rows",
-    "weighted_sums",
-]
+__all__ = ["Candidates", "Reached", "merge_rows", "weighted_sums"]
 
 _NEAR = 3  # turns on both sides that signals look at; found together
 _TREND_SHARE = 0.5  # of it in the trend of a question, where a sample is its background

@@ -18,12 +18,7 @@ from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.rank.hops import HopParts, title_bearers
 from graphmem_torch.rank.moments import correlation, even_share, sharpened
 
-__all__ = [
-    "MemoryTensors",
-    "computed_once",
-    "keep_computed",
-    "turn_pointers",
-]
+__all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
 
 
 T = TypeVar("T")

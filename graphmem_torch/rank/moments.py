@@ -5,13 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = [
-    "SMALLEST",
-    "correlation",
-    "even_share",
-    "moments",
-    "sharpened",
-]
+__all__ = ["SMALLEST", "correlation", "even_share", "moments", "sharpened"]
 
 SMALLEST = 1e-6  # a signal that differs by less tells nothing
 _NONE = 1e-30  # a square that is none beside it

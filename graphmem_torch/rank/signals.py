@@ -30,9 +30,7 @@ from graphmem_torch.rank.paths import discounted
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
 
-__all__ = [
-    "published_resistances",
-]
+__all__ = ["published_resistances"]
 
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
 _NAMED = 0.15  # share of a question's idf from which on it names a document in full

@@ -27,14 +27,7 @@ from graphmem_torch.errors import EmptyMessageError, InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.text.times import LAST_SECOND, parse_time
 
-__all__ = [
-    "foreign_time",
-    "is_message",
-    "is_object",
-    "message_texts",
-    "plain",
-    "record_of_message",
-]
+__all__ = ["foreign_time", "is_message", "is_object", "message_texts", "plain", "record_of_message"]
 
 _TIMES = ("created_at", "createdAt", "timestamp")
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}  # of LangChain

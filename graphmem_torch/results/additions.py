@@ -9,11 +9,7 @@ from typing import overload
 
 from graphmem_torch.atoms import Atom
 
-__all__ = [
-    "Added",
-    "Indexed",
-    "Page",
-]
+__all__ = ["Added", "Indexed", "Page"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,7 @@ from typing import Any
 
 from graphmem_torch.results.hits import certainty
 
-__all__ = [
-    "Answer",
-    "Context",
-]
+__all__ = ["Answer", "Context"]
 
 
 @dataclass(frozen=True, slots=True)

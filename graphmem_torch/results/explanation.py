@@ -8,12 +8,7 @@ from typing import Any
 
 from graphmem_torch.results.hits import PathStep
 
-__all__ = [
-    "EdgeGradient",
-    "Explanation",
-    "Start",
-    "WeighedPath",
-]
+__all__ = ["EdgeGradient", "Explanation", "Start", "WeighedPath"]
 
 _SHOWN = 6  # reasons of a kind in an explanation as a text
 

@@ -8,14 +8,7 @@ from typing import Any, Protocol
 
 from graphmem_torch.results.query_plan import QueryPlan
 
-__all__ = [
-    "Grounds",
-    "Hit",
-    "PathStep",
-    "Result",
-    "Trace",
-    "certainty",
-]
+__all__ = ["Grounds", "Hit", "PathStep", "Result", "Trace", "certainty"]
 
 
 @dataclass(frozen=True, slots=True)

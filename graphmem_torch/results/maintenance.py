@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-__all__ = [
-    "Consolidated",
-    "Learned",
-    "Particle",
-    "Reconciled",
-    "Understood",
-]
+__all__ = ["Consolidated", "Learned", "Particle", "Reconciled", "Understood"]
 
 
 @dataclass(frozen=True, slots=True)

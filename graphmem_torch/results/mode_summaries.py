@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "Mode",
-    "ModeAlignment",
-    "ModePair",
-    "ModeSummary",
-    "RegimeSwitch",
-    "Statement",
-]
+__all__ = ["Mode", "ModeAlignment", "ModePair", "ModeSummary", "RegimeSwitch", "Statement"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = [
-    "PRESENT",
-    "PlanStep",
-    "QueryPlan",
-]
+__all__ = ["PRESENT", "PlanStep", "QueryPlan"]
 
 
 @dataclass(frozen=True, slots=True)

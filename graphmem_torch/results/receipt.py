@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass
 
 from graphmem_torch.errors import InputError
 
-__all__ = [
-    "Receipt",
-]
+__all__ = ["Receipt"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,7 @@ from typing import Any, Literal
 
 from graphmem_torch.atoms import Atom
 
-__all__ = [
-    "ChainEntry",
-    "Change",
-    "Conflict",
-    "History",
-    "Validity",
-    "Version",
-]
+__all__ = ["ChainEntry", "Change", "Conflict", "History", "Validity", "Version"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,7 @@ from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.component import compress, number, roots_of, undirected
 from graphmem_torch.spectral.laplacians import Laplacian, laplacian, lowest_of_components
 
-__all__ = [
-    "SweepCut",
-    "communities",
-    "connected_parts",
-    "fiedler",
-    "modularity",
-    "sweep_cut",
-]
+__all__ = ["SweepCut", "communities", "connected_parts", "fiedler", "modularity", "sweep_cut"]
 
 
 class SweepCut(NamedTuple):

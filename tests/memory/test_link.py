@@ -14,6 +14,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.memory.link import Linker
+from graphmem_torch.memory.linked import LINKED, RESEMBLING
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.store import Batch, MemoryStore
 
@@ -255,6 +256,16 @@ def test_stated_edges_forward_backward_and_unresolved() -> None:
                 ("d", "concept:moon", EdgeType.CAUSES): 1.0,
             }
             assert left == (2, "gone")
+
+
+def test_every_type_that_linking_makes_is_listed() -> None:
+    words = ("sea séa", "sea sëa", "moon", "sea")
+    atoms = [Atom(str(i), text, session="s", time=float(i)) for i, text in enumerate(words)]
+    vectors = torch.nn.functional.normalize(torch.ones(4, DIM) + 0.1 * torch.eye(4, DIM), dim=1)
+    edges, _ = linked(atoms, vectors, [4], LinkConfig(similarity_min=0.3, cooccurrence=2))
+    assert {kind for *_, kind in edges} == {*LINKED}
+    between = {kind for *ends, kind in edges if concept_id("") not in "".join(ends)}
+    assert between - {EdgeType.TEMPORAL} == {*RESEMBLING}
 
 
 def test_link_of_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import SparseRows, pagerank, personalized_pagerank
-from graphmem_torch.ops.pagerank import RunningPageRank, pushes
+from graphmem_torch.ops import Solution, SparseRows, pagerank, personalized_pagerank
+from graphmem_torch.ops.pagerank import LargestValues, RunningPageRank, pushes
 from graphmem_torch.ops.power_iteration import power_iteration, power_iteration_reference
 
 METHODS = pytest.mark.parametrize("method", ["power", "push"])
@@ -200,6 +201,19 @@ def test_pagerank_certifies_the_true_top(nodes, edges, seed, rounds):
             inside[kept[kept >= 0].numpy()] = True
             if certain and not inside.all():
                 assert row[~inside].max() <= row[inside].min() + 1e-12
+
+
+@METHODS
+def test_only_the_largest_values_have_indices(method):
+    graph, seeds = _drawn(9, 30, 3)
+    whole = personalized_pagerank(graph, seeds, method=method)
+    few = personalized_pagerank(graph, seeds, method=method, k=3)
+    assert type(whole) is Solution and type(few) is LargestValues
+    names = [{field.name for field in fields(kind)} for kind in (LargestValues, Solution)]
+    assert names[0] - names[1] == {"indices", "certified"}
+    # A push of which k values are kept stops earlier.
+    expected = whole.values.gather(1, few.indices)
+    torch.testing.assert_close(few.values, expected, atol=0.01, rtol=0.0)
 
 
 @METHODS

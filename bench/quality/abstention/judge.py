@@ -20,9 +20,9 @@ from graphmem_torch.rank.registry import Weight
 from ..all.judge import sets_of, shares_of
 from ..common.abstention import ANSWERABLE, KINDS, Seen, learn_gate, see
 from ..common.compare import BuiltSet, build
-from ..common.encoder import caching, load_encoders
-from ..common.measure import framed
-from ..common.scores import auroc, percent
+from ..common.encoder import caching
+from ..common.run import Run
+from ..common.scores import auroc, percent, share
 from ..common.tables import Head, Table
 from ..request import Judged, Request
 
@@ -44,24 +44,17 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
 
     Each gate is also held to what conformal thresholds promise (`promises`).
 
-    Args:
-        request: What is evaluated.
-        resamples: Number of resamples of the intervals.
-
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: No set there, one that cannot be used, a preset whose confidence is not
             learned, or `cv` with sets of one source.
-        ConfigError: There is no such preset.
     """
-    config = request.settings
+    run = Run(request, resamples)
+    config = run.config
     if request.cv and config.gate.link != "sigmoid":
         raise InputError(
             f"cv: expected a preset whose gate is learned, got {config.name!r}; leave out --cv"
         )
-    encoders = load_encoders(request)
+    encoders = run.encoders
     built = [
         build(one, [config], encoders, request.device, request.progress)
         for one in sets_of(request, encoders)
@@ -90,9 +83,13 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
     for one in built:
         one.close()
     n = {name: found["n"][ANSWERABLE] for name, found in sets.items()}
-    report = framed("abstention", config, request.seed, n=n, sets=sets)
-    report["config"]["eval"] = {"cv": request.cv}
-    return Judged(report, [format_abstention(report), format_promises(report)])
+    return run.judged(
+        "abstention",
+        lambda report: [format_abstention(report), format_promises(report)],
+        options={"cv": request.cv},
+        n=n,
+        sets=sets,
+    )
 
 
 def _elsewhere(one: BuiltSet, built: Sequence[BuiltSet]) -> list[BuiltSet]:
@@ -244,7 +241,7 @@ def format_abstention(report: Mapping[str, Any]) -> Table:
 def format_promises(report: Mapping[str, Any]) -> Table:
     """A row for each set and gate: what is refused of the answerable where a rate was promised."""
     heads = [Head("set"), Head("gate"), Head("AUROC without marked", _area)]
-    heads += [Head(f"{100 * rate:g} % by {name}", _share) for name in _FITTED for rate in _RATES]
+    heads += [Head(f"{100 * rate:g} % by {name}", share) for name in _FITTED for rate in _RATES]
     rows = []
     for name, found in report["sets"].items():
         for gate, own in found["gates"].items():
@@ -256,12 +253,6 @@ def format_promises(report: Mapping[str, Any]) -> Table:
         "other half of the memories;"
     )
     return Table(heads, rows, [told, "elsewhere: to the sets of all other sources"])
-
-
-def _share(value: Sequence[float] | None) -> str:
-    return (
-        "-" if value is None else f"{percent(value[0])} [{percent(value[1])}, {percent(value[2])}]"
-    )
 
 
 def _area(value: Sequence[float] | None) -> str:

@@ -21,8 +21,8 @@ from graphmem_torch.oracle import Verdict
 from graphmem_torch.text.embedder import rescaled
 
 from ..common.encoder import CachingEmbedder, load_encoder
-from ..common.measure import framed
-from ..common.scores import auroc, percent
+from ..common.run import Run
+from ..common.scores import auroc, percent, share
 from ..common.tables import Head, Table
 from ..request import Judged, Request
 from .model import measure, read_claims
@@ -42,14 +42,11 @@ def judge(request: Request, *, pairs: int = _PAIRS) -> Judged:
         request: What is evaluated; `data` holds claims with evidence (see `model.read_claims`).
         pairs: Supersessions of each group of templates.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its tables.
-
     Raises:
         InputError: Data that cannot be used.
     """
     rows = read_claims(request.data)
-    encoder = load_encoder(request, token_dim=0)
+    run, encoder = Run(request), load_encoder(request, token_dim=0)
     made = {group: supersessions(pairs, group=group, seed=request.seed) for group in GROUPS}
     with encoder.caching():
         first, second = _halves(rows)
@@ -63,10 +60,9 @@ def judge(request: Request, *, pairs: int = _PAIRS) -> Judged:
         held = measure(second, encoder, seed=request.seed) if second else None
         told = _told(made["held_out"], encoder, request.seed)
     related = rescaled(RELATED, encoder)
-    report = framed(
+    return run.judged(
         "claims",
-        request.settings,
-        request.seed,
+        lambda report: [_claims_table(report), _told_table(report), _reliability_table(report)],
         n={"claims": len(rows), "held_out_claims": len(second), "supersessions": pairs},
         claims={"all": claims, "held_out": held},
         supersessions=told,
@@ -90,7 +86,6 @@ def judge(request: Request, *, pairs: int = _PAIRS) -> Judged:
             ),
         },
     )
-    return Judged(report, [_claims_table(report), _told_table(report), _reliability_table(report)])
 
 
 class _Side:
@@ -233,7 +228,7 @@ def reliability(
 
 def _claims_table(report: Mapping[str, Any]) -> Table:
     heads = [Head("claims"), Head("system"), Head("AUROC", "{:.3f}".format)]
-    heads += [Head("accuracy", _share), Head("above majority", _share)]
+    heads += [Head("accuracy", share), Head("above majority", share)]
     rows = [
         [
             f"{part} ({found['n']['claims']})",
@@ -252,7 +247,7 @@ def _claims_table(report: Mapping[str, Any]) -> Table:
 def _told_table(report: Mapping[str, Any]) -> Table:
     found = report["supersessions"]
     heads = [Head(f"supersessions ({found['n']['pairs']})"), Head("AUROC", "{:.3f}".format)]
-    heads += [Head("accuracy", _share), Head("precision", percent), Head("recall", percent)]
+    heads += [Head("accuracy", share), Head("precision", percent), Head("recall", percent)]
     rows = [
         [name, own["auroc"], own["accuracy"], own["precision"], own["recall"]]
         for name, own in found["systems"].items()
@@ -271,9 +266,3 @@ def _reliability_table(report: Mapping[str, Any]) -> Table:
         for row in rows
     ]
     return Table(heads, rows)
-
-
-def _share(value: Sequence[float] | None) -> str:
-    return (
-        "-" if value is None else f"{percent(value[0])} [{percent(value[1])}, {percent(value[2])}]"
-    )

@@ -24,6 +24,7 @@ from .fitting import Fit, linear_scores
 from .measure import latencies, peak_memory
 from .questions import Question
 from .rankings import rank_candidates
+from .run import Run
 from .scores import Scores, gain, group_masks, measured, percent, summarise
 from .sets import QuestionSet
 from .tables import Head, Table
@@ -41,6 +42,7 @@ __all__ = [
     "build",
     "by_question",
     "compare",
+    "compare_shipped",
     "question_digest",
     "ranking_rows",
     "system_table",
@@ -159,6 +161,30 @@ def build(
     shared = baseline_config(presets[0])
     alike = shared.link == presets[0].link
     return BuiltSet(questions, every, every[0] if alike else built(shared, encoders[0]))
+
+
+def compare_shipped(questions: QuestionSet, run: Run, *, timed: int = 0) -> dict[str, Any]:
+    """Build the memories of a set, compare all systems as they are shipped, and close them.
+
+    Args:
+        questions: Set of questions.
+        run: Run of the judge; its rankings receive those of the questions.
+        timed: Questions of each conversation whose latency is measured.
+    """
+    request = run.request
+    built = build(questions, request.presets, run.encoders, request.device, request.progress)
+    try:
+        return compare(
+            built,
+            built.shipped,
+            run.encoders,
+            request,
+            run.rankings,
+            resamples=run.resamples,
+            timed=timed,
+        )
+    finally:
+        built.close()
 
 
 @dataclass(frozen=True, slots=True)

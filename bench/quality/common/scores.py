@@ -27,9 +27,11 @@ __all__ = [
     "gain",
     "group_masks",
     "grouped_means",
+    "mean_share",
     "measured",
     "percent",
     "refusal_at",
+    "share",
     "summarise",
 ]
 BUDGETS: tuple[int, ...] = (512, 1024, 2048)
@@ -310,6 +312,19 @@ def refusal_at(
 def percent(value: float | None) -> str:
     """A share in percent; a dash for none."""
     return "-" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def share(value: Sequence[float] | None) -> str:
+    """Return a mean in percent with the ends of its interval; a dash for none."""
+    if value is None:
+        return "-"
+    mean, low, high = map(percent, value)
+    return f"{mean} [{low}, {high}]"
+
+
+def mean_share(value: Sequence[float] | None) -> str:
+    """Return the mean of an interval in percent; a dash for none."""
+    return percent(None if value is None else value[0])
 
 
 def gain(value: Sequence[float] | None) -> str:

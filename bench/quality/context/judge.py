@@ -11,8 +11,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import mean_range, text_table
 
-from ..common.encoder import load_encoder
-from ..common.measure import framed
+from ..common.run import Run
 from ..common.scores import BUDGETS
 from ..request import Judged, Request
 from .gold import CURVE, judge_gold, read_gold_sets
@@ -47,10 +46,9 @@ def judge(
             "text files (*.txt), got none of them",
             where=str(root),
         )
-    config = _of_the_past(request.settings)
-    device = request.device
-    embedder = load_encoder(request)
-    shared: dict[str, Any] = {"device": device, "seed": request.seed}
+    run = Run(request)
+    config, embedder = _of_the_past(run.config), run.encoder
+    shared: dict[str, Any] = {"device": request.device, "seed": request.seed}
     with embedder.caching():
         facts = random_facts(sets, essays)
         two_hop = judge_hops(facts, config, embedder, memories=memories, **shared)
@@ -58,10 +56,10 @@ def judge(
         noise = judge_noise(facts, config, embedder, levels=noise_levels, **shared)
         gold = {one.name: judge_gold(one, config, embedder, **shared) for one in sets}
         needles = judge_needles(essays, config, embedder, **shared) if essays else None
-    report = framed(
+    return run.judged(
         "context",
-        config,
-        request.seed,
+        format_context,
+        config=config,
         n={name: found["n"] for name, found in gold.items()} | {"chains": two_hop["n"]},
         gold=gold,
         two_hop=two_hop,
@@ -69,7 +67,6 @@ def judge(
         noise=noise,
         decay=judge_decay(config),
     )
-    return Judged(report, format_context(report))
 
 
 def _of_the_past(config: Config) -> Config:

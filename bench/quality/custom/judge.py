@@ -41,13 +41,9 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     The files are what `graphmem index` takes; every atom of them, chunks as large as the first
     preset has them, is a candidate.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: Files that cannot be read, a line of questions without its fields, or evidence
             that the files do not have.
-        ConfigError: There is no such preset.
     """
     if request.questions is None:
         raise InputError("questions: expected a file of JSON lines, got none; give --questions")

@@ -19,11 +19,11 @@ from graphmem_torch.progress import Progress
 from graphmem_torch.rank.candidates import Candidates
 
 from ..common.chats import find_chats, read_chats
-from ..common.encoder import CachingEmbedder, load_encoder
-from ..common.measure import framed
+from ..common.encoder import CachingEmbedder
 from ..common.questions import Conversation, Question, find_evidence
 from ..common.rankings import rank_candidates
-from ..common.scores import ADVERSARIAL, gain, percent
+from ..common.run import Run
+from ..common.scores import ADVERSARIAL, gain, mean_share
 from ..common.sets import QuestionSet, locomo_set
 from ..common.tables import Head, Table
 from ..common.task import memory_of
@@ -51,15 +51,11 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             `longmemeval` below it.
         resamples: Number of resamples of the intervals.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and a table for each set.
-
     Raises:
         InputError: Data that cannot be used.
-        ConfigError: There is no such preset.
     """
-    config, encoder = request.settings, load_encoder(request)
-    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    run = Run(request, resamples)
+    config, encoder, drawn = run.config, run.encoder, run.drawn
     sets, counts = {}, {}
     for own in _sets(request):
         found = [
@@ -74,8 +70,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             system: _summary(values, system, drawn)
             for system in dict.fromkeys(s for s, _ in values)
         }
-    report = framed("echo", config, request.seed, n=counts, embedder=encoder.name, sets=sets)
-    return Judged(report, _tables(report))
+    return run.judged("echo", _tables, n=counts, embedder=encoder.name, sets=sets)
 
 
 def _sets(request: Request) -> list[QuestionSet]:
@@ -191,10 +186,10 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
     heads = [
         Head("system"),
         Head("stored"),
-        Head("recall @10", _share),
+        Head("recall @10", mean_share),
         Head("beside not stored", gain),
-        Head("reply @5", _share),
-        Head("echo first", _share),
+        Head("reply @5", mean_share),
+        Head("echo first", mean_share),
     ]
     shown: list[str | Table] = []
     for name, systems in report["sets"].items():
@@ -205,7 +200,3 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
         ]
         shown += [f"{name}: {report['n'][name]} questions", Table(heads, rows)]
     return shown
-
-
-def _share(value: Sequence[float] | None) -> str:
-    return percent(None if value is None else value[0])

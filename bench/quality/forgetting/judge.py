@@ -23,8 +23,9 @@ from graphmem_torch.progress import Progress
 from graphmem_torch.results import Receipt
 from graphmem_torch.store.database import DATABASE_NAME
 
-from ..common.encoder import TimedEmbedder, load_encoder
-from ..common.measure import Stopwatch, framed, percentiles
+from ..common.encoder import TimedEmbedder
+from ..common.measure import Stopwatch, percentiles
+from ..common.run import Run
 from ..growth.judge import life
 from ..request import Judged, Request
 
@@ -62,12 +63,8 @@ def judge(
         session: Turns of the session that is forgotten by its name.
         questions: That both memories are asked.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: Data that cannot be read, sizes of less than five sessions.
-        ConfigError: There is no such preset.
     """
     sizes = SIZES if request.sizes is None else request.sizes
     if not sizes or min(sizes) < 5 * session:
@@ -75,9 +72,9 @@ def judge(
             f"--sizes: expected numbers of atoms from {5 * session} on, got "
             f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
         )
-    clock, config, asked = Stopwatch(), request.settings, (session, questions)
-    embedder = TimedEmbedder(load_encoder(request), clock)
-    options: dict[str, Any] = {"config": config, "embedder": embedder, "device": request.device}
+    run, clock, asked = Run(request), Stopwatch(), (session, questions)
+    embedder = TimedEmbedder(run.encoder, clock)
+    options: dict[str, Any] = {"config": run.config, "embedder": embedder, "device": request.device}
     parts = []
     for size in Progress(sizes, "sizes", shown=request.progress):
         folder = Path(tempfile.mkdtemp(prefix="graphmem-forgetting-"))
@@ -85,16 +82,14 @@ def judge(
             parts.append(_one_size(request, options, folder, size, groups, clock, asked))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    report = framed(
+    return run.judged(
         "forgetting",
-        config,
-        request.seed,
+        format_table,
         n={"sizes": list(sizes)},
         embedder=embedder.name,
         token_dim=embedder.token_dim,
         sizes=parts,
     )
-    return Judged(report, format_table(report))
 
 
 def _one_size(

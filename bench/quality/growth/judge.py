@@ -20,8 +20,9 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.progress import Progress
 from graphmem_torch.store.database import DATABASE_NAME
 
-from ..common.encoder import TimedEmbedder, load_encoder
-from ..common.measure import Stopwatch, framed, percentiles
+from ..common.encoder import TimedEmbedder
+from ..common.measure import Stopwatch, percentiles
+from ..common.run import Run
 from ..common.texts import split_at_marks, text_atoms
 from ..request import Judged, Request
 from .systems import PEERS, Own, System, installed
@@ -78,22 +79,19 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
 
     Every system keeps the same turns on disk, with vectors of the same encoder.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: Data that cannot be read, sizes that do not grow.
-        ConfigError: There is no such preset.
     """
     sizes = SIZES if request.sizes is None else request.sizes
-    config = request.settings
+    run = Run(request)
+    config = run.config
     if not sizes or sizes[0] < 2 or any(b - a < rounds for a, b in pairwise(sizes)):
         raise InputError(
             f"--sizes: expected numbers of atoms that grow by at least {rounds}, got "
             f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
         )
     clock, peers = Stopwatch(), installed()
-    embedder = TimedEmbedder(load_encoder(request), clock)
+    embedder = TimedEmbedder(run.encoder, clock)
     options: dict[str, Any] = {"config": config, "embedder": embedder, "device": request.device}
     folder = Path(tempfile.mkdtemp(prefix="graphmem-growth-"))
     parts, begin = [], 0
@@ -126,10 +124,9 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
                 begin = size + rounds
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    report = framed(
+    return run.judged(
         "growth",
-        config,
-        request.seed,
+        format_table,
         n={"sizes": list(sizes), "rounds": rounds},
         embedder=embedder.name,
         token_dim=embedder.token_dim,
@@ -137,7 +134,6 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
         singly=singly,
         sizes=parts,
     )
-    return Judged(report, format_table(report))
 
 
 def life(data: Path, memory: Memory, count: int) -> list[Atom]:

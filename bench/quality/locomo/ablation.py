@@ -19,9 +19,9 @@ from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.rank.registry import SIGNALS, Weight
 
 from ..common.abstention import foreign_questions
-from ..common.encoder import CachingEmbedder, caching, load_encoder
-from ..common.measure import framed
+from ..common.encoder import CachingEmbedder
 from ..common.rankings import gold_positions
+from ..common.run import Run
 from ..common.scores import ADVERSARIAL, auroc, gain, percent
 from ..common.sets import locomo_set
 from ..common.tables import Head, Table
@@ -142,11 +142,12 @@ def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
         `tunnelling` (see `bench/quality/README.md`), and their tables.
     """
     asked = locomo_set(request.data, evidence=request.evidence, input=request.input)
-    config, encoder = request.settings, load_encoder(request)
+    run = Run(request, resamples)
+    config, encoder, drawn = run.config, run.encoder, run.drawn
     every = variants(config)
     found: dict[str, _Measured] = {}
     tasks: list[RetrievalTask] = []
-    with caching([encoder]):
+    with encoder.caching():
         for name, own in every.items():
             built = tasks
             if name == WHOLE or (own.spread, own.link) != (config.spread, config.link):
@@ -158,7 +159,6 @@ def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
                 for task in built:
                     task.memory.close()
         categories = torch.cat([task.categories for task in tasks])
-        drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
         report: dict[str, Any] = {
             "n": {"1-4": int((categories != ADVERSARIAL).sum()), "5": int((categories == 5).sum())},
             "ablations": _ablations(found, categories, config, drawn),
@@ -173,8 +173,7 @@ def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
         for task in tasks:
             task.memory.close()
         report["cold_start"] = cold_starts(asked.conversations, every, encoder, request.device)
-    report = framed("locomo", request.presets, request.seed, input=request.input, **report)
-    return Judged(report, _tables(report))
+    return run.judged("locomo", _tables, input=request.input, **report)
 
 
 def _built(

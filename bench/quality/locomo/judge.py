@@ -8,9 +8,9 @@ from typing import Any
 from graphmem_torch.errors import InputError
 
 from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import caching, load_encoders
+from ..common.encoder import caching
 from ..common.fitting import leave_one_out
-from ..common.measure import framed
+from ..common.run import Run
 from ..common.sets import locomo_set
 from ..common.tables import Table
 from ..request import Judged, Request
@@ -31,12 +31,8 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         resamples: Number of resamples of the intervals.
         timed: Questions of each conversation whose latency is measured.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
-        ConfigError: if there is no such preset.
     """
     if request.ablate:
         return judge_ablations(request, resamples=resamples)
@@ -47,7 +43,8 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
             f"cv: expected at least 2 conversations to leave one out, got {count}; leave out --cv",
             where=str(request.data),
         )
-    encoders = load_encoders(request)
+    run = Run(request, resamples)
+    encoders = run.encoders
     built = build(asked, request.presets, encoders, request.device, request.progress)
     fits = built.shipped
     if request.cv:
@@ -56,19 +53,9 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
                 {"": leave_one_out(one.tasks, built.ground.tasks, one.config)}
                 for one in built.presets
             ]
-    rankings: list[dict[str, Any]] = []
-    found = compare(
-        built,
-        fits,
-        encoders,
-        request,
-        rankings,
-        resamples=resamples,
-        timed=timed,
-    )
-    report = framed("locomo", request.presets, request.seed, input=request.input, **found)
-    report["config"]["eval"] = {"cv": request.cv, "conversations": count}
-    return Judged(report, format_table(report), rankings)
+    found = compare(built, fits, encoders, request, run.rankings, resamples=resamples, timed=timed)
+    options = {"cv": request.cv, "conversations": count}
+    return run.judged("locomo", format_table, options=options, input=request.input, **found)
 
 
 _COLUMNS = (

@@ -26,7 +26,7 @@ from graphmem_torch.text.embedder import Encoded
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
 from ..common.encoder import CachingEmbedder, load_encoder
-from ..common.measure import framed
+from ..common.run import Run
 from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .chunked import Chunked, chunk_document
@@ -155,7 +155,8 @@ def judge(
     Raises:
         InputError: Nothing to make documents of, or data that cannot be read.
     """
-    config = request.settings
+    run = Run(request)
+    config = run.config
     device = "cpu" if request.device == "auto" else request.device
     encoder = load_encoder(request, device=device, token_dim=_TOKEN_DIM)
     presets = [load_config(name) for name in PRESETS] if presets is None else presets
@@ -176,16 +177,14 @@ def judge(
                 reader=model,
                 seed=request.seed,
             )
-    report = framed(
+    return run.judged(
         "longdoc",
-        config,
-        request.seed,
+        format_longdoc,
         n={name: result["size"] for name, result in found.items()},
         collections=found,
         orthogonal=judge_orthogonal(config, request.seed) if config.segment.retrieve else None,
         reader={"name": getattr(model, "name", None), "not_run": why},
     )
-    return Judged(report, format_longdoc(report))
 
 
 def judge_collection(

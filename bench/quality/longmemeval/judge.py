@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..common.chats import read_chats
-from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import load_encoders
-from ..common.measure import framed
+from ..common.compare import Column, compare_shipped, system_table
+from ..common.run import Run
 from ..common.scores import percent
 from ..common.tables import Head, Table
 from ..request import Judged, Request
@@ -25,29 +24,11 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         resamples: Number of resamples of the intervals.
         timed: Questions whose latency is measured.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: No sessions or questions there, or lines that cannot be used.
-        ConfigError: There is no such preset.
     """
-    presets = request.presets
-    asked = read_chats(Path(request.data))
-    encoders = load_encoders(request)
-    rankings: list[dict[str, Any]] = []
-    built = build(asked, presets, encoders, request.device, request.progress)
-    found = compare(
-        built,
-        built.shipped,
-        encoders,
-        request,
-        rankings,
-        resamples=resamples,
-        timed=timed,
-    )
-    report = framed("longmemeval", presets, request.seed, **found)
-    return Judged(report, format_longmemeval(report), rankings)
+    run, asked = Run(request, resamples), read_chats(Path(request.data))
+    return run.judged("longmemeval", format_longmemeval, **compare_shipped(asked, run, timed=timed))
 
 
 def format_longmemeval(report: Mapping[str, Any]) -> list[str | Table]:

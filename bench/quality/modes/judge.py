@@ -16,9 +16,9 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.encoder import CachingEmbedder, load_encoder
-from ..common.measure import framed
+from ..common.encoder import CachingEmbedder
 from ..common.questions import read_conversations
+from ..common.run import Run
 from ..common.scores import ADVERSARIAL, gain, percent
 from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request
@@ -51,9 +51,9 @@ def judge(
     if not has_conversations(request.data):
         report = judge_scale(request, rounds=scale_rounds)
         return Judged(report, format_modes(report))
-    config = request.settings
+    run = Run(request)
+    config, encoder = run.config, run.encoder
     conversations = read_conversations(request.data, evidence=request.evidence)
-    encoder = load_encoder(request)
     shared = baseline_config(config)
     with encoder.caching():
         own = _tasks(conversations, config, encoder, request)
@@ -84,15 +84,13 @@ def judge(
             for name, ranking in rankings.items():
                 found = answer_measures(ranking, field.gold, field.costs)
                 answers.setdefault(name, []).append(found)
-    report = framed(
+    return run.judged(
         "modes",
-        config,
-        request.seed,
+        format_modes,
         n={"questions": count, "conversations": len(fields)},
         curves=curves,
         systems=compare(answers, subject=config.name, reference="flat", seed=request.seed),
     )
-    return Judged(report, format_modes(report))
 
 
 def _chosen(curves: Mapping[str, Any], count: int) -> list[Setting]:

@@ -8,9 +8,8 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 
-from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import load_encoders
-from ..common.measure import framed
+from ..common.compare import Column, compare_shipped, system_table
+from ..common.run import Run
 from ..common.scores import gain
 from ..common.sets import QuestionSet, merged_passages, passage_set
 from ..common.tables import Head, Table
@@ -29,36 +28,13 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         resamples: Number of resamples of the intervals.
         timed: Questions of each set whose latency is measured.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: No passage sets there, or one that cannot be used.
-        ConfigError: There is no such preset.
     """
-    presets, encoders = request.presets, load_encoders(request)
-    rankings: list[dict[str, Any]] = []
-    sets: dict[str, Any] = {}
-    for asked in read_multihop(Path(request.data)):
-        built = build(asked, presets, encoders, request.device, request.progress)
-        sets[asked.name] = compare(
-            built,
-            built.shipped,
-            encoders,
-            request,
-            rankings,
-            resamples=resamples,
-            timed=timed,
-        )
-        built.close()
-    report = framed(
-        "multihop",
-        presets,
-        request.seed,
-        n={name: found["n"]["all"] for name, found in sets.items()},
-        sets=sets,
-    )
-    return Judged(report, format_multihop(report), rankings)
+    run, asked = Run(request, resamples), read_multihop(Path(request.data))
+    sets = {one.name: compare_shipped(one, run, timed=timed) for one in asked}
+    counts = {name: found["n"]["all"] for name, found in sets.items()}
+    return run.judged("multihop", format_multihop, n=counts, sets=sets)
 
 
 def read_multihop(folder: Path) -> list[QuestionSet]:

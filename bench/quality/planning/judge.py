@@ -16,9 +16,8 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import encode_checked
 from graphmem_torch.text.words import count_words
 
-from ..common.encoder import caching, load_encoder
-from ..common.measure import framed
-from ..common.scores import gain
+from ..common.run import Run
+from ..common.scores import gain, mean_share
 from ..common.tables import Head, Table
 from ..common.task import memory_of
 from ..request import Judged, Request
@@ -47,19 +46,14 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
         request: What is evaluated; no data is read.
         size: As `PROJECTS`.
         resamples: Number of resamples of the intervals.
-
-    Returns:
-        The report (see `bench/quality/README.md`) and its tables.
-
-    Raises:
-        ConfigError: There is no such preset.
     """
-    config, encoder = request.settings, load_encoder(request)
-    config = replace(config, aggregate=replace(config.aggregate, build=False))
+    run = Run(request, resamples)
+    config = replace(run.config, aggregate=replace(run.config.aggregate, build=False))
+    encoder, drawn = run.encoder, run.drawn
     made, atoms, asked = projects(*size, seed=request.seed)
     concepts = encoder.extractor(config.link.concepts)
     found: dict[str, Hits] = {}
-    with caching([encoder]):
+    with encoder.caching():
         with memory_of(atoms, config, encoder, request.device, concepts=concepts) as memory:
             found["cosine"] = _by_cosine(memory, asked)
             found[config.name] = _asked(memory, asked, plan=False)
@@ -70,7 +64,6 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
             built = len(memory.store.ids_of_kind(AGGREGATE))
             found["with aggregates"] = _asked(memory, asked, plan=False)
             found["with both"] = _asked(memory, asked, plan=True)
-    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
     measures: dict[str, Callable[[Sequence[tuple[str, str]]], Sequence[tuple[str, str]]]] = {
         "recall": lambda hits: hits[:_CUTOFF],
         "in words": _within,
@@ -82,10 +75,10 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
         }
         for name, hits in found.items()
     }
-    report = framed(
+    return run.judged(
         "planning",
-        config,
-        request.seed,
+        _tables,
+        config=config,
         n={
             "projects": len(made),
             "turns": len(atoms),
@@ -98,7 +91,6 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
             for name, own_values in values.items()
         },
     )
-    return Judged(report, _tables(report, config.name))
 
 
 def _aggregating(config: Config) -> Config:
@@ -168,20 +160,16 @@ def _summary(
     }
 
 
-def _share(value: Sequence[float] | None) -> str:
-    return "-" if value is None else f"{100 * value[0]:.1f}"
-
-
-def _tables(report: Mapping[str, Any], preset: str) -> list[Table]:
-    n = report["n"]
+def _tables(report: Mapping[str, Any]) -> list[Table]:
+    n, preset = report["n"], report["preset"]
     said = {
         "recall": f"recall@{_CUTOFF}, percent",
         "in words": f"recall within {_WORDS} words, percent",
     }
     tables = []
     for measure, note in said.items():
-        heads = [Head("system"), *(Head(f"{g} ({n[g]})", _share) for g in GROUPS)]
-        heads += [Head("all", _share), Head(f"more than {preset}", gain)]
+        heads = [Head("system"), *(Head(f"{g} ({n[g]})", mean_share) for g in GROUPS)]
+        heads += [Head("all", mean_share), Head(f"more than {preset}", gain)]
         rows = []
         for name, found in report["systems"].items():
             own = found[measure]

@@ -18,7 +18,7 @@ from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.progress import Progress
 
 from ..common.encoder import load_encoder
-from ..common.measure import framed
+from ..common.run import Run
 from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .bridges import judge_bridges
@@ -115,7 +115,8 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
     Raises:
         InputError: No proof set that can be judged.
     """
-    config = request.settings
+    run = Run(request)
+    config = run.config
     device = "cpu" if request.device == "auto" else request.device
     embedder = load_encoder(request, device=device)
     sets, left_out = find_sets(request.data)
@@ -139,15 +140,13 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
         raise InputError(
             f"expected a proof set that can be judged, got {reasons}", where=str(request.data)
         )
-    report = framed(
+    return run.judged(
         "proofs",
-        config,
-        request.seed,
+        format_proofs,
         n={name: result["size"] for name, result in found.items()},
         sets=found,
         left_out=left_out,
     )
-    return Judged(report, format_proofs(report))
 
 
 def _leave_out(left_out: dict[str, str], name: str, why: str) -> None:

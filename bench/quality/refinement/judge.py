@@ -20,8 +20,9 @@ from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.memory import Memory
 from graphmem_torch.progress import Progress
 
-from ..common.encoder import CachingEmbedder, caching, load_encoder
-from ..common.measure import framed, percentiles
+from ..common.encoder import CachingEmbedder
+from ..common.measure import percentiles
+from ..common.run import Run
 from ..common.scores import gain
 from ..common.tables import Head, Table
 from ..request import Judged, Request
@@ -62,12 +63,8 @@ def judge(
         grid: Of decay on LoCoMo, as `sweep.GRID`.
         resamples: Number of resamples of the intervals.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its tables.
-
     Raises:
         InputError: Data that cannot be used, numbers of sessions that do not grow.
-        ConfigError: There is no such preset.
     """
     sizes = SESSIONS if request.sizes is None else request.sizes
     if not sizes or sizes[0] < _RUNS or any(b <= a for a, b in pairwise(sizes)):
@@ -75,20 +72,19 @@ def judge(
             f"--sizes: expected numbers of sessions from {_RUNS} on that grow, got "
             f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
         )
-    config, encoder = request.settings, load_encoder(request)
+    run = Run(request, resamples)
+    config, encoder, drawn = run.config, run.encoder, run.drawn
     life = lived(sizes[-1], seed=request.seed)
-    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
-    with caching([encoder]):
+    with encoder.caching():
         lives = {
             name: _live(life, sizes, own, keep, (config, encoder), request, (together, timed))
             for name, own, keep in _systems(len(life.atoms), shares, request.seed)
         }
         locomo = sweep(request, config, encoder, drawn, grid)
     first = next(iter(lives.values()))
-    report = framed(
+    return run.judged(
         "refinement",
-        config,
-        request.seed,
+        lambda report: [*_tables(report), *sweep_table(locomo)],
         n={
             "sessions": life.sessions,
             "turns": len(life.atoms),
@@ -101,7 +97,6 @@ def judge(
         systems={name: one.summary(sizes, first, drawn) for name, one in lives.items()},
         locomo=locomo,
     )
-    return Judged(report, [*_tables(report), *sweep_table(locomo)])
 
 
 @dataclass(eq=False)

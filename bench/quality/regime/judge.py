@@ -12,7 +12,7 @@ from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.progress import Progress
 
 from ..common.encoder import load_encoder
-from ..common.measure import framed
+from ..common.run import Run
 from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .segmentation import MEASURES, NEAR, Judgement, chosen, judged
@@ -98,15 +98,11 @@ def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES
     thresholds are chosen there, and a detector that learns without labels reads it. See
     `systems` for the systems and `segmentation.Judgement` for the three thresholds of each.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: If the data cannot be used.
-        ConfigError: If there is no such preset.
     """
-    config = request.settings
-    encoder = load_encoder(request, token_dim=0)
+    run = Run(request, resamples)
+    config, encoder = run.config, load_encoder(request, token_dim=0)
     sets = read_streams(request.data, encoder, seed=request.seed, dialogues=dialogues)
     systems = systems_of(config)
     found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
@@ -115,19 +111,12 @@ def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES
         others = [stream for other in sets if other != name for stream in sets[other]]
         if others or not systems[system].abroad:
             found[name][system] = _halves(systems[system], sets[name], others)
-    report = framed(
+    return run.judged(
         "regime",
-        config,
-        request.seed,
+        format_table,
         n={name: _size(streams) for name, streams in sets.items()},
-        systems={
-            name: _summary(
-                found[name], systems, config.name, seed=request.seed, resamples=resamples
-            )
-            for name in sets
-        },
+        systems={name: _summary(found[name], systems, config.name, **run.drawn) for name in sets},
     )
-    return Judged(report, format_table(report))
 
 
 def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream]) -> Judgement:

@@ -33,13 +33,9 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     A document of the id of a query is left out of the ranking of that query, as BEIR does: in
     ArguAna and Quora the queries are documents.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its table.
-
     Raises:
         InputError: Files that cannot be read, a line that is not what it should be, or no query
             with a relevant document.
-        ConfigError: There is no such preset.
     """
     for name, value in (("queries", request.queries), ("qrels", request.qrels)):
         if value is None:

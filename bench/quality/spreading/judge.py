@@ -17,10 +17,10 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
 from ..common.chats import find_chats, read_chats
-from ..common.encoder import CachingEmbedder, caching, load_encoder
+from ..common.encoder import CachingEmbedder
 from ..common.fitting import Fit, fit_all, linear_names
-from ..common.measure import framed
 from ..common.questions import Conversation, find_evidence
+from ..common.run import Run
 from ..common.scores import gain, percent
 from ..common.sets import QuestionSet, locomo_set, merged_passages, passage_set
 from ..common.tables import Head, Table
@@ -100,12 +100,9 @@ def judge(
         settings: Number of settings, but for larger stores.
         large: Number of settings where all conversations, or all passages, are one store.
         steps: Of the gradient that learns the gains of edge types.
-
-    Returns:
-        The report (see `bench/quality/README.md`) and its tables.
     """
-    config, encoder = request.settings, load_encoder(request)
-    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    run = Run(request, resamples)
+    config, encoder, drawn = run.config, run.encoder, run.drawn
     named = [load_config("synapse-published"), load_config("default")]
     drawn_ones = drawn_settings(settings, named, request.seed)
     grid, few = with_controls(drawn_ones), with_controls(drawn_ones[:large])
@@ -120,7 +117,7 @@ def judge(
     def add(found: Mapping[str, Judgement], tried: Sequence[Setting]) -> None:
         report["regimes"] |= {n: confirmed(one, tried, drawn) for n, one in found.items()}
 
-    with caching([encoder]):
+    with encoder.caching():
         if not (passages or chatted) or (root / "locomo").is_dir():
             asked = _conversations(request, root)
             tasks = _built(asked, config, encoder, request)
@@ -154,15 +151,13 @@ def judge(
             for found, tried in _of_passages(passages, config, encoder, request, grid, few):
                 add(found, tried)
     first = next(iter(report["regimes"].values()))
-    report = framed(
+    return run.judged(
         "spreading",
-        request.presets,
-        request.seed,
+        _tables,
         input=request.input,
         n={"1-4" if "published" in report else "chats" if chatted else "passages": first["n"]},
         **report,
     )
-    return Judged(report, _tables(report))
 
 
 def _conversations(request: Request, root: Path) -> QuestionSet:

@@ -17,10 +17,10 @@ from graphmem_torch.progress import Progress
 from graphmem_torch.results import PRESENT, QueryPlan
 from graphmem_torch.text.embedder import encode_checked
 
-from ..common.encoder import CachingEmbedder, caching, load_encoder
-from ..common.measure import framed
+from ..common.encoder import CachingEmbedder
 from ..common.rankings import gold_positions
-from ..common.scores import gain
+from ..common.run import Run
+from ..common.scores import gain, share
 from ..common.sets import locomo_set
 from ..common.tables import Head, Table
 from ..common.task import RetrievalTask, build_tasks, memory_of
@@ -75,17 +75,13 @@ def judge(
         instants: As `INSTANTS`.
         resamples: Number of resamples of the intervals.
 
-    Returns:
-        The report (see `bench/quality/README.md`) and its tables.
-
     Raises:
         InputError: Data that cannot be used.
-        ConfigError: There is no such preset.
     """
-    config, encoder = request.settings, load_encoder(request)
-    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    run = Run(request, resamples)
+    config, encoder, drawn = run.config, run.encoder, run.drawn
     told = _Told(*evolving_facts(*facts, seed=request.seed), instants)
-    with caching([encoder]):
+    with encoder.caching():
         right, swept = _evolving(told, config, encoder, request, weights)
         found = {}
         held_out = _Told(*evolving_facts(*facts, seed=request.seed, held_out=True), instants)
@@ -93,10 +89,9 @@ def judge(
             answers, found[name] = _reconciled(own, config, encoder, request)
             right |= {name + how: measured for how, measured in answers.items()}
         locomo = _locomo(config, encoder, request, drawn)
-    report = framed(
+    return run.judged(
         "temporal",
-        config,
-        request.seed,
+        _tables,
         n={
             "facts": len(told.facts),
             "atoms": len(told.atoms),
@@ -115,7 +110,6 @@ def judge(
         },
         locomo=locomo,
     )
-    return Judged(report, _tables(report))
 
 
 class _Told:
@@ -401,14 +395,9 @@ def _mean(values: Tensor, drawn: Mapping[str, Any]) -> list[float] | None:
     return interval_table(values[:, None], [""], **drawn)[""]
 
 
-def _share(value: Sequence[float] | None) -> str:
-    """A mean in percent with the ends of its interval."""
-    return "-" if value is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * v for v in value))
-
-
 def _tables(report: Mapping[str, Any]) -> list[Table]:
     n = report["n"]
-    heads = [Head("system"), *(Head(name, _share) for name in _MEASURES)]
+    heads = [Head("system"), *(Head(name, share) for name in _MEASURES)]
     rows = [[name, *(found[m] for m in _MEASURES)] for name, found in report["facts"].items()]
     said = (
         f"{n['facts']:,} facts in {n['atoms']:,} turns, {n['instants']} moments; {n['before']:,} "
@@ -434,10 +423,10 @@ def _tables(report: Mapping[str, Any]) -> list[Table]:
         f"reconciled: {report['locomo']['superseded']:,} turns superseded"
     )
     titles = ("temporal", "difference", "all", "difference")
-    shows = (_share, gain, _share, gain)
+    shows = (share, gain, share, gain)
     return [
         Table(heads, rows, [said, *judged]),
-        Table([Head("weight of ended"), Head("now", _share), Head("before", _share)], swept),
+        Table([Head("weight of ended"), Head("now", share), Head("before", share)], swept),
         Table(
             [Head("preset"), *(Head(t, s) for t, s in zip(titles, shows, strict=True))],
             locomo,
