@@ -40,26 +40,17 @@ __all__ = [
     "conducting_nodes",
     "fan_of",
     "paths_to",
-    "reached_from",
     "spread_from",
     "start_of",
+    "started_from",
 ]
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
 
 
-def reached_from(
-    found: Candidates,
-    plan: ExecutionPlan,
-    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
-) -> Reached:
-    """The anchors of B questions, and what the graph brings from them."""
-    return brought_from(found, plan, started_from(found, plan), conducting)
-
-
 def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
     """The anchors of B questions, chosen by the base scores and by what the questions name."""
-    config, score = plan.config.anchors, found.base_scores()
+    config, score = plan.config.anchors, found.base_scores
     named = None
     if found.memory.hops is not None and (plan.lifts or config.named):
         own = found.signal("named").expand(found.shape).where(found.valid, 0.0)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.rank.calibration import read_statistics
+from graphmem_torch.rank.memory_tensors import computed_once
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
 __all__ = ["CONSTANTS", "CandidateRule", "ExecutionPlan", "gate_spread"]
@@ -72,15 +73,20 @@ class ExecutionPlan:
     read: tuple[str, ...]
     constants: Mapping[str, float | Tensor]
 
-    @property
+    @computed_once
     def starts(self) -> bool:
         """Whether anything starts at anchors."""
         return self.activates or self.hops or self.lifts
 
-    @property
+    @computed_once
     def base(self) -> tuple[str, ...]:
         """The signals that need no graph, which choose the anchors."""
-        return tuple(self.names[place] for place in self.places(graph=False))
+        return tuple(self.names[place] for place in self.base_places)
+
+    @computed_once
+    def base_places(self) -> list[int]:
+        """Where the base signals are among the names."""
+        return self.places(graph=False)
 
     def places(self, *, graph: bool) -> list[int]:
         """Where the signals that need the graph are among the names, or the base signals."""

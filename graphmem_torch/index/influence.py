@@ -373,7 +373,7 @@ class _Without:
         for name in _APART:
             if name in self.whole._signals:
                 many._signals[name] = self.whole._signals[name].expand(len(query), -1)
-        many._base_scores = base
+        many.base_scores = base
         return replace(started_from(many, plan), traversal=traversal)
 
     def _traversed(self, query: QueryBatch) -> SparseRows | None:

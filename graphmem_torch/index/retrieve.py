@@ -15,10 +15,11 @@ from torch import Tensor
 
 from graphmem_torch.index.activation import (
     allowed_of,
+    brought_from,
     conducting_nodes,
     paths_to,
-    reached_from,
     start_of,
+    started_from,
 )
 from graphmem_torch.index.execution_plan import ExecutionPlan
 from graphmem_torch.index.shortlist import EXTRA_ATOMS, shortlisted, traversed
@@ -27,7 +28,6 @@ from graphmem_torch.ops.tiles import numbers_on, stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import (
-    HopPairs,
     bridges,
     largest_lifts,
 )
@@ -282,31 +282,27 @@ def candidates_of(
         stages.done("candidates")
     if not plan.starts or found.shape[1] == 0:
         return found
-    own = weights.index_select(1, numbers_on(weights.device, plan.places(graph=False)))
+    own = weights.index_select(1, numbers_on(weights.device, plan.base_places))
     found = found.reaching(replace(found.reached, base=(plan.base, own)))
-    found.base_scores()
+    found.base_scores  # noqa: B018 - computed when it is first asked for
     if stages is not None:
         stages.done("base signals")
-    reached = reached_from(found, plan, conducting)
+    reached = brought_from(found, plan, started_from(found, plan), conducting)
     found = found.reaching(reached)
     if stages is not None:
         stages.done("anchors and graph")
-    hopped = reached.title_hop, reached.entity_hop, _lifted(reached.lifts, memory, query)
+    lifts = reached.lifts
+    if lifts is not None and not isinstance(lifts, Tensor):
+        lifted: SparseRows | Tensor | None = largest_lifts(lifts, len(query), memory.num_atoms)
+    else:
+        lifted = None if lifts is None else lifts.amax(1)
+    hopped = reached.title_hop, reached.entity_hop, lifted
     brought = *hopped, reached.walk, reached.activation
     planned = query.planned is not None  # what else is reached may be no hit
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
     extra = [_most(allowed_of(one, query)) for one in brought if one is not None]
     return found.extended(torch.cat(extra, dim=1))
-
-
-def _lifted(
-    lifts: HopPairs | Tensor | None, memory: MemoryTensors, query: QueryBatch
-) -> SparseRows | Tensor | None:  # [B, A]
-    """Largest lift of each atom by any anchor."""
-    if lifts is None or isinstance(lifts, Tensor):
-        return None if lifts is None else lifts.amax(1)
-    return largest_lifts(lifts, len(query), memory.num_atoms)
 
 
 def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows, -1 = none

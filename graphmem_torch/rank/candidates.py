@@ -106,7 +106,6 @@ class Candidates:
         self._farthest: Tensor | None = None  # [1 or B, 2, C], the rows of the last of these
         self._widest: dict[int, Tensor] = {}
         self._trends: dict[str, Tensor] = {}
-        self._base_scores: Tensor | None = None
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
         """The same questions against others; what is known of every atom is not computed again."""
@@ -129,7 +128,7 @@ class Candidates:
         other._turns, other._farthest, other._widest = self._turns, self._farthest, self._widest
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
         other._keep_scales(self)
-        other._trends, other._base_scores = self._trends, self._base_scores
+        other._trends = self._trends
         return other
 
     def extended(self, extra: Tensor) -> Candidates:  # [B, e] int64, -1 = none
@@ -151,7 +150,7 @@ class Candidates:
             more.matches = matches.gather(2, both.indices[:, None].expand_as(matches))
         return more
 
-    @property
+    @computed_once
     def shape(self) -> tuple[int, int]:
         """B, C."""
         count = self.memory.num_atoms if self.rows is None else self.rows.shape[1]
@@ -175,7 +174,7 @@ class Candidates:
         rare match, whose deviation shrinks as a memory grows, thus stays within 8 units.
         """
         if not names:
-            return self.zeros()[:, :, None][:, :, :0]
+            return self.zeros[:, :, None][:, :, :0]
         shape = self.shape
         # Side by side in what they return, one behind the other in memory: so they are read.
         found = [self.signal(name) for name in names]
@@ -293,13 +292,12 @@ class Candidates:
         trust = every / (every + _TREND_DOUBT)
         return (trend * trust).clamp(min=-1.0, max=1.0)
 
+    @computed_once
     def base_scores(self) -> Tensor:  # [B, C]
-        """The weighted sums of the signals that chose the anchors, computed once."""
-        if self._base_scores is None:
-            assert self.reached.base is not None
-            names, weights = self.reached.base
-            self._base_scores = self.scores(self.signals(names), weights)
-        return self._base_scores
+        """The weighted sums of the signals that chose the anchors."""
+        assert self.reached.base is not None
+        names, weights = self.reached.base
+        return self.scores(self.signals(names), weights)
 
     @computed_once
     def amid(self) -> Tensor:  # [B or 1, C] bool
@@ -330,12 +328,9 @@ class Candidates:
         """The weighted sums of signals, by the weights of each candidate's form."""
         return weighted_sums(signals, weights, self.form.expand(self.shape))
 
-    def zeros(self) -> Tensor:  # [B, C]
-        """What a signal gives that knows nothing."""
-        return self._zeros
-
     @computed_once
-    def _zeros(self) -> Tensor:  # [B, C], one number, so that nobody can write to what others read
+    def zeros(self) -> Tensor:  # [B, C], one number, so that nobody can write to what others read
+        """What a signal gives that knows nothing."""
         return self.query.embedding.new_zeros(1).expand(self.shape)
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
@@ -355,7 +350,7 @@ class Candidates:
     def pick_reached(self, values: SparseRows | Tensor | None) -> Tensor:  # [B, A] -> [B, C]
         """What the graph brought, for the candidates; 0 where nobody asked for it."""
         if values is None:
-            return self.zeros()
+            return self.zeros
         if isinstance(values, Tensor):
             return (
                 values if self.rows is None else self.pick_each(values).where(self.rows >= 0, 0.0)
@@ -423,7 +418,7 @@ class Candidates:
             self.query.terms, idf, None if missing is None else missing * self.memory.rarest
         )
 
-    @property
+    @computed_once
     def named_keys(self) -> Tensor | None:
         """The keys of `named`."""
         return None if self.named is None else self.named[0]
@@ -455,7 +450,7 @@ class Candidates:
             return None
         return self._best_matches(self.rows)
 
-    @property
+    @computed_once
     def by_words(self) -> bool:
         """Whether there are no token vectors, so that the words themselves are compared."""
         query = self.query

@@ -35,7 +35,7 @@ def raised_by_hops(c: Candidates) -> Tensor:  # [B, C]
     """By how much hops raise the base score of each candidate; at least 0."""
     lifts, anchors = c.reached.lifts, c.reached.anchors
     if lifts is None or anchors is None or 0 in c.shape or not anchors.shape[1]:
-        return c.zeros()
+        return c.zeros
     heights = _heights(c, anchors)
     if isinstance(lifts, Tensor):
         return _dense_gain(c, lifts, heights).amax(1)
@@ -71,7 +71,7 @@ def led_from(c: Candidates, places: Tensor) -> Tensor:  # [B, k] -> [B, k] int64
 
 
 def _heights(c: Candidates, anchors: Tensor) -> Heights:
-    own = c.base_scores().expand(c.shape)
+    own = c.base_scores.expand(c.shape)
     place, there = _places(c, anchors)
     return Heights(own.gather(1, place).where(there, torch.inf), own)
 

@@ -140,7 +140,7 @@ class MemoryTensors:
         """A."""
         return self.embeddings.shape[0]
 
-    @property
+    @computed_once
     def rarest(self) -> float:
         """The idf of a term that a single atom has."""
         return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)

@@ -56,14 +56,14 @@ def _semantic_positive(c: Candidates) -> Tensor:
 @signal("semantic_alone", reads=("words",), learned=False)
 def _semantic_alone(c: Candidates) -> Tensor:
     """Cosine where there are no token vectors: late interaction of words says nothing of it."""
-    return c.signal("semantic") if c.by_words else c.zeros()
+    return c.signal("semantic") if c.by_words else c.zeros
 
 
 @signal("lexical")
 def _lexical(c: Candidates) -> Tensor:
     """BM25 of the atom."""
     scores = c.lexical_scores
-    return c.zeros() if scores is None else c.pick_each(scores)
+    return c.zeros if scores is None else c.pick_each(scores)
 
 
 @signal("lexical_unread", indicator=True, learned=False)
@@ -74,7 +74,7 @@ def _lexical_unread(c: Candidates) -> Tensor:
     """
     scores = c.lexical_scores
     if c.query.unread is None or scores is None or not c.memory.num_atoms:
-        return c.zeros()
+        return c.zeros
     best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
     return c.pick_each(c.query.unread[:, None].square() * scores / best)
 
@@ -84,7 +84,7 @@ def _session(c: Candidates) -> Tensor:
     """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
     scores = c.session_scores
     if scores is None:
-        return c.zeros()
+        return c.zeros
     sessions = c.pick(c.memory.session).long().expand(c.shape)
     return scores.gather(1, sessions)
 
@@ -97,7 +97,7 @@ def _combined(
     strict: bool = True,
 ) -> Tensor:
     if c.matches is None:
-        return c.zeros()
+        return c.zeros
     best = c.widest(reach)
     weights = c.token_weights[1 if strict else 0]
     return (weights * (change(best) if change else best)).sum(1)
@@ -125,7 +125,7 @@ def _atom_sharp(c: Candidates) -> Tensor:
 def _late(c: Candidates) -> Tensor:
     """Late interaction, plain and sharp, without their trend with the length of the atom."""
     if c.matches is None:
-        return c.zeros()
+        return c.zeros
     return c.beyond_length("interaction") + c.beyond_length("interaction_sharp")
 
 
@@ -184,7 +184,7 @@ def _titled(c: Candidates) -> Tensor:
     """1 where the question names the document's title."""
     hops = c.memory.hops
     if hops is None:
-        return c.zeros()
+        return c.zeros
     keys = c.pick(hops.title_key).expand(c.shape)
     row = torch.arange(c.shape[0], device=keys.device)[:, None].expand(c.shape)
     return is_named(row, keys, c.named_keys).float()
@@ -198,7 +198,7 @@ def _named(c: Candidates) -> Tensor:
     """
     hops = c.memory.hops
     if hops is None:
-        return c.zeros()
+        return c.zeros
     keys = c.pick(hops.title_key).expand(c.shape)
     row = torch.arange(c.shape[0], device=keys.device)[:, None].expand(c.shape)
     share = (named_share(row, keys, c.named) / _NAMED).clamp(max=1.0)
@@ -210,7 +210,7 @@ def _speaker(c: Candidates) -> Tensor:
     """1 for the words of a person whom the question names, -1 for the words of the others."""
     named = c.query.speakers
     if named is None or named.shape[1] == 0:
-        return c.zeros()
+        return c.zeros
     codes = c.pick(c.memory.speaker).long().expand(c.shape)
     own = named.float().gather(1, codes.clamp(min=0))
     anyone = named.any(1, keepdim=True).float()
@@ -231,7 +231,7 @@ def _date(c: Candidates) -> Tensor:
     Likewise 1 where it was said within the days that "last month" means, 2 of a week at most.
     """
     months, days, span = c.query.months, c.query.days, c.query.span
-    within = c.zeros()
+    within = c.zeros
     if span is not None:
         said, (first, behind) = c.pick(c.memory.said), span[:, :, None].unbind(1)
         short = 1.0 + (behind - first <= 7).float()
@@ -251,7 +251,7 @@ def _date(c: Candidates) -> Tensor:
 def _event(c: Candidates) -> Tensor:
     """1 where the atom tells of a time ("yesterday") within the days that the question names."""
     if c.query.span is None:
-        return c.zeros()
+        return c.zeros
     first, behind = c.query.span[:, :, None].unbind(1)
     start, end = c.pick(c.memory.told[:, 0]), c.pick(c.memory.told[:, 1])
     return (torch.maximum(start, first) < torch.minimum(end, behind)).float()
@@ -262,7 +262,7 @@ def _time_expression(c: Candidates) -> Tensor:
     """1 where the question asks when and the atom tells a time."""
     asks = c.query.asks_when
     if asks is None:
-        return c.zeros()
+        return c.zeros
     return asks.float()[:, None] * c.pick(c.memory.tells_time)
 
 
@@ -282,14 +282,14 @@ def _question(c: Candidates) -> Tensor:
 def _decay(c: Candidates) -> Tensor:
     """e^{-lambda t}: 1 for what was just used, does not fade, or has no known age."""
     retention = c.query.retention
-    return c.zeros() + 1.0 if retention is None else _of_query(c, retention)
+    return c.zeros + 1.0 if retention is None else _of_query(c, retention)
 
 
 @signal("ended", reads=("ended",), indicator=True, learned=False)
 def _ended(c: Candidates) -> Tensor:
     """1 where what the atom says was true until before the question (`docs/mathematics.md` 5.1)."""
     ended = c.query.ended
-    return c.zeros() if ended is None else _of_query(c, ended.float())
+    return c.zeros if ended is None else _of_query(c, ended.float())
 
 
 @signal("succession", reads=("followed",), indicator=True, learned=False)
@@ -297,7 +297,7 @@ def _succession(c: Candidates) -> Tensor:
     """1 for what the question asks for of values in a row (`docs/mathematics.md` 5.9)."""
     led = c.query.followed
     if led is None:
-        return c.zeros()
+        return c.zeros
     rows = torch.arange(c.shape[1], device=led.device)[None] if c.rows is None else c.rows
     return (rows[:, :, None] == led[:, None]).any(2).float()
 
@@ -310,7 +310,7 @@ def _reply(c: Candidates) -> Tensor:
     """
     led, weight = c.query.replies, c.query.reply_weight
     if led is None or weight is None:
-        return c.zeros()
+        return c.zeros
     rows = torch.arange(c.shape[1], device=led.device)[None] if c.rows is None else c.rows
     return (weight[:, None] * (rows[:, :, None] == led[:, None])).amax(2).float()
 
@@ -331,7 +331,7 @@ def _activation(c: Candidates) -> Tensor:
 def _traversal(c: Candidates) -> Tensor:
     """Hop-discounted similarity around the seeds; 0 beyond reach (`docs/mathematics.md` 3)."""
     if c.reached.traversal is None:
-        return c.zeros()
+        return c.zeros
     reach = c.pick_reached(c.reached.traversal)
     return discounted(c.signal("semantic"), reach).where(reach > 0, 0.0)
 
@@ -389,9 +389,9 @@ def _proximity(c: Candidates) -> Tensor:
     direction, component = c.memory.direction, c.memory.component
     anchors, relevance = c.reached.anchors, c.reached.relevance
     if direction is None or component is None or anchors is None or relevance is None:
-        return c.zeros()
+        return c.zeros
     if anchors.shape[1] == 0:
-        return c.zeros()
+        return c.zeros
     known, rows = anchors >= 0, anchors.clamp(min=0)
     start = direction.float()[rows] * relevance.where(known, 0.0)[:, :, None]
     there = c.pick(component)[:, None] == component[rows][:, :, None]
@@ -411,7 +411,7 @@ def _inverse_resistance(c: Candidates) -> Tensor:
     """
     far, anchors = c.memory.resistance_far, c.reached.anchors
     if far is None or anchors is None or anchors.shape[1] == 0:
-        return c.zeros()
+        return c.zeros
     resistance = published_resistances(c.memory, anchors, c.rows)
     near = resistance.amin(1).clamp(min=1.0).reciprocal()
     return near if c.rows is None else near.where(c.rows >= 0, 0.0)
@@ -421,14 +421,14 @@ def _inverse_resistance(c: Candidates) -> Tensor:
 def _sign_change(c: Candidates) -> Tensor:
     """1 for the ends of edges across which the Fiedler vector changes its sign, as printed."""
     changes = c.memory.sign_change
-    return c.zeros() if changes is None else c.pick(changes.float()).expand(c.shape)
+    return c.zeros if changes is None else c.pick(changes.float()).expand(c.shape)
 
 
 @signal("bridge", graph=True)
 def _bridge(c: Candidates) -> Tensor:
     """How much the atom's edges into other communities hold the graph together; in [0, 1]."""
     bonus = c.memory.bridge_bonus
-    return c.zeros() if bonus is None else c.pick(bonus.float()).expand(c.shape)
+    return c.zeros if bonus is None else c.pick(bonus.float()).expand(c.shape)
 
 
 @signal("mode")
@@ -436,7 +436,7 @@ def _mode(c: Candidates) -> Tensor:
     """w_k of the atom's mode (`docs/mathematics.md` 1.5); 0 where the index has no modes."""
     modes, own = c.memory.modes, c.config.modes
     if modes is None:
-        return c.zeros()
+        return c.zeros
     weight = mode_weights(modes, c.query.embedding, half_life=own.half_life, absolute=own.absolute)
     return weight.gather(1, c.pick(modes.label).long().expand(c.shape))
 
@@ -449,7 +449,7 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
     some restate single atoms, as facts do, it has 0.
     """
     if not c.memory.derived_source.shape[0]:
-        return c.zeros()
+        return c.zeros
     values, rows = c.signal(own), c.rows
     source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
     if c.query.allowed is not None:  # what is not there says nothing
