@@ -91,6 +91,35 @@ class IndexInput:
     asked_bits: Tensor | None = None
     asked_form: Tensor | None = None
 
+    @classmethod
+    def of_vectors(cls, embeddings: Tensor, num_nodes: int, time: Tensor | None) -> IndexInput:
+        """Return the columns of atoms that are vectors alone, without texts and edges.
+
+        Args:
+            embeddings: [A, d] unit rows, on the CPU.
+            num_nodes: N, at least A.
+            time: [A] seconds since the epoch UTC, NaN = unknown; None: all are unknown.
+        """
+        atoms = len(embeddings)
+        none = torch.zeros(atoms, dtype=torch.int64)
+        unknown = torch.full((atoms,), torch.nan, dtype=torch.float64)
+        return cls(
+            embeddings=embeddings,
+            terms=none[:0],
+            term_offsets=torch.zeros(atoms + 1, dtype=torch.int64),
+            vocab_size=0,
+            kind=none,
+            speaker=none - 1,
+            num_speakers=0,
+            session=none - 1,
+            time=unknown if time is None else time.cpu(),
+            log_words=torch.zeros(atoms),
+            is_question=none.bool(),
+            tells_time=none.bool(),
+            edges=EdgeBlock.empty(),
+            num_nodes=num_nodes,
+        )
+
 
 ASKED = {
     "asked_key": torch.int64,

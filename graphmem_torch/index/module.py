@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_count, check_matrix, check_unit_rows, needs_gradient
 from graphmem_torch.config import Config, checked_config, load_config
-from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.buffer_schema import check_buffers
@@ -33,12 +32,12 @@ from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
 from graphmem_torch.index.index_input import IndexInput
-from graphmem_torch.index.retrieve import Retrieval, Stages, candidates_of, retrieve
+from graphmem_torch.index.retrieve import Features, Retrieval, Stages, candidates_of, retrieve
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
-from graphmem_torch.rank.candidates import Candidates, weighted_sums
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.echo import without_echoes
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
@@ -57,31 +56,10 @@ from graphmem_torch.rank.relevance import relevance
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.succession import SuccessionBatch, follow
 
-__all__ = ["Features", "MemoryIndex"]
+__all__ = ["MemoryIndex"]
 
 _LARGEST = "embeddings", "tokens"  # nine tenths of an index, rows that are never rewritten
 _TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a CPU: 32 MB
-
-
-class Features(NamedTuple):
-    """What `MemoryIndex.features` returns of C candidates.
-
-    Attributes:
-        rows: [B, C] int64 atom rows, -1 = padding.
-        values: [B, C, F], the signals in the order of `signal_names`, scaled as the score takes
-            them.
-        form: [B, C] int64, the row of `MemoryIndex.weights` that weighs each.
-        listed: [B, C] bool, which may be hits.
-    """
-
-    rows: Tensor
-    values: Tensor
-    form: Tensor
-    listed: Tensor
-
-    def scores(self, weights: Tensor) -> Tensor:  # [3, F] -> [B, C]
-        """What `MemoryIndex.score` makes of them; also for what is not listed."""
-        return weighted_sums(self.values, weights.to(self.values.dtype), self.form)
 
 
 class MemoryIndex(nn.Module):
@@ -231,24 +209,7 @@ class MemoryIndex(nn.Module):
                 f"graph: expected types up to {max(EdgeType)}, got {int(own.type.max())}; use "
                 "those of `EdgeType`"
             )
-        when = torch.full((atoms,), torch.nan, dtype=torch.float64) if time is None else time.cpu()
-        none = torch.zeros(atoms, dtype=torch.int64)
-        data = IndexInput(
-            embeddings=embeddings.detach().cpu(),
-            terms=none[:0],
-            term_offsets=torch.zeros(atoms + 1, dtype=torch.int64),
-            vocab_size=0,
-            kind=none,
-            speaker=none - 1,
-            num_speakers=0,
-            session=none - 1,
-            time=when,
-            log_words=torch.zeros(atoms),
-            is_question=none.bool(),
-            tells_time=none.bool(),
-            edges=EdgeBlock.empty(),
-            num_nodes=own.num_nodes,
-        )
+        data = IndexInput.of_vectors(embeddings.detach().cpu(), own.num_nodes, time)
         tensors = index_tensors(data, config) | graph_tensors(own)
         tensors.pop("pagerank", None)  # of no edges; that of the graph is derived
         return cls(tensors, config).to(device)

@@ -26,7 +26,7 @@ from graphmem_torch.index.shortlist import EXTRA_ATOMS, shortlisted, traversed
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.tiles import numbers_on, stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
-from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.candidates import Candidates, weighted_sums
 from graphmem_torch.rank.hops import (
     bridges,
     largest_lifts,
@@ -37,6 +37,7 @@ from graphmem_torch.rank.query import QueryBatch
 
 __all__ = [
     "OF_HITS",
+    "Features",
     "Ranked",
     "Retrieval",
     "Stages",
@@ -82,6 +83,27 @@ class Retrieval(NamedTuple):
     anchor_activation: Tensor
     paths: Tensor
     hops: Tensor
+
+
+class Features(NamedTuple):
+    """What `MemoryIndex.features` returns of C candidates.
+
+    Attributes:
+        rows: [B, C] int64 atom rows, -1 = padding.
+        values: [B, C, F], the signals in the order of `signal_names`, scaled as the score takes
+            them.
+        form: [B, C] int64, the row of `MemoryIndex.weights` that weighs each.
+        listed: [B, C] bool, which may be hits.
+    """
+
+    rows: Tensor
+    values: Tensor
+    form: Tensor
+    listed: Tensor
+
+    def scores(self, weights: Tensor) -> Tensor:  # [3, F] -> [B, C]
+        """What `MemoryIndex.score` makes of them; also for what is not listed."""
+        return weighted_sums(self.values, weights.to(self.values.dtype), self.form)
 
 
 class Stages:

@@ -2,6 +2,10 @@
 
 A memory that says again what an earlier one says supports it (`docs/mathematics.md` 5.8), so the
 groups are in the graph: nothing else is kept of them, and what is deleted leaves them.
+
+`Statement.repeats` is the definition of saying the same; reconciling, groups, `rank.unique` and
+contexts use it. Groups and contexts also ask for a cosine. Search by modes asks for less, equal
+text whoever says it (`StoreReader.first_nodes`), as the design that it follows prints it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from graphmem_torch.checks import check_share
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
-from graphmem_torch.index.module import Features, MemoryIndex
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.index.retrieve import Features
 from graphmem_torch.linalg.logistic import minimise
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, signal_names, weight_table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,10 +30,32 @@ from graphmem_torch.ops.spmm import (
 )
 
 __all__ = ["Fan", "check_patterns", "fan_scale", "propagate", "propagate_reference"]
-_ARGUMENTS = (
-    "Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor out_indptr, "
-    "Tensor out_edge, Tensor activation, Tensor scale, Tensor retention"
-)
+
+
+class _Inputs(NamedTuple):
+    """Tensors of one step, in the order in which the operation takes them.
+
+    Attributes:
+        indptr, source, target: Edges by their targets, [N + 1], [E] and [E] int32.
+        weight: [E], or [P, E].
+        out_indptr, out_edge: The same edges by their sources, [N + 1] and [E] int32.
+        activation: [B, N].
+        scale: [N] or [B, N], what a unit of activation sends along each edge.
+        retention: [] or [B].
+    """
+
+    indptr: Tensor
+    source: Tensor
+    target: Tensor
+    weight: Tensor
+    out_indptr: Tensor
+    out_edge: Tensor
+    activation: Tensor
+    scale: Tensor
+    retention: Tensor
+
+
+_ARGUMENTS = ", ".join(f"Tensor {name}" for name in _Inputs._fields)
 
 
 def _groups(pattern: Tensor, patterns: int) -> Iterator[tuple[int, Tensor]]:
@@ -51,31 +73,26 @@ def _rows_of(value: Tensor, rows: Tensor, dims: int) -> Tensor:
 
 def _gradients(
     grad: Tensor,  # [B, N]
-    indptr: Tensor,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    out_indptr: Tensor,
-    out_edge: Tensor,
-    activation: Tensor,
-    scale: Tensor,
-    retention: Tensor,
-    mask: Tensor | None,
-    pattern: Tensor | None,
-    output: Tensor | None,
+    *inputs: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in weight, activation, scale and retention; `output` only of a maximum.
+    """Gradients in weight, activation, scale and retention.
 
     Of the rows of one pattern after the other, where there are patterns.
+
+    Args:
+        grad: Gradient of the result.
+        inputs: `_Inputs`, the mask, the pattern, and the output of a maximum; None for no other.
     """
-    edges = indptr, source, target
+    *tensors, mask, pattern, output = inputs
+    given = _Inputs(*tensors)
+    indptr, source, target, weight, out_indptr, out_edge, activation, scale, retention = given
+    edges = given[:3]
     if pattern is None:
         turned = out_indptr, target[out_edge], weight[out_edge]
         return _gradients_of(
             grad, edges, weight, turned, activation, scale, retention, mask, output
         )
-    learned = weight, activation, scale, retention
-    found = tuple(torch.zeros_like(value) for value in learned)
+    found = tuple(torch.zeros_like(value) for value in (weight, *given[6:]))
     for place, rows in _groups(pattern, weight.shape[0]):
         there = slice(None) if output is None else weight[place].nonzero().squeeze(1)
         parts = _gradients_of(
@@ -147,9 +164,10 @@ def _gradients_of(
 
 
 def _gradients_fake(grad: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    weight, activation, scale, retention = inputs[3], *inputs[6:9]
-    shaped = activation.new_empty(activation.shape)
-    return torch.empty_like(weight), shaped, torch.empty_like(scale), torch.empty_like(retention)
+    given = _Inputs(*inputs[:9])
+    shaped = given.activation.new_empty(given.activation.shape)
+    weight, scale, retention = map(torch.empty_like, (given.weight, given.scale, given.retention))
+    return weight, shaped, scale, retention
 
 
 _propagate_backward = register(
@@ -329,21 +347,14 @@ def propagate_reference(
     return torch.maximum(retained, received) if maximum else retained + received
 
 
-def _cpu(
-    indptr: Tensor,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    out_indptr: Tensor,
-    out_edge: Tensor,
-    activation: Tensor,
-    scale: Tensor,
-    retention: Tensor,
-    maximum: bool,
-    mask: Tensor | None,
-    pattern: Tensor | None,
-) -> Tensor:
-    """The rows of one pattern after the other, each with the edges that are there for them."""
+def _cpu(*inputs: Any) -> Tensor:
+    """The rows of one pattern after the other, each with the edges that are there for them.
+
+    Args:
+        inputs: `_Inputs`, whether the maximum is taken, the mask and the pattern.
+    """
+    *tensors, maximum, mask, pattern = inputs
+    indptr, source, _, weight, _, _, activation, scale, retention = _Inputs(*tensors)
     if pattern is None:
         return _cpu_panels(indptr, source, weight, activation, scale, retention, maximum, mask)
     out = torch.empty_like(activation, memory_format=torch.contiguous_format)
@@ -408,7 +419,7 @@ def _parts(questions: int, nodes: int) -> list[tuple[slice, slice]]:
 
 
 def _fake(*inputs: Any) -> Tensor:
-    activation = inputs[6]
+    activation = _Inputs(*inputs[:9]).activation
     return activation.new_empty(activation.shape)
 
 
