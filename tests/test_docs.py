@@ -14,6 +14,7 @@ import pytest
 
 import graphmem_torch
 from graphmem_torch.config import Config
+from graphmem_torch.ops import Solution
 
 PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
@@ -252,3 +253,10 @@ def test_paths_that_are_bad_are_found(small: Path) -> None:
         "tests/NAME.py: no such file",
         "python -m bench.gone: no such module",
     ]
+
+
+def test_the_solution_of_a_solver_has_the_parts_that_architecture_lists() -> None:
+    (listed,) = re.findall(
+        r"`Solution\((.*?)\)`", (ROOT / "docs/architecture.md").read_text("utf-8")
+    )
+    assert listed.split(", ") == [field.name for field in fields(Solution)]

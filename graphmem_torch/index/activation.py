@@ -43,6 +43,7 @@ __all__ = [
     "spread_from",
     "start_of",
     "started_from",
+    "worth_spreading",
 ]
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
@@ -222,6 +223,17 @@ def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or
 def competing_kinds(memory: MemoryTensors, settings: SpreadConfig) -> Tensor | None:  # [N] bool
     """Which nodes are concepts, where nodes compete with those of their own kind alone."""
     return memory.atom < 0 if settings.competitors == "kind" else None
+
+
+def worth_spreading(graph: Graph, atom: Tensor, atoms: int, settings: SpreadConfig) -> bool:  # [N]
+    """Return whether a graph has edges, and enough nodes that are atoms or have some."""
+    if not graph.num_edges:
+        return False
+    if atoms < settings.min_nodes:
+        # Nodes that were deleted keep their numbers, but have no edges.
+        tied = (graph.in_degree > 0) | (graph.out_degree > 0)
+        atoms += int((tied & (atom < 0)).sum())
+    return atoms >= settings.min_nodes
 
 
 def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool

@@ -34,6 +34,7 @@ __all__ = [
     "memory_tensors",
     "modes_by",
     "modes_in",
+    "same_buffers",
 ]
 
 BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
@@ -148,3 +149,8 @@ def modes_by(
         time=time,
         generator=generator,
     )
+
+
+def same_buffers(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
+    """Return whether both are the same tensors by the same names."""
+    return parts.keys() == others.keys() and all(parts[name] is others[name] for name in parts)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, SpreadConfig
@@ -91,6 +92,18 @@ class ExecutionPlan:
     def places(self, *, graph: bool) -> list[int]:
         """Where the signals that need the graph are among the names, or the base signals."""
         return [i for i, name in enumerate(self.names) if SIGNALS[name].graph is graph]
+
+    def with_numbers(self, values: Mapping[str, Tensor]) -> ExecutionPlan:  # [] each
+        """Return the plan with other constants, as numbers; one of the settings keeps its digits.
+
+        Waits for the device.
+        """
+        constants: dict[str, float | Tensor] = {}
+        for name, value in values.items():
+            given = getattr(self.config.spread, name)
+            same = torch.tensor(given, dtype=value.dtype).item() == value.item()
+            constants[name] = given if same else value.item()
+        return replace(self, constants=constants)
 
     @classmethod
     def of(

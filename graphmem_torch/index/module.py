@@ -18,6 +18,7 @@ from graphmem_torch.checks import check_count, check_matrix, check_unit_rows, ne
 from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.index.activation import worth_spreading
 from graphmem_torch.index.buffer_schema import check_buffers
 from graphmem_torch.index.buffers import (
     OPTIONAL_PARTS,
@@ -27,6 +28,7 @@ from graphmem_torch.index.buffers import (
     graph_tensors,
     memory_tensors,
     modes_in,
+    same_buffers,
 )
 from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
@@ -273,7 +275,7 @@ class MemoryIndex(nn.Module):
         parts = self._parts
         if torch.compiler.is_exporting():  # what stands for the buffers then must not be kept
             return memory_tensors(parts, listed)
-        if self._read is None or not _same(self._read[0], parts):
+        if self._read is None or not same_buffers(self._read[0], parts):
             self._read = parts, memory_tensors(parts, listed)
         return self._read[1]
 
@@ -338,15 +340,7 @@ class MemoryIndex(nn.Module):
     @property
     def spreads(self) -> bool:
         """Whether there is a graph worth spreading over; else it is a cold start."""
-        graph = self.graph
-        if not graph.num_edges:
-            return False
-        nodes, enough = self.num_atoms, self.config.spread.min_nodes
-        if nodes < enough:
-            # Nodes that were deleted keep their numbers, but have no edges.
-            tied = (graph.in_degree > 0) | (graph.out_degree > 0)
-            nodes += int((tied & (self.atom < 0)).sum())
-        return nodes >= enough
+        return worth_spreading(self.graph, self.atom, self.num_atoms, self.config.spread)
 
     def forward(
         self,
@@ -582,28 +576,22 @@ class MemoryIndex(nn.Module):
         memory, weights = self.tensors, self._work(self.weights)
         own = (self.edge_gains, *self.constants.values())
         if torch.compiler.is_compiling() or needs_gradient(*own):
-            gains = self._work(self.edge_gains)[memory.graph.type.long()]
-            graph = memory.graph.with_weight(memory.graph.weight * gains)
             constants = {name: self._work(value) for name, value in self.constants.items()}
-            return memory.conducting(graph), replace(self.plan, constants=constants), weights
+            plan = replace(self.plan, constants=constants)
+            return self._gained(memory, self.edge_gains), plan, weights
         # An inference tensor counts no versions, and no optimizer changes it.
         state = memory, *((each, 0 if each.is_inference() else each._version) for each in own)
         if self._taken_up is None or not _same_state(self._taken_up[0], state):
-            self._taken_up = state, *self._numbers(memory)
+            if not bool((self.edge_gains == 1).all()):
+                memory = self._gained(memory, self.edge_gains.detach())
+            self._taken_up = state, memory, self.plan.with_numbers(dict(self.constants))
         return *self._taken_up[1:], weights
 
-    def _numbers(self, memory: MemoryTensors) -> tuple[MemoryTensors, ExecutionPlan]:
-        constants: dict[str, float | Tensor] = {}
-        for name, value in self.constants.items():
-            given = getattr(self.config.spread, name)
-            same = torch.tensor(given, dtype=value.dtype).item() == value.item()
-            constants[name] = given if same else value.item()
-        plan = replace(self.plan, constants=constants)
-        if bool((self.edge_gains == 1).all()):
-            return memory, plan
+    def _gained(self, memory: MemoryTensors, gains: Tensor) -> MemoryTensors:  # [14]
+        """The memory whose edges conduct by their gains."""
         graph = memory.graph
-        gains = self._work(self.edge_gains.detach())[graph.type.long()]
-        return memory.conducting(graph.with_weight(graph.weight * gains)), plan
+        own = self._work(gains)[graph.type.long()]
+        return memory.conducting(graph.with_weight(graph.weight * own))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is derived from tensors that a copy has others of."""
@@ -642,8 +630,3 @@ def _same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
         one is two and before == now
         for (one, before), (two, now) in zip(state[1:], other[1:], strict=True)
     )
-
-
-def _same(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
-    """Whether both are the same tensors by the same names."""
-    return parts.keys() == others.keys() and all(parts[name] is others[name] for name in parts)

@@ -424,6 +424,20 @@ def test_exports_hold_what_was_learned(taught: Path, tmp_path: Path) -> None:
         assert other.learned() == [] and other.config == few()
 
 
+def test_a_threshold_that_a_reader_calibrates_leaves_the_fitted_weights_applied(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, config=few()) as memory:
+        memory.add(turns())
+        report = memory.fit(QUESTIONS, EVIDENCE)
+    with opened(tmp_path, config=few(), mode="r") as memory:
+        threshold = memory.calibrate(QUESTIONS)
+        found = {each.kind: each for each in memory.learned()}
+        assert found["weights"].applied and found["weights"].value == report
+        assert found["threshold"].applied and found["threshold"].value == threshold
+        assert not any(each.reason for each in found.values())
+
+
 def test_a_reader_shows_what_it_learned_where_the_store_has_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, config=few()) as memory:
         memory.add(turns())
