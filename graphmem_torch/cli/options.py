@@ -83,7 +83,7 @@ class PresetCommand(Command):
     def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
         """Opens a store, None in memory; the engine is imported here: `--help` needs none of it."""
         from graphmem_torch.memory import Memory
-        from graphmem_torch.store.database import DATABASE_NAME
+        from graphmem_torch.store.folder import DATABASE_NAME
 
         fresh = store is not None and self.creates and not (store / DATABASE_NAME).exists()
         with Memory.open(

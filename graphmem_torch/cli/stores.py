@@ -82,7 +82,7 @@ class Index(MemoryCommand):
         if not self.files:
             raise InputError("expected at least one file or folder to index, got none")
         from graphmem_torch.readers.read import check_paths
-        from graphmem_torch.store.database import DATABASE_NAME
+        from graphmem_torch.store.folder import DATABASE_NAME
 
         there = (self.store / DATABASE_NAME).exists()
         if not self.skip_bad and not there:

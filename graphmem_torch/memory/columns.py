@@ -18,10 +18,10 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, titled
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.renumbering import Renamed
+from graphmem_torch.store.atom_columns import Coded, Columns
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.store.records import Coded, Columns
 from graphmem_torch.text.asking import FORMS, NOTHING_ASKED, Asked, read_asked
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms

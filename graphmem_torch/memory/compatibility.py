@@ -13,7 +13,7 @@ import torch
 from graphmem_torch.config import Config, EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME, store_folder
+from graphmem_torch.store.folder import DATABASE_NAME, store_folder
 from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.store.store import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts

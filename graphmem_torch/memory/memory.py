@@ -239,8 +239,9 @@ from graphmem_torch.results import (
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.database import store_error, store_folder
 from graphmem_torch.store.erasure import receipt_problems
+from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor

@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 from graphmem_torch.errors import InputError, StoreDamagedError, StoreError, nearest
 from graphmem_torch.memory.compatibility import copy_binding
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folder
+from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.store import NAMESPACES_NAME
 from graphmem_torch.text.unicode_forms import composed

@@ -33,7 +33,8 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.store.changes import CutEdges
-from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.failures import damaged
 
 __all__ = [
     "Batch",

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.failures import damaged
 
 __all__ = [
     "KEPT",

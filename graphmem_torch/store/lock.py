@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.errors import StoreError, StoreLockedError
-from graphmem_torch.store.database import store_error
+from graphmem_torch.store.failures import store_error
 
 __all__ = ["WriterLock"]
 

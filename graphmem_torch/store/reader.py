@@ -26,6 +26,7 @@ from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
 from graphmem_torch.exact import load_json
+from graphmem_torch.store.atom_columns import Columns, columns_from_rows
 from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
@@ -41,18 +42,15 @@ from graphmem_torch.store.blocks import (
     read_vectors,
 )
 from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
-from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.failures import damaged
 from graphmem_torch.store.followed_files import Sources
 from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.keyed import KeyedRows
 from graphmem_torch.store.learned import LearnedRows
-from graphmem_torch.store.records import (
-    ATOM_COLUMNS,
-    Columns,
-    PinsAndTypes,
-    atom_from_row,
-    columns_from_rows,
-)
+from graphmem_torch.store.pins_and_types import PinsAndTypes
+from graphmem_torch.store.records import atom_from_row
+from graphmem_torch.store.schema import ATOM_COLUMNS
 from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
 from graphmem_torch.store.validity_log import ValidityRows

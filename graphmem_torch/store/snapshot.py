@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError, interruptible
-from graphmem_torch.store.database import store_error, sync_folder
+from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.folder import sync_folder
 
 __all__ = ["SNAPSHOT_NAME", "drop_snapshot", "load_snapshot", "save_snapshot", "snapshot_state"]
 

@@ -35,17 +35,14 @@ from graphmem_torch.store.blocks import (
     write_blocks,
 )
 from graphmem_torch.store.changes import CutEdges, note_change
-from graphmem_torch.store.database import (
-    DATABASE_NAME,
-    SCHEMA_VERSION,
-    Database,
-    damaged,
-    store_folder,
-)
+from graphmem_torch.store.database import Database
 from graphmem_torch.store.erasure import contents, erase_rows, new_receipt
+from graphmem_torch.store.failures import damaged
+from graphmem_torch.store.folder import DATABASE_NAME, store_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
-from graphmem_torch.store.records import ATOM_COLUMNS, atom_to_row
+from graphmem_torch.store.records import atom_to_row
+from graphmem_torch.store.schema import ATOM, ATOM_COLUMNS, SCHEMA_VERSION
 
 __all__ = ["NAMESPACES_NAME", "REEMBED_NAME", "MemoryStore", "has_namespaces"]
 
@@ -58,7 +55,8 @@ _log = logging.getLogger(__name__)
 NAMESPACES_NAME = "namespaces"
 """Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
-_INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({', '.join('?' * 15)})"
+_MARKS = ", ".join("?" * len(ATOM))
+_INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({_MARKS})"
 _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 

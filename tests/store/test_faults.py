@@ -14,7 +14,7 @@ import torch
 
 from graphmem_torch.errors import StoreDamagedError, StoreError
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 from tests.memories import file_size_limit
 
 MakeBatch = Callable[..., Batch]

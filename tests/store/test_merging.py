@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.blocks import _insert
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 
 MakeBatch = Callable[..., Batch]
 TABLES = ("embedding_block", "token_block", "edge_block")

@@ -16,7 +16,7 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.quality.forgetting.judge import found_in
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 from graphmem_torch.store.pages import LogMark, clear_unused
 
 MakeBatch = Callable[..., Batch]

@@ -26,7 +26,7 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import EmbedderError, InputError, StoreError, StoreLockedError
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 from graphmem_torch.store.lock import WriterLock
 
 MakeBatch = Callable[..., Batch]

@@ -15,7 +15,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 
 SIZES = (3, 1, 7, 4)
 MakeBatch = Callable[..., Batch]

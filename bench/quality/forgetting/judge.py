@@ -21,7 +21,7 @@ from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.memory import Memory
 from graphmem_torch.progress import Progress
 from graphmem_torch.results import Receipt
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 
 from ..common.encoder import TimedEmbedder
 from ..common.measure import Stopwatch, percentiles

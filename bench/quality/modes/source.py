@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.folder import DATABASE_NAME
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.texts import split_at_marks, text_atoms
