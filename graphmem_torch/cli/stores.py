@@ -421,7 +421,7 @@ class Check(MemoryCommand):
                 if self.receipt is not None:
                     problems += memory.check_receipt(self.receipt)
             if self.forgotten is not None:
-                from graphmem_torch.store.erasure import find_traces
+                from graphmem_torch.store.receipts import find_traces
 
                 problems += find_traces(self.store, read_lines(self.forgotten))
         except StoreDamagedError as error:

@@ -15,10 +15,10 @@ import torch
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.edge_writes import connect_all, with_derived
-from graphmem_torch.memory.exchange import unlinked_edges
+from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
 from graphmem_torch.memory.history import versions_of
 from graphmem_torch.memory.linked import LINKED
+from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.validity_log import StatedValidity

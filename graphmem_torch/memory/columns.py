@@ -19,9 +19,9 @@ from graphmem_torch.atoms import CONCEPT, titled
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.renumbering import Renamed
 from graphmem_torch.store.atom_columns import Coded, Columns
-from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.store.changes import Changes
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.asking import FORMS, NOTHING_ASKED, Asked, read_asked
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
@@ -84,7 +84,7 @@ class StoreColumns:
             _titles=bool(kept["titles"]),
         )
 
-    def changes(self, store: StoreReader) -> Changes | None:
+    def changes(self, store: TensorReader) -> Changes | None:
         """What was taken away since the last reading; None where that is not known.
 
         Inside `store.reading()`, and to be passed to `read` inside of the same. Nodes that were
@@ -112,7 +112,7 @@ class StoreColumns:
 
     def read(
         self,
-        store: StoreReader,
+        store: TensorReader,
         num_pieces: int,
         changes: Changes | None,
         *,
@@ -201,7 +201,7 @@ class StoreColumns:
 
 
 def _asked(
-    store: StoreReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
+    store: TensorReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
 ) -> list[Asked]:
     """Return what atoms ask, without their titles and the names of their speakers.
 

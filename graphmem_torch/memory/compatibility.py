@@ -13,9 +13,8 @@ import torch
 from graphmem_torch.config import Config, EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.folder import DATABASE_NAME, store_folder
-from graphmem_torch.store.reader import LINKED_BY
-from graphmem_torch.store.store import has_namespaces
+from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
+from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
 from graphmem_torch.text.sentence_transformer import AUTO, load_embedder

@@ -17,7 +17,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.judge.contradiction import keys_of
 from graphmem_torch.judge.statements import Statements, read_statements
 from graphmem_torch.judge.suspicion import asked_words, owned_keys
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.terms import terms
 
 __all__ = ["SharedKeys", "similar_nodes"]
@@ -43,7 +43,7 @@ class SharedKeys:
 
     def pairs(
         self,
-        store: StoreReader,
+        store: TensorReader,
         start: int,
         *,
         shared: int,
@@ -95,7 +95,7 @@ class SharedKeys:
         total.index_add_(0, place, torch.cat(weight))
         return found[:, total >= 2]
 
-    def _read(self, store: StoreReader) -> None:
+    def _read(self, store: TensorReader) -> None:
         """Takes in what was added."""
         with store.reading():
             stop, fresh = store.next_node, store.nodes(self._read_to, concepts=False)

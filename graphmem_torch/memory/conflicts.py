@@ -16,7 +16,8 @@ from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory.edge_writes import (
     dated,
 )
-from graphmem_torch.memory.validity import spans_of, validity_of
+from graphmem_torch.memory.validity import validity_of
+from graphmem_torch.memory.validity_spans import spans_of
 from graphmem_torch.results import Conflict, Validity
 from graphmem_torch.store.reader import StoreReader
 

@@ -33,7 +33,7 @@ from graphmem_torch.memory.scope import Filters
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context, QueryPlan
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
@@ -158,7 +158,7 @@ class ContextCompiler:
     Keeps what does not change from question to question: costs of entries, relations, texts.
     """
 
-    def __init__(self, store: StoreReader) -> None:
+    def __init__(self, store: TensorReader) -> None:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()

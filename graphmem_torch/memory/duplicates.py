@@ -5,7 +5,7 @@ groups are in the graph: nothing else is kept of them, and what is deleted leave
 
 `Statement.repeats` is the definition of saying the same; reconciling, groups, `rank.unique` and
 contexts use it. Groups and contexts also ask for a cosine. Search by modes asks for less, equal
-text whoever says it (`StoreReader.first_nodes`), as the design that it follows prints it.
+text whoever says it (`TensorReader.first_nodes`), as the design that it follows prints it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.memory.index_builder import Snapshot
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
@@ -72,7 +72,7 @@ class DuplicateGroups:
     """The groups of a store; safe between threads. Pairs are looked at once."""
 
     def __init__(
-        self, store: StoreReader, least: float, cosines: Callable[[Tensor], Tensor]
+        self, store: TensorReader, least: float, cosines: Callable[[Tensor], Tensor]
     ) -> None:
         """Nothing is read before it is asked for.
 

@@ -28,14 +28,14 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
-from graphmem_torch.memory.edge_writes import nodes_of
 from graphmem_torch.memory.linked import RESEMBLING
+from graphmem_torch.memory.lookup import nodes_of
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
 from graphmem_torch.store import MemoryStore, TokenRows
-from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.times import parse_time
 

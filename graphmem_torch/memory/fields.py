@@ -37,7 +37,7 @@ from graphmem_torch.rank.filters import (
     Where,
     parse_where,
 )
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["AtomFields", "one_warning"]
@@ -56,7 +56,7 @@ class AtomFields:
     atom says never changes under its node number.
     """
 
-    def __init__(self, store: StoreReader) -> None:
+    def __init__(self, store: TensorReader) -> None:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()

@@ -26,7 +26,8 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edge_writes import connect_all
-from graphmem_torch.memory.exchange import Exported, KnownVectors, stored_rows
+from graphmem_torch.memory.exchange import KnownVectors, stored_rows
+from graphmem_torch.memory.exporting import Exported
 from graphmem_torch.memory.writer import batched
 from graphmem_torch.readers.chats import edited_at, is_export_atom
 from graphmem_torch.readers.proofs import edges_beside, read_proofs

@@ -26,7 +26,7 @@ from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import name_words
 from graphmem_torch.text.terms import TERMS, Vocabulary
@@ -114,7 +114,7 @@ class IndexBuilder:
         self._kept = ""  # the state of the snapshot on the disk, where it can be followed
         self._atoms = 0  # that it has
 
-    def __call__(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
+    def __call__(self, store: TensorReader, config: Config, num_pieces: int) -> Snapshot:
         """The index of everything in the store, at one state of it.
 
         Args:
@@ -140,7 +140,7 @@ class IndexBuilder:
         """At most how far the PageRank of the last index is from the exact one, relative L1."""
         return self._growing.rank_error
 
-    def _assembled(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
+    def _assembled(self, store: TensorReader, config: Config, num_pieces: int) -> Snapshot:
         before, self._config = self._config, None
         same = before is config or (before is not None and _signature(before) == _signature(config))
         with store.reading():
@@ -280,7 +280,7 @@ NEVER = -1
 SWITCHED_KEY = "regime.switched"  # under which the store keeps the node of the last switch
 
 
-def last_switch(store: StoreReader) -> int:
+def last_switch(store: TensorReader) -> int:
     """The node at which a regime has switched last, as far as it was found; else `NEVER`."""
     return int(store.meta_get(SWITCHED_KEY) or NEVER)
 
@@ -297,7 +297,7 @@ def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of
     return EdgeBlock(source[keep], target[keep], edges.type[keep], edges.weight[keep])
 
 
-def _called(store: StoreReader, speakers: Iterable[str]) -> list[list[str]]:
+def _called(store: TensorReader, speakers: Iterable[str]) -> list[list[str]]:
     """Return for each speaker the words by which memories call the same person."""
     plain = [plain_name(name) for name in speakers]
     known = store.namesakes(list(dict.fromkeys(plain)))

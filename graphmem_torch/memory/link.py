@@ -27,7 +27,7 @@ from graphmem_torch.memory.session_turns import Session, is_turn
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = ["SURE", "Linker"]
 
@@ -74,11 +74,11 @@ class Linker:
         self._names = Lexicon()  # by place among the concepts
         self._people, self._split = People(), SplitNames()
         self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
-        self._store: StoreReader | None = None  # what knows the sessions and ids that are not here
+        self._store: TensorReader | None = None  # what knows the sessions and ids that are not here
         self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
-    def take_up(self, store: StoreReader) -> None:
+    def take_up(self, store: TensorReader) -> None:
         """Takes in all that is stored; of an empty graph only.
 
         The turns of a session, and the nodes of ids, are asked of the store as they are needed: by

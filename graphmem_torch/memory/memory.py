@@ -109,22 +109,20 @@ from graphmem_torch.memory.decay import (
     stated_edges,
 )
 from graphmem_torch.memory.duplicates import DuplicateGroups
+from graphmem_torch.memory.edge_writes import unlinked_edges
 from graphmem_torch.memory.exchange import (
-    Exported,
     ExportedPart,
     KnownVectors,
     check_export,
-    export_lines,
     exported_atoms,
     exported_edges,
     exported_splits,
     exported_validity,
     restore_learned,
     restore_life,
-    stored_entries,
-    unlinked_edges,
     versions_apart,
 )
+from graphmem_torch.memory.exporting import Exported, export_lines, stored_entries
 from graphmem_torch.memory.fields import AtomFields, one_warning
 from graphmem_torch.memory.file_sync import FileSync, ReadSettings
 from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
@@ -146,6 +144,7 @@ from graphmem_torch.memory.intake import (
     digest_of,
 )
 from graphmem_torch.memory.listing import Ordering, ids_in_order, listed_page, moment_of
+from graphmem_torch.memory.lookup import waiting_nodes
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
@@ -154,15 +153,14 @@ from graphmem_torch.memory.modes import (
     mode_records,
     mode_summaries,
 )
-from graphmem_torch.memory.namespaces import (
-    MOST_OPEN,
-    Namespaces,
+from graphmem_torch.memory.namespace_folders import (
     archive_of,
     checked_name,
     is_archive,
     namespace_folders,
     owner_of,
 )
+from graphmem_torch.memory.namespaces import MOST_OPEN, Namespaces
 from graphmem_torch.memory.plans import Chains, answered, carried_out, plans_of
 from graphmem_torch.memory.questions import (
     as_hit,
@@ -193,14 +191,9 @@ from graphmem_torch.memory.scope import (
     over_moments,
 )
 from graphmem_torch.memory.structure_cache import MissingLink, StructureCache, missing_links
-from graphmem_torch.memory.validity import (
-    ValiditySpans,
-    restore_statements,
-    set_validity,
-    supersede,
-    validity_of,
-)
-from graphmem_torch.memory.writer import Writer, batched, waiting_nodes
+from graphmem_torch.memory.validity import restore_statements, set_validity, supersede, validity_of
+from graphmem_torch.memory.validity_spans import ValiditySpans
+from graphmem_torch.memory.writer import Writer, batched
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.progress import Progress
@@ -239,11 +232,11 @@ from graphmem_torch.results import (
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.receipts import receipt_problems
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 from graphmem_torch.text.naming import plain_name
@@ -300,7 +293,7 @@ class _View:
     """
 
     snapshot: Snapshot
-    store: StoreReader
+    store: TensorReader
     contexts: contexts.ContextCompiler
     fields: AtomFields
 

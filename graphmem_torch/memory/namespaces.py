@@ -22,9 +22,8 @@ from graphmem_torch.errors import InputError, StoreDamagedError, StoreError, nea
 from graphmem_torch.memory.compatibility import copy_binding
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.failures import store_error
-from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
+from graphmem_torch.store.folder import DATABASE_NAME, NAMESPACES_NAME, sync_folder
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.store import NAMESPACES_NAME
 from graphmem_torch.text.unicode_forms import composed
 
 __all__ = [

@@ -25,7 +25,7 @@ from graphmem_torch.rank.present import present_scores
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
 from graphmem_torch.results import PRESENT, PlanStep, QueryPlan
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import (
     asks_order,
@@ -56,7 +56,7 @@ def plans_of(
     questions: Sequence[str],
     asked: Sequence[float],
     settings: PlanConfig,
-    store: StoreReader,
+    store: TensorReader,
     *,
     scored: int = 0,
     superseded: bool = False,
@@ -124,7 +124,7 @@ def plans_of(
     return plans
 
 
-def _check(plan: QueryPlan, store: StoreReader) -> None:
+def _check(plan: QueryPlan, store: TensorReader) -> None:
     if plan.between is not None:
         parse_span(plan.between, "plan.between")
     if plan.best is None and (plan.between is not None or plan.hops or plan.concepts):
@@ -202,7 +202,7 @@ def _open(span: tuple[float, float]) -> tuple[float | None, float | None]:
     return start, stop
 
 
-def _named_concepts(questions: Sequence[str], store: StoreReader) -> dict[str, tuple[str, ...]]:
+def _named_concepts(questions: Sequence[str], store: TensorReader) -> dict[str, tuple[str, ...]]:
     """The concepts that questions name, of several that overlap the longest."""
     runs: dict[str, dict[tuple[int, int], str]] = {}
     for question in questions:
@@ -228,7 +228,7 @@ def _named_concepts(questions: Sequence[str], store: StoreReader) -> dict[str, t
 
 
 def _batch(
-    plans: Sequence[QueryPlan], questions: Sequence[str], snapshot: Snapshot, store: StoreReader
+    plans: Sequence[QueryPlan], questions: Sequence[str], snapshot: Snapshot, store: TensorReader
 ) -> PlanBatch:
     """Plans as tensors, on the device of the index; a concept that is gone is left out."""
     spans = [
@@ -286,7 +286,7 @@ class Carried(NamedTuple):
 
 def carried_out(
     snapshot: Snapshot,
-    store: StoreReader,
+    store: TensorReader,
     questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],
@@ -393,7 +393,7 @@ def _asked(
 
 def _pruned(
     snapshot: Snapshot,
-    store: StoreReader,
+    store: TensorReader,
     questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan],
@@ -469,7 +469,7 @@ def _shown(seconds: float) -> str:
 
 def answered(
     snapshot: Snapshot,
-    store: StoreReader,
+    store: TensorReader,
     questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],

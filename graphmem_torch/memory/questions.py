@@ -39,8 +39,8 @@ from graphmem_torch.results import (
     WeighedPath,
 )
 from graphmem_torch.store import TokenRows
-from graphmem_torch.store.blocks import pick_tokens
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.batches import pick_tokens
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.asking import NOTHING_ASKED, asks_for_questions, read_asked
 from graphmem_torch.text.embedder import (
     Embedder,
@@ -275,7 +275,7 @@ def to_results(
     snapshot: Snapshot,
     query: QueryBatch,
     found: Retrieval,
-    store: StoreReader,
+    store: TensorReader,
     config: Config,
     encoder: str,
     judged: Sequence[tuple[float, bool | None]],
@@ -393,7 +393,7 @@ def with_duplicates(
     snapshot: Snapshot,
     rows: Tensor,  # [B, k] int64, -1 = none
     query: QueryBatch,
-    store: StoreReader,
+    store: TensorReader,
 ) -> list[Result]:
     """Results whose hits name the memories that they stand for, of those that may be hits."""
     assert query.group is not None
@@ -429,7 +429,7 @@ def with_traces(
     results: Sequence[Result],
     snapshot: Snapshot,
     found: Retrieval,
-    store: StoreReader,
+    store: TensorReader,
     stages: Stages,
 ) -> list[Result]:
     """The same results with what answering them took."""
@@ -461,7 +461,7 @@ def as_hit(
     query: QueryBatch,
     row: int,
     found: Explained,
-    store: StoreReader,
+    store: TensorReader,
     config: Config,
     encoder: str,
 ) -> Hit:
@@ -504,7 +504,7 @@ def to_explanation(
     row: int,
     found: Explained,
     shown: Hit,
-    store: StoreReader,
+    store: TensorReader,
     most: int,
 ) -> Explanation:
     """Why an atom has its score, with ids in place of nodes; `most` edges and gradients.

@@ -38,7 +38,7 @@ from graphmem_torch.memory.validity import Superseding, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
 
@@ -119,7 +119,7 @@ def find(
         yield done
 
 
-def _judged(store: StoreReader) -> dict[str, int]:
+def _judged(store: TensorReader) -> dict[str, int]:
     kept = store.meta_get(_JUDGED)
     return {} if kept is None else json.loads(kept)
 
@@ -132,7 +132,7 @@ def _named(judge: Judge) -> str:
     return f"oracle {kind.__module__}.{kind.__qualname__}" + (f" {model}" if model else "")
 
 
-def _read(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
+def _read(store: TensorReader, nodes: Sequence[int]) -> dict[int, Atom]:
     """Those of some memories that are there still, without aggregates."""
     with store.reading():
         there = store.present(nodes)
@@ -141,7 +141,7 @@ def _read(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
 
 
 def _paired(
-    store: StoreReader,
+    store: TensorReader,
     pairs: Tensor,  # [2, P]
 ) -> list[tuple[Atom, Atom]]:
     """The two memories of each pair that are there still, the one that was true first in front."""
@@ -273,7 +273,7 @@ def _take_back(
                     disconnect(store, later.id, earlier.id, EdgeType.CONTRADICTS)
 
 
-def _ids(store: StoreReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
+def _ids(store: TensorReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
     """Ids at both ends of edges; of nodes that are gone, their numbers."""
     nodes = sorted({*edges.source.tolist(), *edges.target.tolist()})
     there = atoms_of(store, nodes)
@@ -364,7 +364,7 @@ def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) 
     return Reconciled(stated=by.add(aggregates_of(store, left))) if left else Reconciled()
 
 
-def _open(store: StoreReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
+def _open(store: TensorReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
     """The open conflicts of some pairs of ids."""
     if not pairs:
         return []

@@ -23,10 +23,11 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.store import MemoryStore, TokenRows
-from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens
+from graphmem_torch.store.batches import join_tokens, pick_tokens
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.store.replacement import EdgesAgain
+from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.store.store import REEMBED_NAME
 from graphmem_torch.text.embedder import Embedder, encode_checked
 

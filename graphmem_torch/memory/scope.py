@@ -17,11 +17,11 @@ from graphmem_torch.atoms import AGGREGATE, CONCEPT, KINDS
 from graphmem_torch.errors import InputError, nearest_names, unknown
 from graphmem_torch.memory.fields import AtomFields
 from graphmem_torch.memory.index_builder import Snapshot
-from graphmem_torch.memory.validity import whole
+from graphmem_torch.memory.validity_spans import whole
 from graphmem_torch.rank.filters import Where, fields_of, parse_where
 from graphmem_torch.rank.hops import name_key
 from graphmem_torch.results import QueryPlan
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 from graphmem_torch.text.unicode_forms import composed
@@ -223,7 +223,7 @@ def atom_masks(
 
 
 def entity_seeds(
-    snapshot: Snapshot, store: StoreReader, named: Sequence[Sequence[str]], count: int
+    snapshot: Snapshot, store: TensorReader, named: Sequence[Sequence[str]], count: int
 ) -> dict[str, Tensor]:
     """Concepts as the columns `seeds` and `seed_keys` [B, S] of a `QueryBatch`.
 
@@ -278,7 +278,7 @@ def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> d
 
 
 def concept_nodes(
-    store: StoreReader, named: Sequence[str], argument: str, do: str = "leave it out"
+    store: TensorReader, named: Sequence[str], argument: str, do: str = "leave it out"
 ) -> dict[str, int]:
     """The nodes of concepts by `plain_name`.
 
@@ -298,7 +298,7 @@ def concept_nodes(
     return found
 
 
-def _unknown_concept(given: str, name: str, store: StoreReader, argument: str, do: str) -> str:
+def _unknown_concept(given: str, name: str, store: TensorReader, argument: str, do: str) -> str:
     known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
     nearest = nearest_names(name, known, _NEAREST)
     if not nearest:

@@ -39,9 +39,10 @@ from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
-from graphmem_torch.store.blocks import join_tokens, pick_tokens
-from graphmem_torch.store.reader import ORDERED_BY, StoreReader
+from graphmem_torch.store.batches import join_tokens, pick_tokens
 from graphmem_torch.store.records import atom_to_row
+from graphmem_torch.store.schema import ORDERED_BY
+from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
@@ -744,7 +745,7 @@ def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputErr
     )
 
 
-def waiting_nodes(store: StoreReader) -> list[int]:
+def waiting_nodes(store: TensorReader) -> list[int]:
     """Atoms whose concepts are not linked yet, ascending; see `link.every`."""
     kept = store.meta_get(_WAITING)
     nodes = [] if kept is None else json.loads(kept)

@@ -1,11 +1,20 @@
-"""Storage: SQLite as the only truth, a safetensors snapshot of what is derived from it."""
+"""Storage: SQLite as the only truth, a safetensors snapshot of what is derived from it.
+
+The names are imported when they are first used: those that read rows need no tensors.
+"""
 
 from __future__ import annotations
 
-from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store.atom_columns import Coded, Columns
-from graphmem_torch.store.blocks import Batch, NodeVectors, TokenRows
-from graphmem_torch.store.store import MemoryStore
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphmem_torch.edges import EdgeBlock
+    from graphmem_torch.store.atom_columns import Coded, Columns
+    from graphmem_torch.store.batches import Batch, NodeVectors, TokenRows
+    from graphmem_torch.store.reader import StoreReader
+    from graphmem_torch.store.store import MemoryStore
+    from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = [
     "Batch",
@@ -14,5 +23,27 @@ __all__ = [
     "EdgeBlock",
     "MemoryStore",
     "NodeVectors",
+    "StoreReader",
+    "TensorReader",
     "TokenRows",
 ]
+
+_MODULE = {
+    "Batch": "store.batches",
+    "Coded": "store.atom_columns",
+    "Columns": "store.atom_columns",
+    "EdgeBlock": "edges",
+    "MemoryStore": "store.store",
+    "NodeVectors": "store.batches",
+    "StoreReader": "store.reader",
+    "TensorReader": "store.tensors",
+    "TokenRows": "store.batches",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"graphmem_torch.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value

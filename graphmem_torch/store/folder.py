@@ -22,6 +22,7 @@ __all__ = [
     "BUSY_SECONDS",
     "DATABASE_NAME",
     "connect",
+    "folder_bytes",
     "store_folder",
     "sync_folder",
 ]
@@ -127,6 +128,12 @@ def _nearest_store(folder: Path) -> Path | None:
 
 def _is_store(folder: Path) -> bool:
     return (folder / DATABASE_NAME).is_file()
+
+
+def folder_bytes(folder: Path | None) -> int:
+    """Size of the files of a store's folder, without what is in folders inside it; None: 0."""
+    files = [] if folder is None else [path for path in folder.iterdir() if path.is_file()]
+    return sum(path.stat().st_size for path in files)
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,108 +3,95 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-import torch
-from torch import Tensor
-
-from graphmem_torch.atoms import (
-    AGGREGATE,
-    BUILT,
-    CONCEPT,
-    Atom,
-    EdgeType,
-    FieldName,
-    text_hash,
-    titled,
-)
-from graphmem_torch.coo import isin_pairs
-from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, FieldName, titled
+from graphmem_torch.errors import InputError, MissingNodeError
 from graphmem_torch.exact import load_json
-from graphmem_torch.store.atom_columns import Columns, columns_from_rows
-from graphmem_torch.store.blocks import (
-    NodeVectors,
-    TokenRows,
-    is_sound,
-    join_tokens,
-    pick_tokens,
-    read_alias_vectors,
-    read_edges,
-    read_embeddings,
-    read_last_edges,
-    read_linked_edges,
-    read_tokens,
-    read_vectors,
-)
-from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
+from graphmem_torch.store.folder import folder_bytes, store_folder
 from graphmem_torch.store.followed_files import Sources
 from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.keyed import KeyedRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.pins_and_types import PinsAndTypes
 from graphmem_torch.store.records import atom_from_row
-from graphmem_torch.store.schema import ATOM_COLUMNS
+from graphmem_torch.store.schema import ATOM_COLUMNS, SCHEMA_VERSION, own_key
+from graphmem_torch.store.snapshot_file import expect_no_orphan, snapshot_state
 from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
 from graphmem_torch.store.validity_log import ValidityRows
 
-__all__ = ["LINKED_BY", "RESERVED", "StoreReader", "own_key"]
+__all__ = ["TURNS", "StoreReader"]
 
-LINKED_BY = "concepts"
-"""Key of what finds the concepts of a store; only a store that linking fills has it."""
-
-ORDERED_BY = "turns"
-"""Key of what orders the turns of a session: "time", in an older store nothing says it."""
-
-RESERVED = "store."
-"""Prefix of the meta strings that belong to the store itself."""
-
-_BLOCKS = {
-    "embedding_block": ("data",),
-    "token_block": ("counts", "pieces", "data"),
-    "edge_block": ("source", "target", "type", "weight"),
-}
-_BUILT = "(kind = ? AND id GLOB ?)"  # an aggregate that a consolidation made
-_SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
+_LISTED = "(SELECT value FROM json_each(?))"
 _DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
 _TEXTS = 4096  # texts that are read at once
 _LIKE = 1024  # ids that are compared with one that is none
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
+TURNS = """
+SELECT node, kind, speaker, session, type, time FROM atom
+WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (
+    SELECT 1 FROM json_each(links) WHERE json_extract(value, '$[1]') = ?
+))"""
+"""Node, kind, speaker, session, type and time of the turns, which nothing was derived to make."""
+
+
 class StoreReader:
-    """The reading half of `MemoryStore`.
+    """What can be asked of a store without tensors; needs no writer's lock.
 
     Nothing is cached in Python, so each batch is seen as soon as it is acknowledged; whoever needs
     several answers about one moment asks inside `reading()`.
-
-    Rows of `embeddings`, `tokens`, `columns`, `ids` and `texts` belong together: one for every
-    atom, in the order of node numbers. As long as nothing was deleted, row i is node `start + i`.
     """
 
     _table = "atom"  # what atoms are read from
 
     def __init__(self, database: Database, path: Path | None) -> None:
-        """Use `MemoryStore.open`."""
+        """Use `StoreReader.open_to_read`, or `MemoryStore.open`."""
         self._database = database
         self.path = path
+        self.closed = False
         self.life = PinsAndTypes(database)
         self.sources = Sources(database)
         self.learned = LearnedRows(database)
-        self._remembered = Remembered()
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.validity = ValidityRows(database)
         self.insights = InsightRows(database)
         self.forms = StoredForms(self)
         self.keyed = KeyedRows(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
+
+    @classmethod
+    def open_to_read(cls, path: str | os.PathLike[str]) -> Self:
+        """Open the store in a folder for reading only; it takes no lock and loads no tensors.
+
+        Raises:
+            StoreDamagedError: The database is damaged.
+            StoreError: No store, or one of an unknown schema version.
+        """
+        folder = store_folder(path)
+        expect_no_orphan(folder)
+        return cls(Database(folder, readonly=True, create=False), folder)
+
+    def close(self) -> None:
+        """Close the database; a second call does nothing."""
+        self.closed = True
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
 
     @property
     def readonly(self) -> bool:
@@ -240,16 +227,19 @@ class StoreReader:
         except KeyError as error:
             raise self._unknown_node(error.args[0]) from None
 
+    def contents(self, nodes: Sequence[int]) -> tuple[list[str], set[str]]:
+        """Ids of atoms and concepts, and all that they said, earlier versions included."""
+        listed = (json.dumps(list(nodes)),)
+        rows = self._database.query(f"SELECT id, text FROM atom WHERE node IN {_LISTED}", listed)
+        if self._database.has("version"):
+            sql = f"SELECT id, text FROM version WHERE current IN {_LISTED}"
+            rows += self._database.query(sql, listed)
+        return sorted({id_ for id_, _ in rows}), {text for _, text in rows}
+
     def texts_of(self, nodes: Sequence[int]) -> list[str]:
         """The texts of atoms below their titles, in the order of their numbers."""
         rows = self._select_in("SELECT title, text FROM atom WHERE node", sorted(nodes))
         return [titled(*row) for row in rows]
-
-    def columns(self, start: int = 0) -> Columns:
-        """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
-        columns = f"SELECT node, kind, speaker, session, type, time FROM {self._table}"
-        rows = self._database.query(f"{columns} WHERE node >= ? ORDER BY node", (start,))
-        return columns_from_rows(rows)
 
     def fields(self, name: FieldName, start: int = 0) -> Iterator[tuple[int, Any]]:
         """Node number and one field of the atoms from node `start` on that have it; no concepts."""
@@ -274,40 +264,6 @@ class StoreReader:
         sql = f"SELECT node, id, time FROM {self._table} WHERE kind != ? ORDER BY node"
         rows = self._database.query(sql, (CONCEPT,))
         return [(node, first.get(node, node), id_, time) for node, id_, time in rows]
-
-    def events(self, start: int = 0) -> Tensor:  # [n, 3] float64
-        """Node number, `event_time` and `event_end` of the atoms from `start` on that have one.
-
-        Seconds since the epoch UTC, NaN where there is none; in the order of node numbers. Without
-        aggregates that a consolidation made, whose span bounds nothing.
-        """
-        rows = self._database.query(
-            f"SELECT node, event_time, event_end FROM {self._table} WHERE node >= ? "
-            f"AND (event_time IS NOT NULL OR event_end IS NOT NULL) AND NOT {_BUILT} ORDER BY node",
-            (start, AGGREGATE, f"{BUILT}*"),
-        )
-        values = [[math.nan if each is None else each for each in row] for row in rows]
-        return torch.tensor(values, dtype=torch.float64).view(-1, 3)
-
-    def times(self, nodes: Sequence[int]) -> Tensor:  # [n, 4] float64
-        """Node number, time, `event_time` and `event_end` of those of some atoms that are stored.
-
-        As in `events`.
-        """
-        rows = self._database.query(
-            f"SELECT node, time, iif({_BUILT}, NULL, event_time), iif({_BUILT}, NULL, event_end) "
-            f"FROM {self._table} WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node",
-            (*2 * (AGGREGATE, f"{BUILT}*"), json.dumps(list(nodes))),
-        )
-        values = [[math.nan if each is None else each for each in row] for row in rows]
-        return torch.tensor(values, dtype=torch.float64).view(-1, 4)
-
-    def nodes(self, start: int = 0, *, concepts: bool = True) -> Tensor:  # [n] int64
-        """Numbers of the atoms from node `start` on, ascending; without `concepts` of memories."""
-        own, values = ("", ()) if concepts else (" AND kind != ?", (CONCEPT,))
-        sql = f"SELECT node FROM atom WHERE node >= ?{own} ORDER BY node"
-        rows = self._database.query(sql, (start, *values))
-        return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
     def ids(self, start: int = 0) -> list[str]:
         """Ids of the atoms from node `start` on, in the order of node numbers."""
@@ -350,15 +306,6 @@ class StoreReader:
                 return
             start = found[-1][0] + 1
 
-    def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
-        """For each atom from node `start` on the first one of its text; no concepts."""
-        sql = (
-            "SELECT (SELECT min(node) FROM atom WHERE text_hash = own.text_hash AND kind != ?) "
-            "FROM atom AS own WHERE node >= ? AND kind != ? ORDER BY node"
-        )
-        rows = self._database.query(sql, (CONCEPT, start, CONCEPT))
-        return torch.tensor([row[0] for row in rows], dtype=torch.int64)
-
     def rendered(self) -> list[tuple[int, str, bool]]:
         """Number and rendered text of every node, earlier versions too; whether it is a concept."""
         sql = "SELECT node, speaker, text, title, kind FROM atom"
@@ -371,130 +318,19 @@ class StoreReader:
             for node, speaker, text, title, kind in self._database.query(f"{sql} ORDER BY node")
         ]
 
-    def stated(self, kind: EdgeType) -> Tensor:  # [2, S] int64
+    def stated_pairs(self, kind: EdgeType) -> list[tuple[int, int]]:
         """Ends of the edges of a type that atoms state, as far as they are stored."""
-        found = self._database.query(_STATED, (int(kind),))
-        return torch.tensor(found, dtype=torch.int64).reshape(-1, 2).T
+        return self._database.query(_STATED, (int(kind),))
 
     def stating(self, kind: EdgeType, ids: Iterable[str]) -> list[int]:
         """Nodes of the atoms that state an edge of a type to any of these ids, stored or not."""
         rows = self._database.query(_STATING, (int(kind), json.dumps(list(ids))))
         return [row[0] for row in rows]
 
-    def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
-        """Embeddings of the atoms from node `start` on."""
-        with self.reading():
-            stop = self.next_node
-            rows = read_embeddings(self._database, start, stop, self.dim or 0)
-            live = self._live(start, stop)
-            return rows if live is None else rows[live]
-
-    def tokens(self, start: int = 0) -> TokenRows | None:
-        """Token vectors of the atoms from node `start` on; None when the store holds none at all.
-
-        Atoms that were stored without token vectors own no rows.
-        """
-        with self.reading():
-            width, stop = self.token_dim, self.next_node
-            if width is None:
-                if self._database.query("SELECT 1 FROM token_block LIMIT 1"):
-                    raise damaged(self._database.place, "the width of its token vectors is gone")
-                return None
-            rows = read_tokens(self._database, start, stop, width)
-            live = self._live(start, stop)
-            return rows if live is None else pick_tokens(rows, live)
-
-    def edges(self, start: int = 0) -> EdgeBlock:
-        """Edges of all batches whose first atom has a number of `start` or more, as written.
-
-        An index that has read everything up to node n reads what was appended since with
-        `edges(start=n)`. A batch of edges alone counts as beginning at the `next_node` of its time.
-        """
-        return read_edges(self._database, start)
-
-    def connected_edges(self) -> EdgeBlock:
-        """Edges that came without atoms: those that callers connected."""
-        return read_linked_edges(self._database, linked=False)
-
     @property
     def num_edges(self) -> int:
         """Number of edges, of any kind."""
         return int(self._database.query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0])
-
-    def last_edges(self, count: int) -> EdgeBlock:
-        """The edges that were written last, in that order."""
-        return read_last_edges(self._database, count)
-
-    def changes(self, state: str, num_edges: int) -> Changes | None:
-        """What was taken away since a state of so many edges; None where that is not known."""
-        return read_changes(self._database, state, num_edges, self._remembered)
-
-    def commits_since(self, state: str) -> int | None:
-        """How many commits there were since a state; None where that is not known."""
-        return commits_since(self._database, state)
-
-    def alias_vectors(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Vectors [d] float32 of names of concepts other than their own.
-
-        Those that an older release stored have none.
-        """
-        if not self._database.has("alias_vector"):
-            return {}
-        return read_alias_vectors(self._database, names, self.dim or 0)
-
-    def vectors(self, nodes: Sequence[int], *, tokens: bool = True) -> NodeVectors:
-        """Vectors of single nodes, in the order asked for; numbers may repeat.
-
-        Args:
-            nodes: Their numbers.
-            tokens: Whether their token vectors are read too.
-
-        Raises:
-            InputError: No atom ever had one of these numbers.
-        """
-        with self.reading():
-            stop = self.next_node
-            unknown = next((node for node in nodes if not 0 <= node < stop), None)
-            if unknown is not None:
-                raise self._unknown_node(unknown)
-            width = self.token_dim if tokens else None
-            return read_vectors(self._database, nodes, self.dim or 0, width)
-
-    def misplaced_edges(self, *, by_time: bool) -> tuple[Tensor, Tensor]:
-        """What is wrong about the temporal edges of linking.
-
-        A turn belongs behind those of its session whose time is not later; one without a time
-        directly behind the turn that was stored before it. What an atom or a caller states is none
-        of linking's.
-
-        Args:
-            by_time: False: each turn belongs behind the one stored before it, whatever the times.
-
-        Returns:
-            [2, W] int64, edges that join others than neighbours of a session; [2, M] int64, pairs
-            of neighbours without an edge in the sessions that these belong to, in all of them
-            where these tie one session to another.
-        """
-        with self.reading():
-            first = self.first_versions()
-            rows = self._database.query(_TURNS, (CONCEPT, int(EdgeType.DERIVED_FROM)))
-            rows.sort(key=lambda row: first.get(row[0], row[0]))
-            edges = read_linked_edges(self._database)
-            stated = self.stated(EdgeType.TEMPORAL)
-        turns = columns_from_rows(rows)
-        pairs = _neighbours(turns, by_time)
-        edges = edges.take(edges.type == int(EdgeType.TEMPORAL))
-        made = torch.stack([edges.source, edges.target])
-        own = isin_pairs(made, stated)
-        wrong = made[:, ~isin_pairs(made, pairs) & ~own]
-        missing = pairs[:, ~isin_pairs(pairs, made)]
-        last = int(torch.cat([turns.node, *made, torch.zeros(1, dtype=torch.int64)]).max())
-        session = torch.full((last + 1,), -1)  # of the turns, by node
-        session[turns.node] = turns.session.codes.long()
-        one, other = session[wrong]
-        if bool(((one == other) & (one >= 0)).all()):
-            missing = missing[:, torch.isin(session[missing[0]], one)]
-        return wrong, missing
 
     def turns(self, sessions: Iterable[str]) -> dict[str, list[tuple[int, int, float | None]]]:
         """The turns of sessions in the order of storing: first version, node number and time."""
@@ -561,7 +397,7 @@ class StoreReader:
 
     def present(self, nodes: Sequence[int]) -> list[int]:
         """Those of some atoms that are stored still, ascending."""
-        sql = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node"
+        sql = "SELECT node FROM atom WHERE node IN {_LISTED} ORDER BY node"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def earlier_nodes(self, nodes: Sequence[int]) -> list[int]:
@@ -621,10 +457,6 @@ class StoreReader:
             return []
         return [row[0] for row in self._database.query("SELECT until FROM version ORDER BY until")]
 
-    def with_versions(self, replaced: Mapping[int, int]) -> StoreReader:
-        """This store with earlier versions of nodes (`replaced`) in their place."""
-        return _Past(self, replaced)
-
     def _versions(self, where: str, values: Sequence[Any]) -> list[tuple[int, float, Atom]]:
         """Node number, end and content of versions, in the order of their ends."""
         if not self._database.has("version"):
@@ -673,34 +505,20 @@ class StoreReader:
             "uses": self.uses.total(),
         }
 
-    def problems(self) -> list[str]:
-        """Sentences about everything that does not fit, an empty list when all is well.
-
-        SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
-        finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
-        others than neighbours of a session, aliases of what is no concept, versions of what is no
-        atom, text hashes and digests recomputed, validity of what is no atom, what was learned.
-        """
-        database, found = self._database, list[str]()
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes (bytes) and bindings, as plain JSON values."""
+        kept = "none" if self.path is None else snapshot_state(self.path, self.state)
         with self.reading():
-            try:
-                rows = [row[0] for row in database.query("PRAGMA integrity_check")]
-                if rows != ["ok"]:
-                    _add(found, "database", rows)
-                _add(found, "atoms", _atom_problems(database))
-                _add(found, "versions", _version_problems(self))
-                for table, columns in _BLOCKS.items():
-                    _add(found, table, _checksum_problems(database, table, columns))
-                _add(found, "vectors", _vector_problems(self))
-                _add(found, "edges", _edge_problems(self))
-                _add(found, "aliases", _alias_problems(self))
-                _add(found, "temporal edges", _temporal_problems(self))
-                _add(found, "validity", self.validity.problems())
-                found += self.learned.problems()
-            except StoreDamagedError as error:
-                # Damage that stops the reading: what was found before it is still worth knowing.
-                found.append(str(error))
-        return found
+            return {
+                **self.counts(),
+                "dim": self.dim,
+                "token_dim": self.token_dim,
+                "fingerprint": self.fingerprint,
+                "generation": self.generation,
+                "schema_version": SCHEMA_VERSION,
+                "bytes": folder_bytes(self.path),
+                "snapshot": kept,
+            }
 
     def _checked(self, row: tuple[Any, ...], digest: bytes) -> Atom:
         """The atom of a row, whose digest is looked at once."""
@@ -732,15 +550,6 @@ class StoreReader:
         except ValueError:
             raise damaged(self._database.place, f"{key} is {value!r:.40}") from None
 
-    def _live(self, start: int, stop: int) -> Tensor | None:
-        """Rows of the range that are still atoms; None: all of them."""
-        nodes = self._database.query("SELECT count(*) FROM atom WHERE node >= ?", (start,))
-        if nodes[0][0] == max(stop - start, 0):
-            return None
-        if nodes[0][0] > max(stop - start, 0):
-            raise damaged(self._database.place, f"atoms behind number {stop - 1}, the last given")
-        return self.nodes(start) - start
-
     def _select_in(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         try:
@@ -760,53 +569,6 @@ class StoreReader:
         )
 
 
-class _Past(StoreReader):
-    """A store with earlier versions of some nodes, under the numbers of today."""
-
-    def __init__(self, store: StoreReader, replaced: Mapping[int, int]) -> None:
-        super().__init__(store._database, None)
-        self._replaced = dict(replaced)
-        columns = f"{ATOM_COLUMNS.removeprefix('node, ')}, digest"
-        then, now = (",".join(map(str, each)) for each in zip(*replaced.items(), strict=True))
-        self._table = (
-            f"(SELECT node, {columns} FROM atom WHERE node NOT IN ({then}) UNION ALL "
-            f"SELECT current AS node, {columns} FROM version WHERE node IN ({now}))"
-        )
-
-    def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
-        """As of the versions."""
-        with self.reading():
-            rows, place, old = super().embeddings(start), *self._places(start)
-            rows[place] = self.vectors(old, tokens=False).embeddings
-        return rows
-
-    def tokens(self, start: int = 0) -> TokenRows | None:
-        """As of the versions."""
-        with self.reading():
-            rows, (place, old) = super().tokens(start), self._places(start)
-            own = self.vectors(old).tokens
-        if rows is None or own is None:
-            return rows
-        count = len(rows.offsets) - 1
-        pick = torch.arange(count).index_put((place,), count + torch.arange(len(old)))
-        return pick_tokens(join_tokens([rows, own], rows.tokens.shape[1]), pick)
-
-    def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
-        """As of the versions."""
-        columns, first = self.columns(), dict[str, int]()
-        pairs = list(zip(columns.node.tolist(), self.texts(), strict=True))
-        own = [pair for pair, concept in zip(pairs, columns.is_concept, strict=True) if not concept]
-        found = [(node, first.setdefault(text, node)) for node, text in own]
-        return torch.tensor([of for node, of in found if node >= start], dtype=torch.int64)
-
-    def _places(self, start: int) -> tuple[Tensor, list[int]]:
-        """Rows of the nodes from `start` on that have another version, and its number."""
-        node = self.columns(start).node
-        there = [now for now in self._replaced if now >= start]
-        place = torch.searchsorted(node, torch.tensor(there, dtype=torch.int64))
-        return place, [self._replaced[now] for now in there]
-
-
 _IDS_LIKE = """
 SELECT id FROM atom WHERE id NOT GLOB ? AND abs(length(id) - ?) <= 2
 AND (substr(id, 1, ?) = ? COLLATE NOCASE OR substr(id, ?) = ? COLLATE NOCASE) LIMIT ?"""
@@ -821,12 +583,7 @@ _STORED = """
 SELECT time, node, id FROM ({0}) JOIN stored_at ON node >= start AND node < start + count
 WHERE time >= ?"""
 _OWN_NAMES = "SELECT node, text FROM atom WHERE node"
-_TURNS = """
-SELECT node, kind, speaker, session, type, time FROM atom
-WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (
-    SELECT 1 FROM json_each(links) WHERE json_extract(value, '$[1]') = ?
-))"""
-_TURNS_OF = f"{_TURNS} AND session IN (SELECT value FROM json_each(?))"
+_TURNS_OF = f"{TURNS} AND session IN (SELECT value FROM json_each(?))"
 _STATED = """
 SELECT source.node, target.node FROM atom AS source, json_each(source.links) AS link
 JOIN atom AS target ON target.id = json_extract(link.value, '$[0]')
@@ -835,115 +592,3 @@ _STATING = """
 SELECT DISTINCT node FROM atom, json_each(links) AS link
 WHERE links != '[]' AND json_extract(link.value, '$[1]') = ?
 AND json_extract(link.value, '$[0]') IN (SELECT value FROM json_each(?)) ORDER BY node"""
-
-
-def own_key(key: str) -> str:
-    """A key for `meta_get` and `meta_set`; InputError where it is one of the store's own."""
-    if key.startswith(RESERVED):
-        raise InputError(
-            f"key: expected one without the prefix {RESERVED!r}, got {key!r}. Rename it"
-        )
-    return key
-
-
-def _atom_problems(database: Database) -> list[str]:
-    found = []
-    for *row, hashed, digest in database.stream(
-        f"SELECT {ATOM_COLUMNS}, text_hash, digest FROM atom ORDER BY node"
-    ):
-        try:
-            atom = atom_from_row(tuple(row))
-        except (ValueError, TypeError) as error:
-            found.append(f"node {row[0]} cannot be read ({error})")
-            continue
-        if text_hash(atom.rendered) != hashed.hex():
-            found.append(f"the text hash of atom {atom.id!r} does not match its text")
-        if atom.digest != digest.hex():
-            found.append(f"the digest of atom {atom.id!r} does not match its content")
-    return found
-
-
-def _version_problems(store: StoreReader) -> list[str]:
-    nodes = set(store.columns().node.tolist())
-    store._versions("1", ())  # raises where a digest does not match
-    current = store.first_versions()
-    return [f"{node} is no atom, but has earlier versions" for node in current if node not in nodes]
-
-
-def _checksum_problems(database: Database, table: str, columns: tuple[str, ...]) -> list[str]:
-    sql = f"SELECT start, count, checksum, {', '.join(columns)} FROM {table}"
-    return [
-        f"the block that starts at node {start} does not match its checksum"
-        for start, count, expected, *blobs in database.stream(sql)
-        if not is_sound(expected, blobs, start, count)
-    ]
-
-
-def _vector_problems(store: StoreReader) -> list[str]:
-    # Reading raises StoreDamagedError where blocks are missing or have the wrong length.
-    embeddings = store.embeddings()
-    store.tokens()
-    bad = (~torch.isfinite(embeddings).all(1)).nonzero().flatten()
-    nodes = store.columns().node[bad] if len(bad) else bad
-    return [f"the embedding of node {node} is not finite" for node in nodes.tolist()]
-
-
-def _edge_problems(store: StoreReader) -> list[str]:
-    edges = store.edges()
-    read_linked_edges(store._database)  # raises where it cannot be told what they came with
-    nodes = store.columns().node
-    found = []
-    for name, column in (("source", edges.source), ("target", edges.target)):
-        unknown = column[~torch.isin(column, nodes)].unique().tolist()
-        found += [f"{name} {node} is not a node" for node in unknown]
-    types = edges.type[~torch.isin(edges.type, torch.tensor(list(EdgeType), dtype=torch.uint8))]
-    found += [f"type {number} is unknown" for number in types.unique().tolist()]
-    if not bool(torch.isfinite(edges.weight).all()):
-        found.append("some weights are not finite")
-    return found
-
-
-def _alias_problems(store: StoreReader) -> list[str]:
-    columns, aliases = store.columns(), store.aliases()
-    # Raises where one does not match its checksum.
-    store.alias_vectors(name for _, name, _ in aliases)
-    concepts = set(columns.node[columns.is_concept].tolist())
-    return [
-        f"{name!r} leads to node {node}, which is no concept"
-        for _, name, node in aliases
-        if node not in concepts
-    ]
-
-
-def _temporal_problems(store: StoreReader) -> list[str]:
-    if store.meta_get(LINKED_BY) is None:
-        return []  # whoever fills it without linking may mean anything by these edges
-    wrong, _ = store.misplaced_edges(by_time=store.meta_get(ORDERED_BY) == "time")
-    if not wrong.shape[1]:
-        return []
-    source, target = wrong[:, 0].tolist()
-    return [
-        f"{wrong.shape[1]} join others than neighbours of one session, the first of them node "
-        f"{source} with node {target}"
-    ]
-
-
-def _neighbours(turns: Columns, by_time: bool) -> Tensor:  # [2, P] int64
-    """Each turn with the next one of its session; `turns` are in the order of storing."""
-    order = turns.session.codes.sort(stable=True).indices
-    node, session, time = turns.node[order], turns.session.codes[order], turns.time[order]
-    if by_time and len(node):
-        first = torch.ones(len(node), dtype=torch.bool)
-        first[1:] = session[1:] != session[:-1]
-        # Without a time of its own a turn has that of the turn stored before it.
-        known = torch.where(first | ~time.isnan(), torch.arange(len(node)), 0).cummax(0).values
-        order = time[known].nan_to_num(nan=-torch.inf).sort(stable=True).indices
-        order = order[session[order].sort(stable=True).indices]
-        node, session = node[order], session[order]
-    return torch.stack([node[:-1], node[1:]])[:, session[1:] == session[:-1]]
-
-
-def _add(problems: list[str], part: str, found: list[str]) -> None:
-    problems += [f"{part}: {text}" for text in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        problems.append(f"{part}: and {len(found) - _SHOWN} more of this kind")

@@ -13,18 +13,22 @@ import uuid
 from typing import Literal, NamedTuple
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.errors import StoreError
+from graphmem_torch.errors import InputError, StoreError
 
 __all__ = [
     "ATOM",
     "ATOM_COLUMNS",
     "CONTENT",
+    "LINKED_BY",
+    "ORDERED_BY",
     "OVERWRITES",
+    "RESERVED",
     "SCHEMA_VERSION",
     "VERSION_COLUMNS",
     "add_missing_tables",
     "check_version",
     "create_tables",
+    "own_key",
     "show_missing_columns",
 ]
 
@@ -33,6 +37,16 @@ SCHEMA_VERSION = 1
 
 OVERWRITES = "store.overwrites"
 """Key in `meta` of databases that have always overwritten what they freed."""
+
+
+LINKED_BY = "concepts"
+"""Key of what finds the concepts of a store; only a store that linking fills has it."""
+
+ORDERED_BY = "turns"
+"""Key of what orders the turns of a session: "time", in an older store nothing says it."""
+
+RESERVED = "store."
+"""Prefix of the meta strings that belong to the store itself."""
 
 
 class Column(NamedTuple):
@@ -405,3 +419,12 @@ def check_version(connection: sqlite3.Connection, place: str) -> None:
         f"{place}: the store has the unknown schema version {found!r}, this graphmem_torch reads "
         f"version {SCHEMA_VERSION}. Restore the folder from a backup or index into a new one"
     )
+
+
+def own_key(key: str) -> str:
+    """A key for `meta_get` and `meta_set`; InputError where it is one of the store's own."""
+    if key.startswith(RESERVED):
+        raise InputError(
+            f"key: expected one without the prefix {RESERVED!r}, got {key!r}. Rename it"
+        )
+    return key

@@ -7,8 +7,6 @@ into place: a reader sees the old one or the new one, and a mapped old one stays
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import shutil
@@ -21,12 +19,9 @@ from torch import Tensor
 from graphmem_torch.errors import InputError, interruptible
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
+from graphmem_torch.store.snapshot_file import FORMAT, PREFIX, SNAPSHOT_NAME, content_digest, unfit
 
-__all__ = ["SNAPSHOT_NAME", "drop_snapshot", "load_snapshot", "save_snapshot", "snapshot_state"]
-
-SNAPSHOT_NAME = "snapshot.safetensors"
-_FORMAT = "1"
-_PREFIX = "graphmem."
+__all__ = ["load_snapshot", "save_snapshot"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,10 +49,10 @@ def save_snapshot(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    reserved = [name for name in meta if name.startswith(_PREFIX)]
+    reserved = [name for name in meta if name.startswith(PREFIX)]
     if reserved:
         raise InputError(
-            f"meta: expected names without the prefix {_PREFIX!r}, got {reserved[0]!r}. Rename it"
+            f"meta: expected names without the prefix {PREFIX!r}, got {reserved[0]!r}. Rename it"
         )
     # Clones, because safetensors refuses tensors that share memory. Only what is not a plain CPU
     # tensor is copied.
@@ -69,9 +64,9 @@ def save_snapshot(
         seen.add(own.untyped_storage().data_ptr())
     stamped = {
         **meta,
-        f"{_PREFIX}format": _FORMAT,
-        f"{_PREFIX}state": str(generation),
-        f"{_PREFIX}sha256": _checksum(plain, meta),
+        f"{PREFIX}format": FORMAT,
+        f"{PREFIX}state": str(generation),
+        f"{PREFIX}sha256": _checksum(plain, meta),
     }
     path = Path(folder) / SNAPSHOT_NAME
     # A folder of its own, because safetensors writes under a random name that a kill would leave.
@@ -91,22 +86,6 @@ def save_snapshot(
         raise store_error(error, path) from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
-
-
-def drop_snapshot(folder: str | Path) -> None:
-    """Delete the snapshot, and a half-written one.
-
-    Raises:
-        StoreError: It cannot be deleted.
-    """
-    path = Path(folder) / SNAPSHOT_NAME
-    try:
-        shutil.rmtree(path.with_name(SNAPSHOT_NAME + ".new"), ignore_errors=True)
-        if path.exists():
-            path.unlink()
-            sync_folder(path.parent)
-    except OSError as error:
-        raise store_error(error, path) from error
 
 
 def load_snapshot(
@@ -136,11 +115,6 @@ def load_snapshot(
     return None
 
 
-def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = False) -> str:
-    """`current`, `missing`, `stale (...)` or `damaged (...)`; arguments as in `load_snapshot`."""
-    return _read(Path(folder) / SNAPSHOT_NAME, str(generation), verify=verify)[2]
-
-
 def _read(
     path: Path, state: str | None, *, verify: bool
 ) -> tuple[dict[str, Tensor], dict[str, str], str]:
@@ -151,26 +125,27 @@ def _read(
     try:
         with interruptible(), safe_open(path, framework="pt", device="cpu") as file:
             stamped = file.metadata() or {}
-            format_, made_from = (stamped.get(_PREFIX + key) for key in ("format", "state"))
-            if format_ != _FORMAT:
-                return {}, {}, f"stale (format {format_}, this graphmem_torch reads {_FORMAT})"
-            if state is not None and made_from != state:
-                return {}, {}, f"stale (made from state {made_from}, the store is at {state})"
+            if found := unfit(stamped, state):
+                return {}, {}, found
             # safe_open maps the file; these tensors are views of the mapping.
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         return {}, {}, f"damaged ({error})"
-    meta = {name: value for name, value in stamped.items() if not name.startswith(_PREFIX)}
-    if verify and _checksum(tensors, meta) != stamped.get(f"{_PREFIX}sha256"):
+    meta = {name: value for name, value in stamped.items() if not name.startswith(PREFIX)}
+    if verify and _checksum(tensors, meta) != stamped.get(f"{PREFIX}sha256"):
         return {}, {}, "damaged (its checksum does not match its content)"
     return tensors, meta, "current"
 
 
 def _checksum(tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(meta), sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        if tensor.numel():
-            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return content_digest(
+        meta,
+        (
+            (name, str(each.dtype), list(each.shape), _bytes_of(each))
+            for name, each in sorted(tensors.items())
+        ),
+    )
+
+
+def _bytes_of(tensor: Tensor) -> memoryview | bytes:
+    return tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""

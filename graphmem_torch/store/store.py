@@ -13,36 +13,32 @@ import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError, StoreError
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.adjacency import Adjacency
-from graphmem_torch.store.blocks import (
-    Batch,
-    EdgesAgain,
-    TokenRows,
-    put_alias_vectors,
-    put_edges,
-    put_vectors,
-    thin_edges,
-    write_blocks,
-)
+from graphmem_torch.store.batches import Batch, TokenRows
+from graphmem_torch.store.blocks import thin_edges, write_blocks
 from graphmem_torch.store.changes import CutEdges, note_change
 from graphmem_torch.store.database import Database
-from graphmem_torch.store.erasure import contents, erase_rows, new_receipt
-from graphmem_torch.store.failures import damaged
+from graphmem_torch.store.erasure import erase_rows
 from graphmem_torch.store.folder import DATABASE_NAME, store_folder
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
+from graphmem_torch.store.node_facts import pass_on, remove_facts, take_away
+from graphmem_torch.store.problems import check_store
+from graphmem_torch.store.receipts import erased_content, new_receipt
 from graphmem_torch.store.records import atom_to_row
-from graphmem_torch.store.schema import ATOM, ATOM_COLUMNS, SCHEMA_VERSION
+from graphmem_torch.store.replacement import EdgesAgain, put_alias_vectors, put_edges, put_vectors
+from graphmem_torch.store.schema import ATOM, ATOM_COLUMNS, RESERVED, own_key
+from graphmem_torch.store.snapshot_file import SNAPSHOT_NAME, drop_snapshot, expect_no_orphan
+from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = ["NAMESPACES_NAME", "REEMBED_NAME", "MemoryStore", "has_namespaces"]
 
@@ -60,11 +56,11 @@ _INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({_MARKS
 _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 
-class MemoryStore(StoreReader):
+class MemoryStore(TensorReader):
     """Atoms, vectors and edges in SQLite: writers in turn, many readers, one transaction a write.
 
     After `append` returns, a killed process or a power failure loses nothing of the batch; before
-    it returns, nothing of it is there. What can be asked is in `StoreReader`.
+    it returns, nothing of it is there. What can be asked is in `TensorReader`.
     """
 
     wipe_wait = 2.0
@@ -80,7 +76,6 @@ class MemoryStore(StoreReader):
         self._following = WriterLock(
             None if database.readonly else path, "sources.lock", create=False, wait=math.inf
         )
-        self.closed = False
 
     @classmethod
     def open(
@@ -122,7 +117,7 @@ class MemoryStore(StoreReader):
         lock = WriterLock(folder if mode == "w" else None, create=create)
         with lock:
             if folder is not None:
-                _expect_no_orphan(folder)
+                expect_no_orphan(folder)
             database = Database(folder, readonly=mode == "r", create=create, woken=woken)
             store = cls(database, folder, lock, bound)
             try:
@@ -179,7 +174,7 @@ class MemoryStore(StoreReader):
 
         def work() -> None:
             for node in nodes:
-                self._pass_on(node, -1 - node, same=True)
+                pass_on(self, node, -1 - node, same=True)
 
         self.uses.flush()
         self._database.write(work)
@@ -196,8 +191,8 @@ class MemoryStore(StoreReader):
 
         def work() -> None:
             for old, new in heirs.items():
-                self._pass_on(-1 - old, new, same=old in same)
-            self._unsay(json.dumps([-1 - node for node in nodes]))
+                pass_on(self, -1 - old, new, same=old in same)
+            remove_facts(self, json.dumps([-1 - node for node in nodes]))
 
         self._database.write(work)
 
@@ -263,7 +258,7 @@ class MemoryStore(StoreReader):
                 )
             for edges in (batch.connected, batch.edges):
                 edges.validate(start + len(batch.atoms))
-            self._take_away(batch, now, deleted=deleted)
+            take_away(self, batch, now, deleted=deleted)
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
@@ -330,37 +325,12 @@ class MemoryStore(StoreReader):
         database, receipts = self._database, list[Receipt]()
         with self.turn():
             self.uses.flush()
-            ids, texts = contents(database, batch.gone)
-            holders = {number for own in self.sources.holders(ids).values() for number in own}
-            listed = json.dumps(list(batch.gone))
-            theirs = database.query(
-                "SELECT name FROM alias WHERE node IN (SELECT value FROM json_each(?))", (listed,)
-            )
-            unnamed = {
-                f"{CONCEPT}:{name}" for name in [*batch.unnamed, *(row[0] for row in theirs)]
-            }
-            away, said = ([], set()) if archived is None else archived[0].contents(archived[1])
-            holders |= self.sources.labelled([*ids, *away])  # what was archived is held no more
-            ids, texts = [*ids, *unnamed, *away], texts | said
-            atoms = database.query(
-                "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
-                "(SELECT value FROM json_each(?))",
-                (CONCEPT, listed),
-            )[0][0] + len(away)
-
-            # With what was deleted before, whose bytes go as well; concepts teach nothing.
-            first = database.query(
-                "WITH listed AS (SELECT value FROM json_each(?)) SELECT min(node) FROM ("
-                "SELECT node FROM unwiped UNION ALL "
-                "SELECT node FROM version WHERE current IN listed UNION ALL "
-                "SELECT node FROM atom WHERE kind != ? AND node IN listed)",
-                (listed, CONCEPT),
-            )[0][0]
+            erased = erased_content(self, batch.gone, batch.unnamed, archived)
 
             def within(before: str) -> None:
                 erase_rows(database, batch.gone)
-                self.learned.erase(first)
-                self.sources.drop_empty(holders)
+                self.learned.erase(erased.first)
+                self.sources.drop_empty(erased.sources)
                 self._remembered.forget_changes(database)  # whose edges tell of what is gone
                 drop = "DELETE FROM meta WHERE key = ?"
                 database.execute_many(drop, [(own_key(name),) for name in forgotten])
@@ -372,9 +342,7 @@ class MemoryStore(StoreReader):
                         self,
                         state=(before, self.state),
                         when=when,
-                        atoms=atoms,
-                        ids=ids,
-                        texts=texts,
+                        erased=erased,
                         archived=archived,
                     )
                 )
@@ -384,10 +352,6 @@ class MemoryStore(StoreReader):
             self.append(batch, when=when, meta=meta, within=within)
             self.finish_erasing()
         return receipts[0]
-
-    def contents(self, nodes: Sequence[int]) -> tuple[list[str], set[str]]:
-        """Ids of atoms, and all that they said, earlier versions included."""
-        return contents(self._database, nodes)
 
     @property
     def unwiped(self) -> bool:
@@ -440,7 +404,7 @@ class MemoryStore(StoreReader):
         if self.path is None:
             return
         with WriterLock(self.path, "snapshot.lock"):
-            snapshot.drop_snapshot(self.path)
+            drop_snapshot(self.path)
         for left in self.path.glob(f"{REEMBED_NAME}*"):
             left.unlink(missing_ok=True)
 
@@ -543,7 +507,7 @@ class MemoryStore(StoreReader):
                 if int(stamp.partition("-")[0]) >= erased:  # else it holds what was erased since
                     snapshot.save_snapshot(self.path, tensors, meta, stamp)
                 if self.gone:  # nothing of a store that was dropped meanwhile may stay
-                    (self.path / snapshot.SNAPSHOT_NAME).unlink(missing_ok=True)
+                    (self.path / SNAPSHOT_NAME).unlink(missing_ok=True)
 
     def load_snapshot(
         self, *, verify: bool = False, stale: bool = False
@@ -554,37 +518,8 @@ class MemoryStore(StoreReader):
         return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
 
     def check(self) -> list[str]:
-        """Read everything and compare it with itself.
-
-        Returns:
-            What is wrong, in sentences; an empty list when all is well. A snapshot that is missing
-            or stale is not wrong: it is rebuilt when the store is next opened.
-        """
-        with self.reading():
-            problems = self.problems()
-            if self.path is not None:
-                found = snapshot.snapshot_state(self.path, self.state, verify=True)
-                if found.startswith("damaged"):
-                    problems.append(
-                        f"snapshot: {found}; nothing is lost: delete {snapshot.SNAPSHOT_NAME}, it "
-                        "is rebuilt from the database"
-                    )
-        return problems
-
-    def stats(self) -> dict[str, Any]:
-        """Counts, sizes (bytes) and bindings, as plain JSON values."""
-        kept = "none" if self.path is None else snapshot.snapshot_state(self.path, self.state)
-        with self.reading():
-            return {
-                **self.counts(),
-                "dim": self.dim,
-                "token_dim": self.token_dim,
-                "fingerprint": self.fingerprint,
-                "generation": self.generation,
-                "schema_version": SCHEMA_VERSION,
-                "bytes": _bytes_of(self.path),
-                "snapshot": kept,
-            }
+        """Sentences about what is wrong with the store; see `check_store`."""
+        return check_store(self)
 
     def rest(self) -> None:
         """Gives the files back until the next use; only inside `idle`."""
@@ -600,14 +535,6 @@ class MemoryStore(StoreReader):
         self.closed = True
         self._database.close()
         self._lock.close()
-
-    def __enter__(self) -> MemoryStore:
-        """The store itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
 
     def _unbound(self) -> dict[str, str]:
         """What to set to bind the store to the embedder it was opened with; an empty one takes any.
@@ -629,61 +556,6 @@ class MemoryStore(StoreReader):
                 )
             changed[RESERVED + name] = value
         return changed
-
-    def _take_away(self, batch: Batch, now: float, *, deleted: bool) -> None:
-        """Deletes atoms and what is said of them, but for their edges; only inside a write.
-
-        Those whose ids come again stay those of their sources.
-        """
-        nodes, run = batch.gone, self._database.execute_many
-        run("DELETE FROM alias WHERE name = ?", [(name,) for name in batch.unnamed])
-        if not nodes:
-            return
-        listed = json.dumps(list(nodes))
-        there = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?))"
-        missing = set(nodes).difference(row[0] for row in self._database.query(there, (listed,)))
-        if missing:
-            raise self._unknown_node(min(missing))
-        sql = f"{there} AND kind = ?"
-        concepts = len(self._database.query(sql, (listed, CONCEPT)))
-        run(
-            "DELETE FROM source_atom WHERE id IN (SELECT id FROM atom WHERE node IN "
-            "(SELECT value FROM json_each(?))) AND id NOT IN (SELECT value FROM json_each(?))",
-            [(listed, json.dumps([atom.id for atom in batch.atoms]))],
-        )
-        for old, new in batch.versions:
-            same = batch.atoms[new - self.next_node].text == self.atoms([old])[0].text
-            self.life.keep_version(old, new, now)
-            self._pass_on(old, new, same=same)
-        self._unsay(listed)
-        for table in ("atom", "alias"):
-            one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
-            run(one, [(listed,)])
-        # The vectors of versions that are kept are still read.
-        kept = json.dumps([old for old, _ in batch.versions])
-        run(
-            "INSERT OR IGNORE INTO unwiped SELECT value FROM json_each(?) "
-            "WHERE value NOT IN (SELECT value FROM json_each(?)) UNION ALL "
-            "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?))",
-            [(listed, kept, listed)],
-        )
-        run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
-        gone = len(nodes) - len(batch.versions) - concepts
-        self.life.note_removal(now, gone if deleted else 0)
-
-    def _pass_on(self, old: int, new: int, *, same: bool) -> None:
-        """Makes what is said of a node that of another; only inside a write."""
-        self.life.pass_on(old, new, same=same)
-        self.uses.pass_on(old, new)
-        self.validity.pass_on(old, new)
-        self.insights.pass_on(old, new, same=same)
-        if same:
-            self.learned.pass_on(old, new)
-
-    def _unsay(self, listed: str) -> None:
-        """Takes away what is said of nodes (a JSON list); only inside a write."""
-        for each in (self.learned, self.validity, self.insights, self.life):
-            each.remove(listed)
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
         """Gives the content after a change a name, and notes what is gone with it."""
@@ -711,14 +583,3 @@ class MemoryStore(StoreReader):
 def has_namespaces(folder: Path | None) -> bool:
     """Whether a store has namespaces."""
     return folder is not None and any((folder / NAMESPACES_NAME).glob(f"*/{DATABASE_NAME}"))
-
-
-def _expect_no_orphan(folder: Path) -> None:
-    """A snapshot without a database means that the truth is gone: a new store would hide it."""
-    if (folder / snapshot.SNAPSHOT_NAME).exists() and not (folder / DATABASE_NAME).exists():
-        raise damaged(str(folder), f"{DATABASE_NAME} is gone, but its snapshot is there")
-
-
-def _bytes_of(folder: Path | None) -> int:
-    files = [] if folder is None else [path for path in folder.iterdir() if path.is_file()]
-    return sum(path.stat().st_size for path in files)

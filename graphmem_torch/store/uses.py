@@ -12,13 +12,18 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from graphmem_torch.errors import StoreError
+from graphmem_torch.store.arrays import Array
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["KEPT", "Uses"]
 
@@ -49,7 +54,7 @@ class Uses:
         """Of a store: `MemoryStore.uses`; `deferred` says whether notes are written by and by."""
         self._database, self._deferred = database, deferred
         self._lock = threading.Lock()
-        self._times = torch.empty(0, KEPT, dtype=torch.float64)  # newest first, then -inf
+        self._times = np.empty((0, KEPT))  # newest first, then -inf
         self._newest = -math.inf
         self._read_to = 0, 0  # entries of the tables `use` and `access`
         self._pending: dict[int, int] = {}  # uses by node that no one has written
@@ -66,8 +71,7 @@ class Uses:
         """Notes that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
         if not nodes:
             return
-        node = torch.tensor(list(nodes), dtype=torch.int64)
-        self._fold(node, torch.full(node.shape, when, dtype=torch.float64))
+        self._fold(np.array(list(nodes), np.int64), np.full(len(nodes), float(when)))
         with self._lock:
             for number in nodes:
                 self._pending[number] = self._pending.get(number, 0) + 1
@@ -101,14 +105,14 @@ class Uses:
         for old, new in heirs.items():
             with self._lock:
                 times = self._times[old : old + 1].flatten()
-            self._fold(torch.full(times.shape, new), times)
+            self._fold(np.full(times.shape, new), times)
         with self._lock:
             for number in nodes:
                 count = self._pending.pop(number, 0)
                 if number in heirs and count:
                     self._pending[heirs[number]] = count
-            gone = torch.tensor(list(nodes), dtype=torch.int64)
-            self._times[gone[gone < len(self._times)]] = -torch.inf
+            gone = np.array(list(nodes), np.int64)
+            self._times[gone[gone < len(self._times)]] = -np.inf
 
     def pass_on(self, old: int, new: int) -> None:
         """Makes the uses of one node those of another; only inside a write of the database."""
@@ -171,34 +175,42 @@ class Uses:
 
         Exact while no more than `KEPT` - 1 uses are later than the moment.
         """
+        import torch
+
         self._read()
+        asked = nodes.numpy()
         with self._lock:
-            known = nodes < len(self._times)
-            found = torch.full(nodes.shape, -torch.inf, dtype=torch.float64)
+            known = asked < len(self._times)
+            found = np.full(asked.shape, -np.inf)
             if until >= self._newest:
-                found[known] = self._times[:, 0][nodes[known]]
+                found[known] = self._times[:, 0][asked[known]]
             else:
-                rows = self._times[nodes[known]]
-                found[known] = rows.masked_fill_(rows > until, -torch.inf).amax(1)
-        return found
+                rows = self._times[asked[known]]
+                found[known] = np.where(rows > until, -np.inf, rows).max(1)
+        return torch.from_numpy(found)
 
     def counts(self) -> tuple[Tensor, Tensor]:  # [n] int64, [n] int64
         """Nodes that were used, and how often; those of an older release once they are folded."""
-        pending = self._pending.copy()
-        counts = Counter(pending)
+        import torch
+
+        counts = self._counts()
+        return torch.tensor(list(counts)), torch.tensor(list(counts.values()))
+
+    def _counts(self) -> Counter[int]:
+        counts = Counter(self._pending.copy())
         if self._database.has("use"):
             counts.update(dict(self._database.query("SELECT node, count FROM use")))
-        return torch.tensor(list(counts)), torch.tensor(list(counts.values()))
+        return counts
 
     def of(self, nodes: Sequence[int]) -> dict[int, tuple[int, list[float]]]:
         """How often atoms were used, and when at last, newest first; those that were, by node."""
         self._read()
-        counts = dict(zip(*(column.tolist() for column in self.counts()), strict=True))
+        counts = self._counts()
         used = [node for node in nodes if counts.get(node)]
         with self._lock:
             rows = {node: self._times[node] for node in used if node < len(self._times)}
         return {
-            node: (counts[node], times[times > -torch.inf].tolist()) for node, times in rows.items()
+            node: (counts[node], times[times > -np.inf].tolist()) for node, times in rows.items()
         }
 
     def raise_to(self, uses: Mapping[int, tuple[int, Sequence[float]]]) -> None:
@@ -208,12 +220,12 @@ class Uses:
             StoreError: They cannot be written.
         """
         nodes, times = [], list[float]()
-        counts = dict(zip(*(column.tolist() for column in self.counts()), strict=True))
+        counts = self._counts()
         missing = {n: count - counts.get(n, 0) for n, (count, _) in uses.items()}
         for node, (_, last) in uses.items():
             nodes += [node] * len(last)
             times += last
-        self._fold(torch.tensor(nodes, dtype=torch.int64), torch.tensor(times, dtype=torch.float64))
+        self._fold(np.array(nodes, np.int64), np.array(times, np.float64))
         with self._lock:
             for node, count in missing.items():
                 if count > 0:
@@ -237,12 +249,12 @@ class Uses:
             sql = "SELECT node, last, earlier, entry FROM use WHERE entry > ?"
             if rows := query(sql, (used,)):
                 node, last, earlier, entry = zip(*rows, strict=True)
-                self._fold_stored(torch.tensor(node), torch.tensor(last, dtype=torch.float64))
-                self._fold_stored(*self._unpacked(node, earlier, torch.float64))
+                self._fold_stored(np.array(node, np.int64), np.array(last, np.float64))
+                self._fold_stored(*self._unpacked(node, earlier, np.float64))
                 used = max(entry)
         if rows := query("SELECT entry, time, nodes FROM access WHERE entry > ?", (logged,)):
             entry, time, blobs = zip(*rows, strict=True)
-            when, nodes = self._unpacked(time, blobs, torch.int64)
+            when, nodes = self._unpacked(time, blobs, np.int64)
             self._fold_stored(nodes, when)
             logged = max(entry)
         self._read_to = used, logged
@@ -251,15 +263,15 @@ class Uses:
         """Adds to the counts; only inside a write of the database."""
         database, counts = self._database, Counter(taken)
         if logs := database.query("SELECT nodes FROM access"):
-            _, nodes = self._unpacked([0.0] * len(logs), [row[0] for row in logs], torch.int64)
-            node, count = nodes.unique(return_counts=True)
+            _, nodes = self._unpacked([0.0] * len(logs), [row[0] for row in logs], np.int64)
+            node, count = np.unique(nodes, return_counts=True)
             counts.update(dict(zip(node.tolist(), count.tolist(), strict=True)))
         self._read()
         entry = self._next_entry()
         with self._lock:
             known = [node for node in counts if 0 <= node < len(self._times)]  # a log may be wrong
-            times = self._times[torch.tensor(known, dtype=torch.int64)]
-        blobs, sizes = times[:, 1:].contiguous().numpy().tobytes(), (times > -torch.inf).sum(1) - 1
+            times = self._times[np.array(known, np.int64)]
+        blobs, sizes = times[:, 1:].tobytes(), (times > -np.inf).sum(1) - 1
         rows = [
             (node, counts[node], last, blobs[i * _BYTES : i * _BYTES + 8 * size], entry)
             for i, (node, last, size) in enumerate(
@@ -280,46 +292,42 @@ class Uses:
         return entry
 
     def _unpacked(
-        self, labels: Sequence[float], blobs: Sequence[bytes], dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:  # [T], [T]
+        self, labels: Sequence[float], blobs: Sequence[bytes], dtype: npt.DTypeLike
+    ) -> tuple[Array, Array]:  # [T], [T]
         """The 8-byte numbers of blobs, and the label of the blob that each is from."""
-        sizes = torch.tensor([len(blob) for blob in blobs])
-        if bool((sizes % 8).any()):
+        sizes = np.array([len(blob) for blob in blobs])
+        if (sizes % 8).any():
             raise damaged(self._database.place, "a list of uses has the wrong length")
-        data = bytearray().join(blobs)
-        # frombuffer refuses an empty buffer.
-        values = torch.frombuffer(data or bytearray(8), dtype=dtype)[: len(data) // 8]
-        return torch.tensor(labels).repeat_interleave(sizes // 8), values
+        return np.repeat(np.array(labels), sizes // 8), np.frombuffer(b"".join(blobs), dtype)
 
-    def _fold_stored(self, nodes: Tensor, times: Tensor) -> None:
+    def _fold_stored(self, nodes: Array, times: Array) -> None:
         """Takes in what the database says, but for what no atom can have."""
         rows = self._database.query("SELECT seq FROM sqlite_sequence WHERE name = 'atom'")
         last = int(rows[0][0]) if rows else -1
-        sound = (nodes >= 0) & (nodes <= last) & times.isfinite()
-        self._fold(nodes[sound], times[sound].double())
+        sound = (nodes >= 0) & (nodes <= last) & np.isfinite(times)
+        self._fold(nodes[sound], times[sound].astype(np.float64))
 
-    def _fold(self, nodes: Tensor, times: Tensor) -> None:  # [A] int64, [A] float64
+    def _fold(self, nodes: Array, times: Array) -> None:  # [A] int64, [A] float64
         """Takes in uses; those that are known change nothing, and times of -inf are none."""
-        nodes, times = nodes[times > -torch.inf], times[times > -torch.inf]
+        nodes, times = nodes[times > -np.inf], times[times > -np.inf]
         if not len(nodes):
             return
-        touched, group = nodes.unique(return_inverse=True)
-        group = torch.cat([group, torch.arange(len(touched)).repeat_interleave(KEPT)])
+        touched, group = np.unique(nodes, return_inverse=True)
+        group = np.concatenate([group, np.repeat(np.arange(len(touched)), KEPT)])
         with self._lock:
             if (size := int(touched[-1]) + 1) > len(self._times):
-                grown = self._times.new_full((max(size, 2 * len(self._times)), KEPT), -torch.inf)
+                grown = np.full((max(size, 2 * len(self._times)), KEPT), -np.inf)
                 grown[: len(self._times)] = self._times
                 self._times = grown
-            times = torch.cat([times, self._times[touched].flatten()])
-            order = times.argsort(descending=True)
-            order = order[group[order].argsort(stable=True)]
+            times = np.concatenate([times, self._times[touched].flatten()])
+            order = np.lexsort((-times, group))
             group, times = group[order], times[order]
-            fresh = times > -torch.inf
-            fresh[1:] &= (group.diff() != 0) | (times[1:] != times[:-1])
+            fresh = times > -np.inf
+            fresh[1:] &= (np.diff(group) != 0) | (times[1:] != times[:-1])
             group, times = group[fresh], times[fresh]
-            place = torch.arange(len(group)) - torch.searchsorted(group, group)
+            place = np.arange(len(group)) - np.searchsorted(group, group)
             inside = place < KEPT
-            rows = times.new_full((len(touched), KEPT), -torch.inf)
+            rows = np.full((len(touched), KEPT), -np.inf)
             rows[group[inside], place[inside]] = times[inside]
             self._times[touched] = rows
             self._newest = max(self._newest, float(times.max()))

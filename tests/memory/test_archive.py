@@ -18,7 +18,7 @@ from graphmem_torch.memory.archive import carry_insights
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import Database
-from graphmem_torch.store.erasure import find_traces
+from graphmem_torch.store.receipts import find_traces
 from tests.memories import config_of, interrupted_after, opened, stored
 
 PLACES = ("Vienna", "Porto", "Oslo")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.results import Receipt
-from graphmem_torch.store.erasure import find_traces
+from graphmem_torch.store.receipts import find_traces
 from graphmem_torch.store.store import REEMBED_NAME
 from tests.memories import QUESTIONS, config_of, file_size_limit, opened, plain, turns
 

@@ -16,7 +16,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.memory.insight import KEYS, read_insight
 from graphmem_torch.oracle.prompts import insight_question
 from graphmem_torch.results import Understood
-from graphmem_torch.store.erasure import find_traces
+from graphmem_torch.store.receipts import find_traces
 from tests.memories import opened
 
 NOW = 1.7e9 + 1000.0

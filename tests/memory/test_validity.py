@@ -20,7 +20,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.validity import spans_of
+from graphmem_torch.memory.validity_spans import spans_of
 from graphmem_torch.results import Validity
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import ids, opened

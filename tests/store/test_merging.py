@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.blocks import _insert
+from graphmem_torch.store.blocks import insert_block
 from graphmem_torch.store.folder import DATABASE_NAME
 
 MakeBatch = Callable[..., Batch]
@@ -99,7 +99,7 @@ def test_many_blocks_of_an_older_store_become_few(make_batch: MakeBatch) -> None
     def one_each() -> None:
         database.execute_many("DELETE FROM embedding_block", [()])
         for start, row in enumerate(before[0]):
-            _insert(database, "embedding_block", start, 1, [row])
+            insert_block(database, "embedding_block", start, 1, [row])
 
     database.write(one_each)
     assert blocks(store)["embedding_block"] == 103

@@ -20,7 +20,8 @@ from safetensors.torch import save_file
 
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.snapshot import SNAPSHOT_NAME, load_snapshot, save_snapshot
+from graphmem_torch.store.snapshot import load_snapshot, save_snapshot
+from graphmem_torch.store.snapshot_file import SNAPSHOT_NAME
 
 MakeBatch = Callable[..., Batch]
 

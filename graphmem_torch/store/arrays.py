@@ -1,0 +1,361 @@
+"""Blocks of embeddings, token vectors and edges, read as NumPy arrays.
+
+Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
+atom, so that the rows from a given node on are found without reading those before it.
+`edge_parts` says of a block of edges which batches they came with, and whether linking or a caller
+made them.
+
+No number of a database is trusted before its block's checksum was found right, and nothing is
+allocated by one that the bytes of the block do not bear out. The arrays own their memory and may
+be written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from graphmem_torch.store.checksums import checksum, verify
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.failures import damaged
+
+__all__ = [
+    "EDGES",
+    "Array",
+    "EdgeArrays",
+    "TokenArrays",
+    "came_from",
+    "decode",
+    "edge_block",
+    "made_by_callers",
+    "mark_of",
+    "read_alias_vectors",
+    "read_edges",
+    "read_embeddings",
+    "read_last_edges",
+    "read_linked_edges",
+    "read_parts",
+    "read_tokens",
+]
+
+Array = npt.NDArray[Any]
+
+EDGES = "SELECT block, start, count, checksum, source, target, type, weight FROM edge_block"
+"""The statement whose rows `edge_block` takes."""
+
+
+class EdgeArrays(NamedTuple):
+    """E edges, as `EdgeBlock` has them.
+
+    Attributes:
+        source, target: [E] int64, node numbers.
+        type: [E] uint8, `EdgeType`.
+        weight: [E] float32.
+    """
+
+    source: Array
+    target: Array
+    type: Array
+    weight: Array
+
+    @classmethod
+    def cat(cls, parts: Sequence[EdgeArrays]) -> EdgeArrays:
+        """Return the edges of several arrays, in order."""
+        if not parts:
+            return cls(*(np.empty(0, dtype) for dtype in _EDGE_TYPES))
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def take(self, which: Array | slice) -> EdgeArrays:
+        """Return some of the edges, by places [n] or by a mask [E]."""
+        return EdgeArrays(*(column[which] for column in self))
+
+
+class TokenArrays(NamedTuple):
+    """Packed token vectors of N atoms, as `TokenRows` has them.
+
+    Attributes:
+        tokens: [T, m] int8, unit vectors times 127.
+        pieces: [T] int32 word-piece numbers.
+        offsets: [N + 1] int64; atom i owns rows offsets[i] to offsets[i + 1].
+    """
+
+    tokens: Array
+    pieces: Array
+    offsets: Array
+
+
+_EDGE_TYPES = (np.int64, np.int64, np.uint8, np.float32)
+
+
+def read_embeddings(
+    database: Database, start: int, stop: int, dim: int
+) -> Array:  # [stop - start, d] float32
+    """Embeddings of the node numbers from `start` to `stop - 1`, deleted ones included.
+
+    Raises:
+        StoreDamagedError: A block is missing, has the wrong length or does not match its checksum.
+    """
+    _expect_held(database, stop, dim)
+    out = np.empty((max(stop - start, 0), dim), np.float32)
+    filled = 0
+    for first, count, data in _blocks(database, "embedding_block", ("data",), start, stop):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if first + begin != start + filled:
+            break
+        rows = decode(database, data, np.float32, count, dim)[begin:end]
+        out[filled : filled + len(rows)] = rows
+        filled += len(rows)
+    if filled != len(out):
+        raise damaged(database.place, f"no embedding for node {start + filled}")
+    return out
+
+
+def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenArrays:
+    """Token vectors of the node numbers from `start` to `stop - 1`.
+
+    Atoms that were stored without token vectors own no rows.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length, does not match its checksum, or lies where
+            no atom is.
+    """
+    end = _expect_held(database, stop, None)
+    outside = "SELECT start FROM token_block WHERE start < 0 OR start > ? LIMIT 1"
+    if found := database.query(outside, (end,)):
+        raise damaged(database.place, f"token vectors at node {found[0][0]}, which never was")
+    counts = np.zeros(max(stop - start, 0), np.int64)
+    # Counts alone first: they give the size, so that the vectors are held in memory only once.
+    sizes, reached = ("length(pieces) / 4", "length(data)"), 0
+    for first, count, data, total, held in _blocks(
+        database, "token_block", ("counts", *sizes), start, stop, check=False
+    ):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if begin < end:
+            block = decode(database, data, np.int32, count)
+            # Before anything is allocated by these numbers.
+            whole = int(block.sum(dtype=np.int64))
+            wrong = int(block.min()) < 0 or whole != total or held != total * dim
+            if wrong or first < reached:
+                raise damaged(database.place, f"the token counts from node {first} on are wrong")
+            reached = first + count
+            counts[first + begin - start : first + end - start] = block[begin:end]
+    offsets = _offsets(counts)
+    tokens = np.empty((int(offsets[-1]), dim), np.int8)
+    pieces = np.empty(int(offsets[-1]), np.int32)
+    columns = "counts", "pieces", "data"
+    for first, count, *blobs in _blocks(database, "token_block", columns, start, stop):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if begin < end:
+            before = _offsets(decode(database, blobs[0], np.int32, count))
+            taken = slice(int(before[begin]), int(before[end]))
+            rows = slice(int(offsets[first + begin - start]), int(offsets[first + end - start]))
+            total = int(before[-1])
+            pieces[rows] = decode(database, blobs[1], np.int32, total)[taken]
+            tokens[rows] = decode(database, blobs[2], np.int8, total, dim)[taken]
+    return TokenArrays(tokens, pieces, offsets)
+
+
+def read_edges(database: Database, start: int) -> EdgeArrays:
+    """Edges of all batches that began at node `start` or later, in the order they were written.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
+    """
+    if start <= 0:
+        with contextlib.closing(database.stream(f"{EDGES} ORDER BY block")) as blocks:
+            return EdgeArrays.cat([edge_block(database, *block) for block in blocks])
+    edges, parts = _batched_edges(database, start)
+    return edges.take(np.repeat(came_from(parts[:, 0]) >= start, parts[:, 1]))
+
+
+def read_last_edges(database: Database, count: int) -> EdgeArrays:
+    """The `count` edges that were written last, in the order they were written.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
+    """
+    blocks, held = list[EdgeArrays](), 0
+    with contextlib.closing(database.stream(f"{EDGES} ORDER BY block DESC")) as rows:
+        while held < count and (row := next(rows, None)) is not None:
+            blocks.append(edge_block(database, *row))
+            held += len(blocks[-1].source)
+    return EdgeArrays.cat(blocks[::-1]).take(slice(max(0, held - count), held))
+
+
+def read_linked_edges(database: Database, *, linked: bool = True) -> EdgeArrays:
+    """Edges that linking made, and atoms state; not `linked`: those that callers connected.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
+    """
+    edges, parts = _batched_edges(database, 0)
+    sql = "SELECT start FROM embedding_block"
+    if database.has("stored_at"):
+        sql += " UNION SELECT start FROM stored_at"
+    begun = np.array([row[0] for row in database.query(sql)], np.int64)
+    marks = parts[:, 0]
+    own = ~made_by_callers(marks)
+    plain = np.flatnonzero(marks >= 0)
+    start = marks[plain]
+    last = np.diff(start, append=start[-1:] + 1) != 0
+    own[plain] = last & np.isin(start, begun)
+    return edges.take(np.repeat(own == linked, parts[:, 1]))
+
+
+def read_alias_vectors(database: Database, names: Iterable[str], dim: int) -> dict[str, Array]:
+    """The vectors [d] of those names of concepts, other than their own, that have one.
+
+    Raises:
+        StoreDamagedError: One does not match its checksum, or has another length.
+    """
+    sql = (
+        "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry) "
+        "WHERE name IN (SELECT value FROM json_each(?))"
+    )
+    rows = database.query(sql, (json.dumps(list(names)),))
+    for name, entry, expected, data in rows:
+        if len(data) != 4 * dim or checksum([data], entry) != expected:
+            raise damaged(database.place, f"the vector of the name {name!r} does not match it")
+    blob = b"".join(row[-1] for row in rows)
+    vectors = decode(database, blob, np.float32, len(rows), dim)
+    return dict(zip((row[0] for row in rows), vectors, strict=True))
+
+
+def edge_block(
+    database: Database, block: int, start: int, count: int, expected: int, *blobs: bytes
+) -> EdgeArrays:
+    """The edges of a row of `EDGES`."""
+    if start < 0:
+        raise damaged(database.place, f"edges from node {start} on, which never was")
+    verify(database, "edge_block", block, expected, blobs, start, count)
+    columns = zip(blobs, _EDGE_TYPES, strict=True)
+    return EdgeArrays(*(decode(database, data, dtype, count) for data, dtype in columns))
+
+
+def read_parts(database: Database, block: int, start: int, count: int) -> Array:  # [P, 2] int64
+    """The batches that the edges of a block came with: mark and number of edges of each.
+
+    See `mark_of`. In older stores the mark is the number of the next node when they came, and those
+    that callers connected lie before those of the atoms that were stored next.
+    """
+    sql = "SELECT checksum, data FROM edge_parts WHERE block = ?"
+    rows = database.query(sql, (block,)) if database.has("edge_parts") else []
+    if not rows:
+        return np.array([[start, count]], np.int64)
+    expected, data = rows[0]
+    if not data or len(data) % 16 or checksum([data], block) != expected:
+        raise damaged(database.place, f"edge_parts: those of block {block} do not match it")
+    parts = np.frombuffer(bytearray(data), np.int64).reshape(-1, 2)
+    # An older release, which does not know of them, may have thinned the block.
+    return parts if int(parts[:, 1].sum()) == count else np.array([[start, count]], np.int64)
+
+
+def mark_of(start: int, linked: bool) -> int:
+    """Says of edges the next node when they came, and whether linking or a caller made them."""
+    return -1 - 2 * start - linked
+
+
+def came_from(marks: Array) -> Array:
+    """The next node when edges came, from their marks."""
+    return np.where(marks < 0, (-1 - marks) >> 1, marks)
+
+
+def made_by_callers(marks: Array) -> Array:
+    """Which marks say that a caller made the edges; older ones do not tell."""
+    return np.asarray((marks < 0) & (marks % 2 != 0))
+
+
+def decode(database: Database, data: bytes, dtype: npt.DTypeLike, *shape: int) -> Array:
+    """The numbers of a blob, in memory of their own.
+
+    Raises:
+        StoreDamagedError: The blob has another length.
+    """
+    size = np.dtype(dtype).itemsize
+    for length in shape:
+        size *= length
+    if min(shape) < 0 or len(data) != size:
+        raise damaged(database.place, f"a block of {len(data)} bytes where {size} were expected")
+    if size == 0:
+        return np.empty(shape, dtype)
+    # A copy, as memory of `bytes` may not be written.
+    return np.frombuffer(bytearray(data), dtype).reshape(shape)
+
+
+def _offsets(counts: Array) -> Array:  # [n] -> [n + 1] int64
+    """Where each of n runs starts when they lie one after another, and where the last one ends."""
+    out = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=out[1:])
+    return out
+
+
+def _batched_edges(database: Database, start: int) -> tuple[EdgeArrays, Array]:
+    """Edges of the blocks that hold batches from node `start` on, and their parts [P, 2]."""
+    # What begins before all nodes was never written so.
+    sql = (
+        f"{EDGES} WHERE start >= ? OR start < 0 OR block = "
+        "(SELECT max(block) FROM edge_block WHERE start < ?) ORDER BY block"
+    )
+    blocks, parts = list[EdgeArrays](), [np.empty((0, 2), np.int64)]
+    with contextlib.closing(database.stream(sql, (start, start))) as rows:
+        for block, begin, count, *rest in rows:
+            own = read_parts(database, block, begin, count)
+            if begin < 0 or int(came_from(own[-1, 0])) >= start:
+                blocks.append(edge_block(database, block, begin, count, *rest))
+                parts.append(own)
+    return EdgeArrays.cat(blocks), np.concatenate(parts)
+
+
+def _expect_held(database: Database, stop: int, dim: int | None) -> int:
+    """Refuses a range of nodes that there are no bytes for, before anything is allocated for it.
+
+    Returns:
+        The number behind that of the last embedding.
+    """
+    sql, end = (
+        "SELECT start, count, length(data) FROM embedding_block ORDER BY start DESC LIMIT 1",
+        0,
+    )
+    for start, count, held in database.query(sql):
+        if dim is not None and held != count * dim * 4:
+            what = f"a block of {held} bytes where {count * dim * 4} were expected"
+            raise damaged(database.place, what)
+        end = int(start + count)
+        # Each atom takes a byte at least, whatever a wrong count says.
+        if start >= 0 and count <= held and end >= stop:
+            return end
+    if stop > 0:
+        raise damaged(database.place, f"no embedding for node {end}")
+    return end
+
+
+def _blocks(
+    database: Database,
+    table: str,
+    columns: Sequence[str],
+    start: int,
+    stop: int,
+    *,
+    check: bool = True,
+) -> Iterator[tuple[Any, ...]]:
+    """Start, count and `columns` of the blocks that hold the nodes from `start` to `stop - 1`.
+
+    `check` looks at their checksums: the columns must be all that there are then.
+    """
+    # The block that holds a node is the last one that starts at or before it.
+    sql = (
+        f"SELECT start, count, checksum, {', '.join(columns)} FROM {table} WHERE start < ? AND "
+        f"start >= coalesce((SELECT max(start) FROM {table} WHERE start <= ?), 0) ORDER BY start"
+    )
+    with contextlib.closing(database.stream(sql, (stop, start))) as rows:
+        for first, count, expected, *values in rows:
+            if check:
+                verify(database, table, first, expected, values, first, count)
+            yield first, count, *values

@@ -1,0 +1,146 @@
+"""The file of a snapshot: where it is, what it was made from and whether it is whole.
+
+It is never the truth. It carries the state of the store it was made from, and whoever finds it
+missing, stale or damaged rebuilds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.errors import interruptible
+from graphmem_torch.store.failures import damaged, store_error
+from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
+
+__all__ = [
+    "FORMAT",
+    "PREFIX",
+    "SNAPSHOT_NAME",
+    "content_digest",
+    "drop_snapshot",
+    "expect_no_orphan",
+    "snapshot_state",
+    "unfit",
+]
+
+SNAPSHOT_NAME = "snapshot.safetensors"
+FORMAT = "1"
+PREFIX = "graphmem."
+"""What begins the names of what a snapshot says of itself."""
+
+# As torch names them, whose names the digest is of.
+_DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "I32": "int32",
+    "U32": "uint32",
+    "I64": "int64",
+    "U64": "uint64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+}
+
+
+def drop_snapshot(folder: str | Path) -> None:
+    """Delete the snapshot, and a half-written one.
+
+    Raises:
+        StoreError: It cannot be deleted.
+    """
+    path = Path(folder) / SNAPSHOT_NAME
+    try:
+        shutil.rmtree(path.with_name(SNAPSHOT_NAME + ".new"), ignore_errors=True)
+        if path.exists():
+            path.unlink()
+            sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(error, path) from error
+
+
+def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = False) -> str:
+    """`current`, `missing`, `stale (...)` or `damaged (...)`; arguments as in `load_snapshot`."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(folder) / SNAPSHOT_NAME
+    if not path.exists():
+        return "missing"
+    try:
+        with interruptible(), safe_open(path, framework="np") as file:
+            stamped = file.metadata() or {}
+        if found := unfit(stamped, str(generation)):
+            return found
+        if verify and _digest(path) != stamped.get(f"{PREFIX}sha256"):
+            return "damaged (its checksum does not match its content)"
+    except (OSError, SafetensorError) as error:
+        return f"damaged ({error})"
+    return "current"
+
+
+def unfit(stamped: Mapping[str, str], state: str | None) -> str:
+    """Why a snapshot that says this of itself cannot be used; empty if it can.
+
+    Args:
+        stamped: Its strings.
+        state: State of the store; None: any.
+    """
+    version, made_from = (stamped.get(PREFIX + key) for key in ("format", "state"))
+    if version != FORMAT:
+        return f"stale (format {version}, this graphmem_torch reads {FORMAT})"
+    if state is not None and made_from != state:
+        return f"stale (made from state {made_from}, the store is at {state})"
+    return ""
+
+
+def content_digest(
+    meta: Mapping[str, str], tensors: Iterable[tuple[str, str, list[int], Any]]
+) -> str:
+    """SHA-256 of a snapshot's strings and tensors, in hex.
+
+    Args:
+        meta: The strings of its maker.
+        tensors: Name, dtype as torch prints it, shape and bytes of each, by ascending name.
+    """
+    digest = hashlib.sha256(json.dumps(dict(meta), sort_keys=True).encode())
+    for name, dtype, shape, data in tensors:
+        digest.update(f"{name} {dtype} {shape}".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def expect_no_orphan(folder: Path) -> None:
+    """A snapshot without a database means that the truth is gone: a new store would hide it."""
+    if (folder / SNAPSHOT_NAME).exists() and not (folder / DATABASE_NAME).exists():
+        raise damaged(str(folder), f"{DATABASE_NAME} is gone, but its snapshot is there")
+
+
+def _digest(path: Path) -> str:
+    """The `content_digest` of a file whose header was found right."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        begin = 8 + int.from_bytes(held[:8], "little")
+        header = json.loads(held[8:begin])
+        stamped = header.pop("__metadata__", {})
+        meta = {name: value for name, value in stamped.items() if not name.startswith(PREFIX)}
+        with memoryview(held) as data:
+            return content_digest(
+                meta,
+                (
+                    (
+                        name,
+                        f"torch.{_DTYPES.get(each['dtype'], each['dtype'])}",
+                        each["shape"],
+                        data[begin + each["data_offsets"][0] : begin + each["data_offsets"][1]],
+                    )
+                    for name, each in sorted(header.items())
+                ),
+            )
