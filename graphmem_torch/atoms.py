@@ -20,8 +20,10 @@ __all__ = [
     "CONCEPT",
     "DEFAULT_EDGE_WEIGHT",
     "KINDS",
+    "LINKED",
     "MAX_EDGE_WEIGHT",
     "MEMORY_TYPES",
+    "RESEMBLING",
     "SIGNIFIERS",
     "Atom",
     "EdgeType",
@@ -95,6 +97,13 @@ class EdgeType(IntEnum):
     ELABORATES = 11
     DERIVED_FROM = 12
     RELATED_TO = 13
+
+
+RESEMBLING = (EdgeType.SIMILARITY, EdgeType.COOCCURRENCE)
+"""Types of the weighed edges that linking makes between atoms."""
+
+LINKED = (*RESEMBLING, EdgeType.TEMPORAL, EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
+"""Types of all edges that linking makes, also those of concepts."""
 
 
 DEFAULT_EDGE_WEIGHT: Mapping[EdgeType, float] = {

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from graphmem_torch.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "all_finite",
@@ -33,11 +35,8 @@ __all__ = [
 ]
 
 _KINDS = {
-    "floating point": (torch.float16, torch.bfloat16, torch.float32, torch.float64),
-    "integers": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-} | {
-    name: (getattr(torch, name),)
-    for name in ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
+    "floating point": ("float16", "bfloat16", "float32", "float64"),
+    "integers": ("uint8", "int8", "int16", "int32", "int64"),
 }
 _UNIT = 0.01  # by which the length of a unit row may be off, as rounding to bfloat16 makes it
 
@@ -61,8 +60,11 @@ def check_tensor(
         do: What to do about it, for the message.
         device: None for any.
     """
-    tensor = isinstance(value, Tensor)
-    fits = tensor and value.dim() == len(shape) and (not kind or value.dtype in _KINDS[kind])
+    import torch
+
+    tensor = isinstance(value, torch.Tensor)
+    kinds = [getattr(torch, each) for each in _KINDS.get(kind, (kind,))] if kind else []
+    fits = tensor and value.dim() == len(shape) and (not kind or value.dtype in kinds)
     fits = fits and (device is None or value.device == device)
     if fits and all(isinstance(n, str) or n == m for n, m in zip(shape, value.shape, strict=True)):
         return
@@ -91,6 +93,8 @@ def check_entries(name: str, values: Tensor, low: int, high: int, do: str) -> No
 
 def all_finite(values: Tensor) -> bool:
     """Whether no number is NaN or infinite; one pass. Waits for the device."""
+    import torch
+
     if not values.numel():
         return True
     return bool(torch.stack(values.detach().aminmax()).isfinite().all())
@@ -101,6 +105,8 @@ def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
 
     Only on a CPU and outside of `torch.compile`.
     """
+    import torch
+
     if rows.device.type != "cpu" or torch.compiler.is_compiling():
         return
     kind = torch.promote_types(rows.dtype, torch.float32)
@@ -126,7 +132,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:
     """Raises `InputError` unless `value` is an integer of at least `low` and at most `high`."""
-    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+    if isinstance(value, bool) or not (isinstance(value, int) or _symbolic(value)):
         raise InputError(
             f"{name}: expected an integer of at least {low}, got {value!r:.60}; give a whole number"
         )
@@ -138,10 +144,18 @@ def check_count(name: str, value: int, low: int = 1, high: int | None = None) ->
         raise InputError(f"{name}: expected at most {high}, got {value}; give a smaller one")
 
 
+def _symbolic(value: object) -> bool:
+    """Whether a value is a number of `torch.compile`, which is not known yet."""
+    import torch
+
+    return isinstance(value, (torch.SymInt, torch.SymFloat))
+
+
 def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
     """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
-    kinds = (float, int, Real, torch.SymFloat, torch.SymInt)  # the usual first: `Real` is slow
-    number = isinstance(value, kinds) and not isinstance(value, bool)
+    # The usual first: `Real` is slow.
+    number = isinstance(value, (float, int, Real)) or _symbolic(value)
+    number = number and not isinstance(value, bool)
     if not number or not low <= value <= high:
         do = "give one in that range" if number else "give a number"
         raise InputError(f"{name}: expected a number in [{low}, {high}], got {value!r:.60}; {do}")
@@ -149,8 +163,7 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"))
 
 def check_share(name: str, value: float, *, usual: float) -> None:
     """Raises `InputError` unless `0 <= value < 1`; `usual` is what the message proposes."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0.0 <= value < 1.0:
+    if not isinstance(value, (int, float)) or not 0.0 <= value < 1.0:
         raise InputError(
             f"{name}: expected a share in [0, 1), got {value!r:.60}; {usual:g} is usual"
         )
@@ -167,8 +180,10 @@ def check_no_gradient(name: str, *values: object) -> None:
 
 def needs_gradient(*values: object) -> bool:
     """Whether a gradient is asked for in any of the values that are tensors."""
+    import torch
+
     return torch.is_grad_enabled() and any(
-        isinstance(value, Tensor) and value.requires_grad for value in values
+        isinstance(value, torch.Tensor) and value.requires_grad for value in values
     )
 
 
@@ -178,7 +193,9 @@ def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.
     A tensor fits as a scalar or with one value for each row of `like`. Its values are not looked
     at, because that would wait for the device.
     """
-    if not isinstance(value, Tensor):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
         check_range(name, value, low)
     else:
         do = "give a number or one for each row, reshape or move it"
@@ -188,7 +205,9 @@ def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.
 
 def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # [] or [B]
     """The constant in the type that `like` is computed in, on its device; waits for no device."""
+    import torch
+
     kind = torch.promote_types(like.dtype, torch.float32)
-    if isinstance(value, Tensor):
+    if isinstance(value, torch.Tensor):
         return value.to(kind)
     return torch.full((), value, dtype=kind, device=like.device)

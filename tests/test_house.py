@@ -64,8 +64,47 @@ FLOORS = [
     "",
 ]
 
+# What makes or writes tensors; nothing else of `store` loads torch, itself or by an import, nor
+# does what the command line needs of a memory as it lies on the disk.
+TENSORS = [
+    "store.adjacency",
+    "store.atom_columns",
+    "store.batches",
+    "store.blocks",
+    "store.changes",
+    "store.erasure",
+    "store.node_facts",
+    "store.replacement",
+    "store.snapshot",
+    "store.store",
+    "store.tensor_reader",
+]
+WITHOUT_TORCH = [
+    "atoms",
+    "checks",
+    "config",
+    "errors",
+    "exact",
+    "plain",
+    "progress",
+    "results",
+    "version",
+    "memory.archive",
+    "memory.exporting",
+    "memory.history",
+    "memory.listing",
+    "memory.lookup",
+    "memory.namespace_folders",
+    "memory.split_names",
+    "memory.stored",
+    "memory.validity",
+]
+
 SMALL, TOGETHER = 120, 400
 """Lines: a file below the first with one importer lies in it, unless both pass the second."""
+
+LONGEST = 600
+"""Lines of a file."""
 
 # Costly to import, or of no use to most callers: imported inside the functions that need them.
 HEAVY = [
@@ -179,6 +218,32 @@ def test_imports_never_point_upwards() -> None:
 
 def test_files_import_each_other_in_no_circle() -> None:
     graphlib.TopologicalSorter(FILES).prepare()  # CycleError names the circle
+
+
+def test_readers_of_a_store_load_no_torch() -> None:
+    stores = [name for name in MODULES if name.partition(".")[0] == "store"]
+    assert {*TENSORS} <= {*stores}
+    names = [*WITHOUT_TORCH, *(name for name in stores if name not in TENSORS)]
+    code = (
+        "import importlib, json, sys\n"
+        "found = []\n"
+        f"for name in {names!r}:\n"
+        f"    importlib.import_module('{PACKAGE}.' + name)\n"
+        "    if 'torch' in sys.modules:\n"
+        "        found.append(name)\n"
+        "        break\n"
+        "print(json.dumps(found))\n"
+    )
+    assert json.loads(_python(code, cwd=ROOT)) == []
+
+
+def test_no_file_of_the_store_is_long() -> None:
+    lines = {
+        name: len(path.read_text("utf-8").splitlines())
+        for name, path in MODULES.items()
+        if name.partition(".")[0] == "store"
+    }
+    assert max(lines.values()) <= LONGEST, lines
 
 
 def test_a_private_file_is_imported_inside_its_folder_only() -> None:

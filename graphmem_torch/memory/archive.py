@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.atoms import LINKED, EdgeType
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
 from graphmem_torch.memory.history import versions_of
-from graphmem_torch.memory.linked import LINKED
 from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.validity_log import StatedValidity
+
+if TYPE_CHECKING:
+    from graphmem_torch.store import MemoryStore
 
 __all__ = [
     "ERASING",
@@ -92,16 +94,16 @@ class ArchiveLinks:
 _NONE = ArchiveLinks()
 
 
-def ties_of(store: MemoryStore, nodes: Sequence[int]) -> ArchiveLinks:
+def ties_of(store: StoreReader, nodes: Sequence[int]) -> ArchiveLinks:
     """What linking does not make again of some atoms, with each other and with others."""
-    edges = store.edges()
-    own = torch.zeros(store.next_node, dtype=torch.bool)
-    own[torch.tensor(list(nodes), dtype=torch.int64)] = True
-    made = torch.isin(edges.type, torch.tensor(LINKED, dtype=torch.uint8))
+    edges = store.edge_arrays()
+    own = np.zeros(store.next_node, bool)
+    own[list(nodes)] = True
+    made = np.isin(edges.type, [int(kind) for kind in LINKED])
     edges = edges.take((own[edges.source] | own[edges.target]) & ~made)
-    ends = torch.cat([edges.source, edges.target]).unique().tolist()
+    ends = np.unique(np.concatenate([edges.source, edges.target])).tolist()
     name = dict(zip(ends, [atom.id for atom in store.atoms(ends)], strict=True))
-    ties = zip(*(column.tolist() for column in edges.columns), strict=True)
+    ties = zip(*(column.tolist() for column in edges), strict=True)
     return ArchiveLinks(
         tuple(
             (name[a], name[b], EdgeType(kind).name.lower(), weight) for a, b, kind, weight in ties
@@ -133,7 +135,7 @@ def state_validity(archive: MemoryStore) -> None:
     archive.validity.state(said)
 
 
-def _stated_in(archive: MemoryStore, ties: ArchiveLinks) -> list[StatedValidity]:
+def _stated_in(archive: StoreReader, ties: ArchiveLinks) -> list[StatedValidity]:
     """What ties say of the validity of atoms of an archive, without what it does not hold."""
     node = {name: number for name, (number, _) in archive.known(sorted(ties.ids)).items()}
     return [
@@ -157,7 +159,7 @@ def carry_insights(source: MemoryStore, nodes: Sequence[int], to: MemoryStore) -
     to.insights.say({node[old]: said for old, said in source.insights.said([*node]).items()})
 
 
-def loose_ends(store: MemoryStore, archive: MemoryStore, gone: Sequence[int]) -> set[str]:
+def loose_ends(store: StoreReader, archive: StoreReader, gone: Sequence[int]) -> set[str]:
     """Ids in the ties of an archive that neither has, once some of its nodes are gone."""
     ids = sorted(kept_ties(archive).ids)
     away = {name for name, (node, _) in archive.known(ids).items() if node not in gone}
@@ -166,6 +168,8 @@ def loose_ends(store: MemoryStore, archive: MemoryStore, gone: Sequence[int]) ->
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
     """ArchiveLinks what is in the memory again by what the archive kept."""
+    from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
+
     ties = kept_ties(archive)
     back = ties.among(store.known(sorted(ties.ids)))
     if back != _NONE:
@@ -176,13 +180,13 @@ def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
         archive.meta_set(_TIES, json.dumps(asdict(ties - back)))
 
 
-def kept_ties(archive: MemoryStore) -> ArchiveLinks:
+def kept_ties(archive: StoreReader) -> ArchiveLinks:
     """The ties that an archive keeps."""
     kept = json.loads(archive.meta_get(_TIES) or "{}")
     return ArchiveLinks(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
 
 
-def superseded_with(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
+def superseded_with(store: StoreReader, nodes: Sequence[int]) -> list[int]:
     """Atoms with all that they superseded, which would be valid again without them."""
     found = {*nodes}
     while more := {*store.validity.superseded_by(sorted(found))} - found:
@@ -190,7 +194,7 @@ def superseded_with(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def superseding_with(archive: MemoryStore, names: Sequence[str]) -> list[str]:
+def superseding_with(archive: StoreReader, names: Sequence[str]) -> list[str]:
     """Ids of archived atoms with all in the archive that superseded them."""
     found, ties = {*names}, kept_ties(archive)
     while more := {s[3] for s in ties.validity if s[0] in found and s[3]} - found:
@@ -198,7 +202,7 @@ def superseding_with(archive: MemoryStore, names: Sequence[str]) -> list[str]:
     return list(archive.known(sorted(found)))
 
 
-def expect_apart(store: MemoryStore, nodes: Sequence[int], other: MemoryStore) -> list[int]:
+def expect_apart(store: StoreReader, nodes: Sequence[int], other: StoreReader) -> list[int]:
     """Those of some atoms that another store does not hold in a later version, which are to move.
 
     Raises:
@@ -221,13 +225,13 @@ def expect_apart(store: MemoryStore, nodes: Sequence[int], other: MemoryStore) -
     return moving
 
 
-def _said(store: MemoryStore, node: int) -> list[str]:
+def _said(store: StoreReader, node: int) -> list[str]:
     """Digests of the versions of an atom, the last one last."""
     return [version.atom.digest for version in versions_of(store, node)]
 
 
 def apart(
-    ids: Sequence[str], store: MemoryStore, archive: MemoryStore | None
+    ids: Sequence[str], store: StoreReader, archive: StoreReader | None
 ) -> tuple[list[str], list[str]]:
     """Ids of a memory apart from those of its archive.
 
@@ -249,7 +253,7 @@ def apart(
 
 
 def derived_of_both(
-    store: MemoryStore, archive: MemoryStore, nodes: Sequence[int], archived: Sequence[int]
+    store: StoreReader, archive: StoreReader, nodes: Sequence[int], archived: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Nodes of a memory and of its archive, and what is derived from any of them in either.
 
@@ -266,7 +270,7 @@ def derived_of_both(
     return sorted(here), sorted(away)
 
 
-def _told_of(store: MemoryStore, ids: Sequence[str]) -> set[int]:
+def _told_of(store: StoreReader, ids: Sequence[str]) -> set[int]:
     """Nodes of these ids, and of what says that it is derived from one of them."""
     own = {node for node, _ in store.known(ids).values()}
     return own | {*store.stating(EdgeType.DERIVED_FROM, ids)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, Atom, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, RESEMBLING, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError, nearest
+from graphmem_torch.errors import InputError
 from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.memory.lookup import NamedEdge, nodes_of
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.readers.jsonl import parse_edge_type
@@ -31,15 +32,13 @@ __all__ = [
     "dated",
     "disconnect",
     "judge_pairs",
-    "nodes_of",
     "similar_ids",
     "similar_pairs",
     "told_since",
-    "with_derived",
+    "unlinked_edges",
 ]
 
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
-_LIKE = 0.75  # of an id, by the ratio of `difflib`: ids that are made are alike to each other
 _JUDGED = 64  # pairs a call: what a failing oracle can lose, and a transaction
 _FORM = "(source, target), (source, target, type), (source, target, type, weight) or (source, Link)"
 
@@ -130,17 +129,6 @@ def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeTyp
     return store.remove_edges(keep)
 
 
-def with_derived(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
-    """Nodes and all that is derived from them, directly or by others; in the store's turn."""
-    reached, new = {*nodes}, {*nodes}
-    while new:
-        edges = store.adjacency().edges(torch.tensor([*new]), "target")
-        derived = edges.source[edges.type == int(EdgeType.DERIVED_FROM)]
-        new = {*derived.tolist()} - reached
-        reached |= new
-    return sorted(reached)
-
-
 def told_since(store: StoreReader, ids: Iterable[str]) -> dict[str, float | None]:
     """From when on stored atoms told what they tell now: their time, or when they were changed.
 
@@ -167,40 +155,6 @@ def dated(store: StoreReader, made: Sequence[Atom]) -> list[Atom]:
         known = [time for time in times if time is not None]
         found.append(replace(atom, time=max(known) if known and len(known) == len(times) else None))
     return found
-
-
-def nodes_of(
-    store: MemoryStore, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
-) -> dict[str, int]:
-    """Node numbers by id, as it was given.
-
-    Args:
-        store: Store of the atoms.
-        ids: Their ids, in any form of Unicode.
-        is_archived: Whether what is not stored was put aside, for the message.
-
-    Raises:
-        InputError: An id that is not stored.
-    """
-    for name in ids:
-        if not isinstance(name, str):
-            raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
-    stored = dict(zip(ids, store.forms.ids(ids), strict=True))
-    known = store.known(list(dict.fromkeys(stored.values())))
-    for name, form in stored.items():
-        if form in known:
-            continue
-        if is_archived is not None and is_archived(name):
-            raise InputError(
-                f"ids: expected ids of memories, got {name!r:.80}, which is archived; `restore` "
-                "brings it back"
-            )
-        near = nearest(name, store.ids_like(name), cutoff=_LIKE)
-        do = f"did you mean {near!r}?" if near else "check it, or add the memory first"
-        raise InputError(
-            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; {do}"
-        )
-    return {name: known[form][0] for name, form in stored.items()}
 
 
 def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
@@ -350,3 +304,22 @@ def similar_ids(
     name = dict(zip(every.tolist(), [atom.id for atom in atoms], strict=True))
     ends = [(name[a], name[b]) for a, b in rows.T.tolist()]
     return [pair for a, b in ends for pair in ((a, b), (b, a))]
+
+
+def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[NamedEdge]:
+    """The edges but those that linking has made again, whose weight may differ by rounding."""
+    node = nodes_of(store, [end for edge in edges for end in edge[:2]])
+    asked = EdgeBlock.of(
+        [node[edge[0]] for edge in edges],
+        [node[edge[1]] for edge in edges],
+        [int(parse_edge_type(edge[2])) for edge in edges],
+        1.0,
+    )
+    stored, size = store.edges(), store.next_node
+    linked = torch.isin(asked.type, torch.tensor(RESEMBLING, dtype=torch.uint8))
+    again = torch.isin(_keys(asked, size), _keys(stored, size)) & linked
+    return [edge for edge, known in zip(edges, again.tolist(), strict=True) if not known]
+
+
+def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
+    return (edges.source * size + edges.target) * 256 + edges.type

@@ -15,7 +15,6 @@ import json
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,16 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES, Atom, EdgeType, Link
-from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.atoms import Atom, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
-from graphmem_torch.memory.linked import RESEMBLING
-from graphmem_torch.memory.lookup import nodes_of
-from graphmem_torch.memory.split_names import SplitNames
-from graphmem_torch.memory.validity import NamedStatement, named_statements
-from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
+from graphmem_torch.memory.exporting import VERSION, VERSIONED, Exported, checked_type
+from graphmem_torch.memory.lookup import NamedEdge
+from graphmem_torch.memory.validity import NamedStatement
+from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.batches import pick_tokens
@@ -40,169 +36,23 @@ from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.times import parse_time
 
 __all__ = [
-    "Exported",
     "ExportedPart",
     "KnownVectors",
-    "NamedEdge",
     "check_export",
-    "export_lines",
     "exported_atoms",
     "exported_edges",
     "exported_splits",
     "exported_validity",
     "restore_learned",
     "restore_life",
-    "stored_entries",
     "stored_rows",
-    "unlinked_edges",
     "versions_apart",
 ]
 
-NamedEdge = tuple[str, str, str, float]
-"""Source, target, name of the type, weight."""
-
-_VERSION = 1
-_VERSIONED = 2  # an export with earlier versions of memories
-_TILE = 4096  # atoms that are read at once
 _HEADER = {"atoms", "fingerprint", "vectors"}
 _END = b'{"end": '
 _OPEN = (str(-math.inf), str(math.inf))
 _AGAIN = "export the memory again"
-
-
-def export_lines(
-    store: MemoryStore,
-    *,
-    vectors: bool = False,
-    tied: tuple[Iterable[NamedEdge], Iterable[NamedStatement]] = ((), ()),
-    **header: str | int,
-) -> Iterator[str]:
-    """The lines of an export, without line feeds; of one moment: writers wait meanwhile.
-
-    Args:
-        store: Of the memories.
-        vectors: Also embeddings and token vectors.
-        tied: What an archive keeps of edges and validity.
-        header: `namespace`, its name; or `namespaces`, how many follow.
-    """
-    digest, count = hashlib.sha256(), 0
-    with store.reading():
-        for record in chain(_records(store, vectors, header), _tied_records(*tied)):
-            line = dump_json(record, ensure_ascii=False, allow_nan=False)
-            digest.update(line.encode() + b"\n")
-            count += 1
-            yield line
-    yield json.dumps({"end": {"lines": count, "sha256": digest.hexdigest()}})
-
-
-def _records(
-    store: MemoryStore, vectors: bool, header: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    columns = store.columns()
-    nodes = columns.node[~columns.is_concept]
-    earlier = [node for node, _, _ in store.earlier()]
-    yield {
-        "graphmem": "export",
-        "version": _VERSIONED if earlier else _VERSION,
-        "atoms": len(nodes),
-        "fingerprint": store.fingerprint,
-        "vectors": vectors,
-        **header,
-    }
-    edges = store.edges()
-    between = torch.isin(edges.source, nodes) & torch.isin(edges.target, nodes)
-    edges = edges.take(between & (edges.type != int(EdgeType.TEMPORAL)))
-    edges = edges.take(edges.source.argsort(stable=True))
-    ids = dict(zip(columns.node.tolist(), store.ids(), strict=True))
-    stated: set[tuple[str, str, int, float]] = set()
-    told = torch.cat([nodes, torch.tensor(list(earlier), dtype=torch.int64)]).sort().values
-    for entry in stored_entries(store, told.tolist(), vectors=vectors):
-        yield _record_of(entry)
-        for link in entry.atom.edges if entry.until is None else ():
-            weight = float(np.float32(link.strength))  # as edges are stored
-            stated.add((entry.atom.id, link.target, int(link.type), weight))
-    names = [kind.name.lower() for kind in EdgeType]
-    columns_of = zip(*(column.tolist() for column in edges.columns), strict=True)
-    for source, target, kind, weight in columns_of:
-        edge = ids[source], ids[target], kind, weight
-        if edge not in stated:
-            yield {"edge": [*edge[:2], names[kind], weight]}
-    for said in named_statements(store):
-        yield {"validity": _told(said)}
-    split = SplitNames.of(store)
-    if split.hashes:
-        known = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
-        if alone := sorted({name for name in known if name in split}):
-            yield {"split_names": alone}
-    for kind, (value, _) in store.learned.rows().items():
-        if value is not None:
-            yield {
-                "learned": {**value, "kind": kind, "evidence": store.learned.ids(value["evidence"])}
-            }
-    for each in store.learned.feedback():
-        judged = {
-            name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")
-        }
-        yield {"feedback": {"question": each.question, "time": each.time, **judged}}
-
-
-def _tied_records(
-    edges: Iterable[NamedEdge], validity: Iterable[NamedStatement]
-) -> Iterator[dict[str, Any]]:
-    for edge in edges:
-        yield {"tied_edge": list(edge)}
-    for said in validity:
-        yield {"tied_validity": _told(said)}
-
-
-def _told(said: NamedStatement) -> list[Any]:
-    """As JSON has it, which has no word for infinity."""
-    return [str(each) if each in (-math.inf, math.inf) else each for each in said]
-
-
-def stored_entries(
-    store: MemoryStore, nodes: Sequence[int], *, vectors: bool = True
-) -> Iterator[Exported]:
-    """Atoms and earlier versions as they are stored, by ascending node number."""
-    earlier = {node: (until, atom) for node, until, atom in store.earlier()}
-    pins = dict(store.life.pins())
-    found = {node: _found_type(rest) for node, *rest in store.life.found_types()}
-    for start in range(0, len(nodes), _TILE):
-        part = nodes[start : start + _TILE]
-        rows = stored_rows(store, part) if vectors else [None] * len(part)
-        current = iter(store.atoms([node for node in part if node not in earlier]))
-        for node, own in zip(part, rows, strict=True):
-            until, atom = earlier[node] if node in earlier else (None, next(current))
-            pin = pins.get(node)
-            pinned = None if pin is None else bool(pin)
-            yield Exported("", atom, pinned, found.get(node), own, until)
-
-
-def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """As `rows_of`, of each node."""
-    embeddings, tokens = store.vectors(nodes)
-    return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
-
-
-def _record_of(entry: Exported) -> dict[str, Any]:
-    """The line of a memory."""
-    record: dict[str, Any] = {"atom": atom_to_record(entry.atom)}
-    if entry.until is not None:
-        record["until"] = entry.until
-    if entry.until is None and entry.pinned is not None:
-        record["pinned"] = entry.pinned
-    if entry.until is None and entry.found_type is not None:
-        record["found_type"] = entry.found_type
-    if entry.vectors is not None:
-        vector, tokens, pieces = entry.vectors
-        record["vector"] = _text_of(vector)
-        if tokens.shape[1]:
-            record |= {"tokens": _text_of(tokens), "pieces": _text_of(pieces)}
-    return record
-
-
-def _text_of(values: Tensor) -> str:
-    return base64.b64encode(values.contiguous().numpy().tobytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -274,9 +124,9 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
             "expected what `graphmem export` wrote, got another file; `graphmem index` reads those",
             where=where,
         )
-    if header.get("version") not in (_VERSION, _VERSIONED) or not header.keys() >= _HEADER:
+    if header.get("version") not in (VERSION, VERSIONED) or not header.keys() >= _HEADER:
         raise InputError(
-            f"expected an export of version {_VERSIONED}, got {header.get('version')!r:.20}; "
+            f"expected an export of version {VERSIONED}, got {header.get('version')!r:.20}; "
             "upgrade graphmem_torch",
             where=where,
         )
@@ -287,27 +137,6 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
             where=where,
         )
     return header
-
-
-@dataclass(frozen=True, eq=False)
-class Exported:
-    """A memory of an export.
-
-    Attributes:
-        where: File and line.
-        atom: Exactly as it was.
-        pinned: Whether it was pinned or unpinned by name; None: neither.
-        found_type: Type that was found, decay factor per hour or None, and who found it.
-        vectors: Its embedding [d], its token vectors [t, m] and their pieces [t].
-        until: When the next version of it, a later line, took its place; None: it is the last.
-    """
-
-    where: str
-    atom: Atom
-    pinned: bool | None
-    found_type: tuple[str, float | None, str] | None
-    vectors: tuple[Tensor, Tensor, Tensor] | None
-    until: float | None = None
 
 
 def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Exported]:
@@ -329,7 +158,7 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
                 where,
                 Atom(**fields, edges=tuple(links)),
                 record.get("pinned"),
-                _found_type(record.get("found_type")),
+                checked_type(record.get("found_type")),
                 None if embedder is None else _read_vectors(record, embedder),
                 None if record.get("until") is None else parse_time(record["until"]),
             )
@@ -346,18 +175,6 @@ def versions_apart(entries: Iterable[Exported]) -> Iterator[tuple[Exported, Expo
         yield entry, last.pop(entry.atom.id, None)
         if entry.until is not None:
             last[entry.atom.id] = entry
-
-
-def _found_type(value: Any) -> tuple[str, float | None, str] | None:
-    """What was found of a type; ValueError or TypeError for what no one finds."""
-    if value is None:
-        return None
-    name, factor, source = value
-    if name not in MEMORY_TYPES or not isinstance(source, str):
-        raise ValueError(f"the found type {value!r:.60}")
-    if factor is not None and not math.isfinite(factor := float(factor)):
-        raise ValueError(f"the decay factor {factor}")
-    return name, factor, source
 
 
 def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Container[int]) -> None:
@@ -465,25 +282,6 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
             ) from error
 
 
-def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[NamedEdge]:
-    """The edges but those that linking has made again, whose weight may differ by rounding."""
-    node = nodes_of(store, [end for edge in edges for end in edge[:2]])
-    asked = EdgeBlock.of(
-        [node[edge[0]] for edge in edges],
-        [node[edge[1]] for edge in edges],
-        [int(parse_edge_type(edge[2])) for edge in edges],
-        1.0,
-    )
-    stored, size = store.edges(), store.next_node
-    linked = torch.isin(asked.type, torch.tensor(RESEMBLING, dtype=torch.uint8))
-    again = torch.isin(_keys(asked, size), _keys(stored, size)) & linked
-    return [edge for edge, known in zip(edges, again.tolist(), strict=True) if not known]
-
-
-def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
-    return (edges.source * size + edges.target) * 256 + edges.type
-
-
 def _lines(part: ExportedPart, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The lines of a part that hold this, with their places."""
     path, start = part.path, f'{{"{kind}"'.encode()
@@ -519,6 +317,12 @@ def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
     counts = offsets.diff().tolist()
     parts = encoded.pooled, tokens.split(counts), pieces.split(counts)
     return list(zip(*parts, strict=True))
+
+
+def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """As `rows_of`, of each node."""
+    embeddings, tokens = store.vectors(nodes)
+    return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
 
 
 class KnownVectors:

@@ -1,4 +1,4 @@
-"""Linked: what linking a batch of atoms adds, and the types of the edges it makes."""
+"""Linked: what linking a batch of atoms adds."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
 
-__all__ = ["LINKED", "RESEMBLING", "Linked"]
-
-RESEMBLING = (EdgeType.SIMILARITY, EdgeType.COOCCURRENCE)
-"""Types of the weighed edges that linking makes between atoms."""
-
-LINKED = (*RESEMBLING, EdgeType.TEMPORAL, EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
-"""Types of all edges that linking makes, also those of concepts."""
+__all__ = ["Linked"]
 
 
 @dataclass(frozen=True, eq=False)

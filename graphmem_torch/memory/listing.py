@@ -12,7 +12,7 @@ from typing import Any, cast
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.results import Page
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
 
 __all__ = ["ORDERS", "Ordering", "ids_in_order", "listed_page", "moment_of"]
 
@@ -56,13 +56,13 @@ class Ordering:
         return (id,) if self.name == "id" else (sign * place,)
 
 
-def ids_in_order(store: MemoryStore) -> list[str]:
+def ids_in_order(store: StoreReader) -> list[str]:
     """Ids of all atoms in the order in which they were added; inside `store.reading()`."""
     return [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
 
 
 def listed_page(
-    store: MemoryStore,
+    store: StoreReader,
     ordering: Ordering,
     *,
     among: Collection[int] | None,
@@ -137,7 +137,7 @@ def _read_cursor(after: object) -> tuple[Any, ...]:
     return tuple(said) if whole else (None, None, None)
 
 
-def _key_of(after: object, ordering: Ordering, keys: dict[int, _Key], store: MemoryStore) -> _Key:
+def _key_of(after: object, ordering: Ordering, keys: dict[int, _Key], store: StoreReader) -> _Key:
     """The key that a cursor holds, or that of a stored atom."""
     if isinstance(after, str):
         known = store.known([after])

@@ -26,7 +26,7 @@ from collections.abc import (
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeVar, Unpack, cast, overload
@@ -51,7 +51,6 @@ from graphmem_torch.errors import (
     StoreDamagedError,
     StoreError,
     located,
-    output_file,
     unknown,
 )
 from graphmem_torch.index.execution_plan import CandidateRule
@@ -76,7 +75,6 @@ from graphmem_torch.memory.archive import (
     derived_of_both,
     expect_apart,
     keep_ties,
-    kept_ties,
     loose_ends,
     restore_ties,
     state_validity,
@@ -120,9 +118,10 @@ from graphmem_torch.memory.exchange import (
     exported_validity,
     restore_learned,
     restore_life,
+    stored_rows,
     versions_apart,
 )
-from graphmem_torch.memory.exporting import Exported, export_lines, stored_entries
+from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
 from graphmem_torch.memory.fields import AtomFields, one_warning
 from graphmem_torch.memory.file_sync import FileSync, ReadSettings
 from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
@@ -144,7 +143,14 @@ from graphmem_torch.memory.intake import (
     digest_of,
 )
 from graphmem_torch.memory.listing import Ordering, ids_in_order, listed_page, moment_of
-from graphmem_torch.memory.lookup import waiting_nodes
+from graphmem_torch.memory.lookup import (
+    atoms_by_id,
+    listed_ids,
+    named_nodes,
+    nodes_of,
+    nodes_that_fit,
+    with_derived,
+)
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
@@ -190,6 +196,7 @@ from graphmem_torch.memory.scope import (
     entity_seeds,
     over_moments,
 )
+from graphmem_torch.memory.stored import memory_stats
 from graphmem_torch.memory.structure_cache import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.validity import restore_statements, set_validity, supersede, validity_of
 from graphmem_torch.memory.validity_spans import ValiditySpans
@@ -204,7 +211,6 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.messages import is_object
 from graphmem_torch.readers.read import document_atoms
-from graphmem_torch.readers.source import decode
 from graphmem_torch.results import (
     Added,
     Answer,
@@ -232,10 +238,9 @@ from graphmem_torch.results import (
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.receipts import receipt_problems
+from graphmem_torch.store.receipts import read_receipt, receipt_problems
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
@@ -748,7 +753,7 @@ class Memory:
 
         def delete(ids: Sequence[str]) -> int:
             with self.store.turn():
-                nodes = list(edge_writes.nodes_of(self.store, ids).values())
+                nodes = list(nodes_of(self.store, ids).values())
                 if writer is not None:
                     writer.remove(nodes, self._without)
             deleted.update(ids)
@@ -784,11 +789,7 @@ class Memory:
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        with self.store.reading():
-            listed = self._listed(ids)
-            named, nodes = self._named(listed)
-            found = dict(zip(named, self.store.atoms(nodes), strict=True))
-        atoms = [found[name] for name in listed]
+        atoms = atoms_by_id(self.store, ids, self._is_archived)
         return atoms[0] if isinstance(ids, str) else atoms
 
     def update(
@@ -977,7 +978,7 @@ class Memory:
             if archive is None:
                 with one_warning():
                     chosen = self._chosen(ids, *conditions, question, k)
-                yield None, edge_writes.with_derived(self.store, chosen), []
+                yield None, with_derived(self.store, chosen), []
                 return
             named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
             with one_warning():
@@ -1054,15 +1055,7 @@ class Memory:
         Raises:
             InputError: No receipt.
         """
-        if not isinstance(receipt, Receipt):
-            try:
-                said = Path(receipt).read_bytes()
-            except OSError as error:
-                raise InputError(
-                    f"receipt: expected a file, got {str(receipt)!r} ({error.strerror}); name one "
-                    "that has what `forget` gave"
-                ) from error
-            receipt = Receipt.from_json(decode(said, str(receipt)))
+        receipt = read_receipt(receipt)
         archive = self._archive()
         with self.store.reading():
             others = [] if archive is None else [archive.store]
@@ -1082,19 +1075,9 @@ class Memory:
         named = None if ids is None else self._named(ids)[1]
         if named is not None and session is speaker is before is where is question is None:
             return named
-        columns = self.store.columns()
-        chosen = ~columns.is_concept
-        if named is not None:
-            chosen &= torch.isin(columns.node, torch.tensor(named))
-        for name, value in (("session", session), ("speaker", speaker)):
-            if value is not None:
-                column = getattr(columns, name)
-                if not bool((same := column.equals(value)).any()):
-                    raise InputError(unknown(name, value, column.names[:16], what="one such as"))
-                chosen &= same
-        if before is not None:
-            chosen &= columns.time < parse_time(before, "before")
-        nodes = columns.node[chosen]
+        moment = None if before is None else parse_time(before, "before")
+        fit = nodes_that_fit(self.store, named, session=session, speaker=speaker, before=moment)
+        nodes = torch.tensor(fit, dtype=torch.int64)
         if where is not None:
             view = self._view()
             fits = view.fields.where(view.snapshot, where, removing=True).cpu()
@@ -1975,7 +1958,7 @@ class Memory:
     def _copy(self, nodes: Sequence[int], to: Memory) -> None:
         """Has atoms with all versions in another memory as well; in the turn."""
         earlier = self.store.earlier_nodes(nodes)
-        entries = stored_entries(self.store, sorted([*nodes, *earlier]))
+        entries = stored_entries(self.store, sorted([*nodes, *earlier]), stored_rows)
         known = KnownVectors(self.embedder)
         writer = to._writer_with(known)
         pinned = {node for node, _ in to.store.life.pins()}
@@ -3248,7 +3231,7 @@ class Memory:
             with self._turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
                 own = [n for name, (n, _) in old.items() if n < scope.stop or name in scope.made]
-                nodes = edge_writes.with_derived(self.store, own)
+                nodes = with_derived(self.store, own)
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
             atoms = {source.atom.id: source.atom for source in sources.values()}
             if summarise is not None and fresh:
@@ -3361,65 +3344,19 @@ class Memory:
             InputError: No file, one in the folder of the store, or in a folder that is not there.
             StoreError: The file cannot be written; one of before is as it was.
         """
-        if not isinstance(path, (str, os.PathLike)):
-            try:
-                path.write("")
-            except (AttributeError, TypeError, ValueError) as error:  # none, of bytes, or closed
-                raise InputError(
-                    f"path: expected a file, or an open stream of text, got {path!r:.80}; open one "
-                    "with mode 'w' and encoding 'utf-8'"
-                ) from error
-            return self._export_to(path, vectors, namespaces)
-        target = self._export_target(Path(path))
-        partial = target.with_name(target.name + ".partial")
-        try:
-            partial.unlink(missing_ok=True)  # which may be a link to anything
-            with partial.open("x", encoding="utf-8", newline="\n") as file:
-                count = self._export_to(file, vectors, namespaces)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        except OSError as error:
-            raise store_error(error, target) from error
-        finally:
-            partial.unlink(missing_ok=True)
-        return count
+        return write_export(
+            path,
+            self.store,
+            self._store_within,
+            self._names_within() if namespaces else [],
+            own=(self._parent or self).store.path,
+            vectors=stored_rows if vectors else None,
+        )
 
-    def _export_to(self, file: TextIO, vectors: bool, namespaces: bool) -> int:
-        """Writes an export into an open file; how many memories."""
-        names = self._names_within() if namespaces else []
-        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
-
-        def write(lines: Iterator[str]) -> int:
-            first = next(lines)
-            file.writelines(line + "\n" for line in chain([first], lines))
-            return int(json.loads(first)["atoms"])
-
-        count = write(export_lines(self.store, vectors=vectors, **header))
-        for name in names:
-            store = self._within(name).store
-            ties = kept_ties(store)
-            tied = ties.edges, ties.validity
-            count += write(export_lines(store, vectors=vectors, tied=tied, namespace=name))
-        return count
-
-    def _export_target(self, path: Path) -> Path:
-        """A file to write an export into.
-
-        Raises:
-            InputError: It is none, or one of the store's own.
-        """
-        own = (self._parent or self).store.path
-        if own is not None and path.resolve().is_relative_to(own):
-            raise InputError(
-                f"path: expected a file outside of the store, got {str(path)!r}; name another"
-            )
-        if output_file(path).exists() and not path.is_file():
-            raise InputError(
-                f"path: expected a new file, or one to replace, got {str(path)!r}, which is none; "
-                "name a file"
-            )
-        return Path(os.path.realpath(path))  # a link stays one
+    @contextmanager
+    def _store_within(self, name: str) -> Iterator[TensorReader]:
+        """The store of a name of `_names_within`, which stays open."""
+        yield self._within(name).store
 
     def _names_within(self) -> list[str]:
         """Names of what an export holds beside the memory; its archive is one as that of any."""
@@ -3552,17 +3489,14 @@ class Memory:
         counted new atoms in; `learned` what was learned, a sentence each, and `feedback` how much
         there is; `namespaces` their number and the bytes of their files, archives included.
         """
-        own = {
-            "concepts": bound_concepts(self.store),
-            "waiting": len(waiting_nodes(self.store)),
-            "modes_found": self._modes.found,
-            "modes_updated": self._modes.updated,
-            "learned": {each.kind: str(each) for each in self.learned()},
-            "feedback": self.store.learned.counts(),
-            "archived": 0 if (archive := self._archive()) is None else len(archive),
-            "namespaces": {"number": len(self.namespaces()), "bytes": self._spaces.bytes()},
-        }
-        return self.store.stats() | own
+        archive = self._archive()
+        return memory_stats(
+            self.store,
+            modes=(self._modes.found, self._modes.updated),
+            learned={each.kind: str(each) for each in self.learned()},
+            archived=0 if archive is None else len(archive),
+            namespaces={"number": len(self.namespaces()), "bytes": self._spaces.bytes()},
+        )
 
     def check(self) -> list[str]:
         """Problems of the store and of its namespaces; empty where all are sound."""
@@ -3879,11 +3813,7 @@ class Memory:
 
     def _listed(self, ids: str | Iterable[str]) -> list[str]:
         """One id or several as a list, in the form of Unicode in which they are stored."""
-        if not isinstance(ids, Iterable):
-            raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
-        listed = [ids] if isinstance(ids, str) else list(ids)
-        texts = all(isinstance(name, str) for name in listed)
-        return self.store.forms.ids(listed) if texts else listed
+        return listed_ids(self.store, ids)
 
     def _as_given(self, ids: str | Sequence[str], found: Mapping[str, T]) -> dict[str, T]:
         """Return what was found by stored ids, by the ids that a caller gave."""
@@ -3892,15 +3822,7 @@ class Memory:
 
     def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""
-        listed = self._listed(ids)
-        found = edge_writes.nodes_of(self.store, listed, self._is_archived)
-        named = list(dict.fromkeys(listed))
-        concept = next((name for name in named if name.startswith(concept_id(""))), None)
-        if concept is not None:
-            raise InputError(
-                f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
-            )
-        return named, [found[name] for name in named]
+        return named_nodes(self.store, ids, self._is_archived)
 
     # The last method: below it `list` would mean this one in annotations.
 

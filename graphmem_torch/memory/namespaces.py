@@ -9,7 +9,6 @@ NFC, and found in any form of Unicode; older releases stored it as it was given.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import threading
@@ -18,8 +17,23 @@ from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from graphmem_torch.errors import InputError, StoreDamagedError, StoreError, nearest
+from graphmem_torch.errors import InputError, StoreDamagedError, StoreError
 from graphmem_torch.memory.compatibility import copy_binding
+from graphmem_torch.memory.namespace_folders import (
+    NAME_FILE,
+    NEW,
+    OLD,
+    bytes_in,
+    checked_name,
+    folders,
+    is_archive,
+    name_digest,
+    name_in,
+    namespace_names,
+    namespace_problems,
+    printable,
+    unknown_namespace,
+)
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import DATABASE_NAME, NAMESPACES_NAME, sync_folder
@@ -29,21 +43,11 @@ from graphmem_torch.text.unicode_forms import composed
 __all__ = [
     "MOST_OPEN",
     "Namespaces",
-    "archive_of",
-    "checked_name",
-    "is_archive",
-    "namespace_folders",
-    "owner_of",
 ]
 
 MOST_OPEN = 64
 """Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
 
-_LONGEST = 200  # characters of a name
-_ARCHIVE = "(archive)"  # begins the names of archives, which are namespaces that nobody names
-_COMPARED = 2000  # names among which the nearest is looked for
-_NAME = "name.txt"
-_NEW, _OLD = ".new", ".dropped"  # of folders that are being made and being deleted
 _LOCK = "namespaces.lock"
 
 
@@ -95,8 +99,7 @@ class Namespaces(Generic[M]):
         """The names, sorted, those of archives included."""
         if self._folder is None:
             return sorted(self._kept)
-        named = (_name_in(path) for path in _folders(self._there()))
-        return sorted(name for name in named if name is not None)
+        return namespace_names(self._there())
 
     def expect(self, name: object) -> str:
         """A name, once it is known that there is such a namespace.
@@ -150,7 +153,7 @@ class Namespaces(Generic[M]):
             InputError: No name, or no such namespace.
             EmbedderError, StoreError: As `MemoryStore.open`.
         """
-        named = self.stored(_printable(name))
+        named = self.stored(printable(name))
         with self._lock:
             view = self._views.get(named)
         if view is not None and _is_there(view.store):
@@ -180,13 +183,13 @@ class Namespaces(Generic[M]):
             StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
                 unless it is listed.
         """
-        named = self.stored(_printable(name))
+        named = self.stored(printable(name))
         self._expect_writable(named)
         if self._folder is None:
             self._close(named)
             return
         path = self._path(named)
-        old = path.with_name(path.name + _OLD)
+        old = path.with_name(path.name + OLD)
         if not path.is_dir() and not old.is_dir():
             raise self._unknown(named)
         with self._changing(path):
@@ -196,7 +199,7 @@ class Namespaces(Generic[M]):
                     os.rename(path, old)
                 sync_folder(path.parent)
             self._close(named)
-            for left in path.parent.glob(f"*{_OLD}"):  # also of those that were killed here
+            for left in path.parent.glob(f"*{OLD}"):  # also of those that were killed here
                 shutil.rmtree(left)
             sync_folder(path.parent)
 
@@ -205,25 +208,7 @@ class Namespaces(Generic[M]):
         if self._folder is None:
             found = [(name, view.store.check()) for name, view in sorted(self._kept.items())]
             return [f"namespace {name!r}: {each}" for name, problems in found for each in problems]
-        problems = []
-        for path in sorted(_folders(self._there())):
-            name = _name_in(path)
-            if name is None:
-                problems.append(
-                    f"{path}: expected a file {_NAME} with the name of this namespace, got another "
-                    "or none; nothing is lost: ask for it by its name, which writes the file again"
-                )
-            try:
-                with MemoryStore.open(path, mode="r") as store:
-                    found_here = store.check()
-            except StoreError as error:
-                found_here = [str(error)]
-            problems += [f"namespace {name or path.name!r}: {each}" for each in found_here]
-        problems += [
-            f"{left}: a namespace that was dropped is not deleted yet; drop it, or another, again"
-            for left in sorted(self._there().glob(f"*{_OLD}"))
-        ]
-        return problems
+        return namespace_problems(self._there())
 
     def close(self, save: Callable[[M], object] | None = None) -> None:
         """Closes them all, once those that are open have saved what they should."""
@@ -250,8 +235,8 @@ class Namespaces(Generic[M]):
                 "it from a backup, or drop the namespace"
             )
         mode: Literal["r", "w"] = "r" if self._readonly else "w"
-        if mode == "w" and _name_in(path) is None:
-            (path / _NAME).write_text(name, encoding="utf-8")
+        if mode == "w" and name_in(path) is None:
+            (path / NAME_FILE).write_text(name, encoding="utf-8")
         return MemoryStore.open(
             path,
             mode=mode,
@@ -265,22 +250,22 @@ class Namespaces(Generic[M]):
         """Size of all their files together."""
         if self._folder is None:
             return 0
-        return sum(_bytes_in(path) for path in _folders(self._there()))
+        return sum(bytes_in(path) for path in folders(self._there()))
 
     def _create(self, path: Path, name: str, fingerprint: str | None, dim: int | None) -> None:
         """Makes a store under another name and moves it into place: it is there whole or not."""
         self._expect_writable(name)
-        new = path.with_name(path.name + _NEW)
+        new = path.with_name(path.name + NEW)
         with self._changing(path):
             if path.is_dir():  # another was quicker
                 return
             try:
                 shutil.rmtree(new, ignore_errors=True)
                 new.mkdir()
-                (new / _NAME).write_text(name, encoding="utf-8")
+                (new / NAME_FILE).write_text(name, encoding="utf-8")
                 with MemoryStore.open(new, fingerprint=fingerprint, dim=dim) as store:
                     copy_binding(self._store, store)
-                for each in (new / _NAME, new):
+                for each in (new / NAME_FILE, new):
                     _sync(each)
                 os.rename(new, path)
                 for folder in (path.parent, path.parent.parent):
@@ -356,7 +341,7 @@ class Namespaces(Generic[M]):
             raise self._unknown(name)
 
     def _path(self, name: str) -> Path:
-        return self._there() / _digest(name)
+        return self._there() / name_digest(name)
 
     def _there(self) -> Path:
         """The folder of the namespaces; another store may have its name now.
@@ -385,99 +370,7 @@ class Namespaces(Generic[M]):
             )
 
     def _unknown(self, name: str) -> InputError:
-        names = [each for each in self.names() if not is_archive(each)]
-        if len(names) > _COMPARED:  # comparing takes its time
-            near = name[:1].casefold()
-            names = [each for each in names if each[:1].casefold() == near][:_COMPARED]
-        close = nearest(name, names)
-        do = f"did you mean {close!r}?" if close else "`namespaces` lists them"
-        return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
-
-
-def archive_of(name: str | None) -> str:
-    """The namespace that is the archive of a memory, or of a namespace of it."""
-    return _ARCHIVE if name is None else f"{_ARCHIVE} {name}"
-
-
-def owner_of(archive: str) -> str | None:
-    """The namespace whose archive has this name; None: it is that of the memory."""
-    return archive.removeprefix(_ARCHIVE).strip() or None
-
-
-def is_archive(name: str) -> bool:
-    """Whether a name is that of an archive."""
-    return name.startswith(_ARCHIVE)
-
-
-def checked_name(name: object) -> str:
-    """A name of a namespace that a caller gives.
-
-    Raises:
-        InputError: It is no printable text of 1 to 200 characters, has spaces at its ends, or is
-            that of an archive.
-    """
-    named = _printable(name)
-    if is_archive(named):
-        raise InputError(
-            f"namespace: expected another name than one that begins with {_ARCHIVE!r}, got "
-            f"{named!r:.80}; `archived` gives the archive"
-        )
-    return named
-
-
-def _printable(name: object) -> str:
-    longest = _LONGEST + (len(archive_of("")) if str(name).startswith(_ARCHIVE) else 0)
-    fits = isinstance(name, str) and 0 < len(name) <= longest and name.isprintable()
-    if not isinstance(name, str) or not fits or name != name.strip():
-        raise InputError(
-            f"namespace: expected a name of 1 to {_LONGEST} printable characters without spaces at "
-            f"its ends, got {name!r:.80}; give each user a name, such as an id"
-        )
-    return name
-
-
-def namespace_folders(folder: Path) -> list[Path]:
-    """The folders of the namespaces of the store in a folder."""
-    found = _folders(folder / NAMESPACES_NAME)
-    return sorted(path for path in found if (path / DATABASE_NAME).is_file())
-
-
-def _folders(folder: Path) -> list[Path]:
-    """Those of the namespaces.
-
-    Raises:
-        StoreError: They cannot be listed.
-    """
-    try:
-        with os.scandir(folder) as found:
-            return [
-                Path(each.path)
-                for each in found
-                if each.is_dir(follow_symlinks=False) and not each.name.endswith((_NEW, _OLD))
-            ]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise store_error(error, folder) from error
-
-
-def _name_in(path: Path) -> str | None:
-    """The name of the namespace in a folder; None where that is not its folder."""
-    try:
-        name = (path / _NAME).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return name if _digest(name) == path.name else None
-
-
-def _bytes_in(folder: Path) -> int:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
-        return sum(each.stat().st_size for each in found if each.is_file(follow_symlinks=False))
-    return 0  # dropped meanwhile
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()
+        return unknown_namespace(name, self.names())
 
 
 def _is_there(store: MemoryStore) -> bool:

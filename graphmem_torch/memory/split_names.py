@@ -1,4 +1,4 @@
-"""SplitNames: the names of concepts that were split from others, kept by their hashes."""
+"""Names of concepts that were split from the concept that they shared with others."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, l
 from graphmem_torch.memory.intake import digest_of
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
+from graphmem_torch.memory.lookup import WAITING, waiting_nodes
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
@@ -42,14 +43,12 @@ from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.batches import join_tokens, pick_tokens
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.schema import ORDERED_BY
-from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
 __all__ = [
     "Writer",
     "batched",
-    "waiting_nodes",
 ]
 
 T = TypeVar("T")
@@ -57,7 +56,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
-_WAITING = "link.waiting"  # key of the nodes whose concepts are not linked yet
 _RENAMED = "link.renamed"  # key of what changes where names change, though nothing goes
 _MEND = 64  # names of an older release that one write decides anew at most
 
@@ -745,17 +743,9 @@ def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputErr
     )
 
 
-def waiting_nodes(store: TensorReader) -> list[int]:
-    """Atoms whose concepts are not linked yet, ascending; see `link.every`."""
-    kept = store.meta_get(_WAITING)
-    nodes = [] if kept is None else json.loads(kept)
-    there = {*store.nodes(min(nodes)).tolist()} if nodes else ()
-    return [node for node in nodes if node in there]
-
-
 def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
     """What a transaction notes of the atoms that wait, and of those that waited before."""
-    return {_WAITING: json.dumps(list(waiting))} if waiting or before else {}
+    return {WAITING: json.dumps(list(waiting))} if waiting or before else {}
 
 
 def _token_rows(encoded: Encoded) -> TokenRows | None:

@@ -36,7 +36,7 @@ _MODULE = {
     "MemoryStore": "store.store",
     "NodeVectors": "store.batches",
     "StoreReader": "store.reader",
-    "TensorReader": "store.tensors",
+    "TensorReader": "store.tensor_reader",
     "TokenRows": "store.batches",
 }
 

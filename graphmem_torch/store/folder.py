@@ -21,14 +21,19 @@ from graphmem_torch.store.schema import (
 __all__ = [
     "BUSY_SECONDS",
     "DATABASE_NAME",
+    "NAMESPACES_NAME",
     "connect",
     "folder_bytes",
+    "has_namespaces",
     "store_folder",
     "sync_folder",
 ]
 
 DATABASE_NAME = "memory.sqlite"
 """The file of a store's folder that holds its database."""
+
+NAMESPACES_NAME = "namespaces"
+"""Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
 BUSY_SECONDS = 30.0
 """Seconds that a connection waits for the locks of another."""
@@ -134,6 +139,11 @@ def folder_bytes(folder: Path | None) -> int:
     """Size of the files of a store's folder, without what is in folders inside it; None: 0."""
     files = [] if folder is None else [path for path in folder.iterdir() if path.is_file()]
     return sum(path.stat().st_size for path in files)
+
+
+def has_namespaces(folder: Path | None) -> bool:
+    """Whether a store has namespaces."""
+    return folder is not None and any((folder / NAMESPACES_NAME).glob(f"*/{DATABASE_NAME}"))
 
 
 def sync_folder(folder: Path) -> None:

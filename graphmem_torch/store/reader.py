@@ -9,20 +9,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, FieldName, titled
 from graphmem_torch.errors import InputError, MissingNodeError
 from graphmem_torch.exact import load_json
+from graphmem_torch.store.arrays import EdgeArrays, read_edges
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
-from graphmem_torch.store.folder import folder_bytes, store_folder
+from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.followed_files import Sources
 from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.keyed import KeyedRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.pins_and_types import PinsAndTypes
 from graphmem_torch.store.records import atom_from_row
-from graphmem_torch.store.schema import ATOM_COLUMNS, SCHEMA_VERSION, own_key
-from graphmem_torch.store.snapshot_file import expect_no_orphan, snapshot_state
+from graphmem_torch.store.schema import ATOM_COLUMNS, own_key
+from graphmem_torch.store.snapshot_file import expect_no_orphan
 from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
 from graphmem_torch.store.validity_log import ValidityRows
@@ -258,6 +261,21 @@ class StoreReader:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows
 
+    def origins(self) -> list[tuple[int, str | None, str | None, float | None]]:
+        """Node number, speaker, session and time of every atom but concepts, by node number."""
+        sql = "SELECT node, speaker, session, time FROM atom WHERE kind != ? ORDER BY node"
+        return self._database.query(sql, (CONCEPT,))
+
+    def edge_arrays(self) -> EdgeArrays:
+        """All edges, as written."""
+        return read_edges(self._database, 0)
+
+    def sources_of(self, nodes: Sequence[int], kind: EdgeType) -> list[int]:
+        """Where the edges of a type come from that lead to any of some nodes."""
+        edges = self.edge_arrays()
+        there = np.isin(edges.target, list(nodes)) & (edges.type == int(kind))
+        return np.unique(edges.source[there]).tolist()
+
     def listed(self) -> list[tuple[int, int, str, float | None]]:
         """Node number, number of the first version, id and time of every atom but concepts."""
         first = self.first_versions()
@@ -397,7 +415,7 @@ class StoreReader:
 
     def present(self, nodes: Sequence[int]) -> list[int]:
         """Those of some atoms that are stored still, ascending."""
-        sql = "SELECT node FROM atom WHERE node IN {_LISTED} ORDER BY node"
+        sql = f"SELECT node FROM atom WHERE node IN {_LISTED} ORDER BY node"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def earlier_nodes(self, nodes: Sequence[int]) -> list[int]:
@@ -491,34 +509,6 @@ class StoreReader:
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""
         return self._meta(own_key(key))
-
-    def counts(self) -> dict[str, Any]:
-        """How much of everything there is."""
-        query = self._database.query
-        return {
-            "nodes": self.num_nodes,
-            "next_node": self.next_node,
-            "kinds": dict(query("SELECT kind, count(*) FROM atom GROUP BY kind ORDER BY kind")),
-            "sessions": query("SELECT count(DISTINCT session) FROM atom")[0][0],
-            "edges": self.num_edges,
-            "tokens": query("SELECT coalesce(sum(length(pieces)), 0) / 4 FROM token_block")[0][0],
-            "uses": self.uses.total(),
-        }
-
-    def stats(self) -> dict[str, Any]:
-        """Counts, sizes (bytes) and bindings, as plain JSON values."""
-        kept = "none" if self.path is None else snapshot_state(self.path, self.state)
-        with self.reading():
-            return {
-                **self.counts(),
-                "dim": self.dim,
-                "token_dim": self.token_dim,
-                "fingerprint": self.fingerprint,
-                "generation": self.generation,
-                "schema_version": SCHEMA_VERSION,
-                "bytes": folder_bytes(self.path),
-                "snapshot": kept,
-            }
 
     def _checked(self, row: tuple[Any, ...], digest: bytes) -> Atom:
         """The atom of a row, whose digest is looked at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,10 +13,18 @@ from typing import NamedTuple
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError
+from graphmem_torch.readers.source import decode
 from graphmem_torch.results import Receipt
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["Erased", "erased_content", "find_traces", "new_receipt", "receipt_problems"]
+__all__ = [
+    "Erased",
+    "erased_content",
+    "find_traces",
+    "new_receipt",
+    "read_receipt",
+    "receipt_problems",
+]
 
 _PIECE = 64  # bytes of a long text that are looked for, one every _STEP
 _STEP = 256
@@ -72,6 +81,24 @@ def erased_content(
         (listed, CONCEPT),
     )[0][0]
     return Erased([*ids, *names, *away], texts | said, atoms, first, sources)
+
+
+def read_receipt(receipt: Receipt | str | os.PathLike[str]) -> Receipt:
+    """A receipt as it is, or from a file with its `to_json`.
+
+    Raises:
+        InputError: No receipt, or no such file.
+    """
+    if isinstance(receipt, Receipt):
+        return receipt
+    try:
+        said = Path(receipt).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"receipt: expected a file, got {str(receipt)!r} ({error.strerror}); name one that has "
+            "what `forget` gave"
+        ) from error
+    return Receipt.from_json(decode(said, str(receipt)))
 
 
 def receipt_problems(stores: Sequence[StoreReader], receipt: Receipt) -> list[str]:

@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError, StoreError
 from graphmem_torch.results import Receipt
@@ -29,7 +29,7 @@ from graphmem_torch.store.blocks import thin_edges, write_blocks
 from graphmem_torch.store.changes import CutEdges, note_change
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.erasure import erase_rows
-from graphmem_torch.store.folder import DATABASE_NAME, store_folder
+from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.node_facts import pass_on, remove_facts, take_away
 from graphmem_torch.store.problems import check_store
@@ -38,18 +38,16 @@ from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.replacement import EdgesAgain, put_alias_vectors, put_edges, put_vectors
 from graphmem_torch.store.schema import ATOM, ATOM_COLUMNS, RESERVED, own_key
 from graphmem_torch.store.snapshot_file import SNAPSHOT_NAME, drop_snapshot, expect_no_orphan
+from graphmem_torch.store.stats import store_stats
 from graphmem_torch.store.tensor_reader import TensorReader
 
-__all__ = ["NAMESPACES_NAME", "REEMBED_NAME", "MemoryStore", "has_namespaces"]
+__all__ = ["REEMBED_NAME", "MemoryStore"]
 
 REEMBED_NAME = "reembed.sqlite"
 """The file beside a store that holds vectors of another encoder until all are there."""
 
 _log = logging.getLogger(__name__)
 
-
-NAMESPACES_NAME = "namespaces"
-"""Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
 _MARKS = ", ".join("?" * len(ATOM))
 _INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({_MARKS})"
@@ -301,6 +299,11 @@ class MemoryStore(TensorReader):
             self._adjacency = Adjacency(self.edges(), self.state)
         return self._adjacency
 
+    def sources_of(self, nodes: Sequence[int], kind: EdgeType) -> list[int]:
+        """Where the edges of a type come from that lead to any of some nodes; inside the turn."""
+        edges = self.adjacency().edges(torch.tensor(list(nodes)), "target")
+        return edges.source[edges.type == int(kind)].unique().tolist()
+
     def erase(
         self,
         batch: Batch,
@@ -517,6 +520,10 @@ class MemoryStore(TensorReader):
             return None
         return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
 
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes (bytes) and bindings, as plain JSON values."""
+        return store_stats(self)
+
     def check(self) -> list[str]:
         """Sentences about what is wrong with the store; see `check_store`."""
         return check_store(self)
@@ -578,8 +585,3 @@ class MemoryStore(TensorReader):
             f"id: expected ids that are new, got {twice!r}, which {where} already has ({error}). "
             "Leave out atoms that are `known`"
         )
-
-
-def has_namespaces(folder: Path | None) -> bool:
-    """Whether a store has namespaces."""
-    return folder is not None and any((folder / NAMESPACES_NAME).glob(f"*/{DATABASE_NAME}"))

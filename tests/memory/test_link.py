@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.atoms import LINKED, RESEMBLING, Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.memory.link import Linker
-from graphmem_torch.memory.linked import LINKED, RESEMBLING
 from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.store import Batch, MemoryStore
 

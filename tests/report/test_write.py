@@ -105,7 +105,7 @@ def test_page_of_very_few_memories(tmp_path: Path, count: int) -> None:
 def test_page_without_edges_and_times(tmp_path: Path) -> None:
     with opened(config=_bare()) as memory:
         memory.add([Atom(f"a{i}", f"alpha{i} beta{i} gamma{i}") for i in range(9)])
-        assert memory.store.counts()["edges"] == 0
+        assert memory.store.stats()["edges"] == 0
         found = page_of(memory, tmp_path)
     assert found.text.count("The memories have no edges yet.") >= 3
     assert "time" not in found.data and found.data["edges"]["count"] == 0

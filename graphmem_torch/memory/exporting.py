@@ -1,0 +1,309 @@
+"""Export: everything that a caller has put into a memory, as lines of JSON.
+
+A header, the memories and their earlier versions in the order of storing, the edges between them,
+what was learned and feedback, and a line that ends the file with a checksum. The same again for
+each namespace, whose header has its name; the first header says how many there are. How they are
+read: `memory.exchange`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES, Atom, EdgeType
+from graphmem_torch.errors import InputError, output_file
+from graphmem_torch.exact import dump_json
+from graphmem_torch.memory.archive import kept_ties
+from graphmem_torch.memory.lookup import NamedEdge
+from graphmem_torch.memory.split_names import SplitNames
+from graphmem_torch.memory.validity import NamedStatement, named_statements
+from graphmem_torch.readers.jsonl import atom_to_record
+from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.reader import StoreReader
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "VERSION",
+    "VERSIONED",
+    "Exported",
+    "VectorsOf",
+    "checked_type",
+    "export_lines",
+    "stored_entries",
+    "write_export",
+]
+
+VectorsOf = Callable[[Any, Sequence[int]], list[tuple["Tensor", "Tensor", "Tensor"]]]
+"""Embedding [d], token vectors [t, m] and their pieces [t] of each of some nodes of a store."""
+
+VERSION = 1
+"""Version of an export without earlier versions of memories."""
+
+VERSIONED = 2
+"""Version of an export with earlier versions of memories."""
+
+_TILE = 4096  # atoms that are read at once
+
+
+def write_export(
+    path: str | os.PathLike[str] | TextIO,
+    store: StoreReader,
+    within: Callable[[str], AbstractContextManager[StoreReader]],
+    names: Sequence[str],
+    *,
+    own: Path | None,
+    vectors: VectorsOf | None = None,
+) -> int:
+    """Write a memory and its namespaces; see `Memory.export`.
+
+    Args:
+        path: The file, which is replaced; or an open stream of text.
+        store: Store of the memory.
+        within: What opens the store of a namespace or archive.
+        names: Names of those that are written as well.
+        own: Folder of the memory, in which no export may lie.
+        vectors: What reads embeddings and token vectors; None: they are left out.
+
+    Returns:
+        The number of memories.
+
+    Raises:
+        InputError: No file, one in the folder of the store, or in a folder that is not there.
+        StoreError: The file cannot be written; one of before is as it was.
+    """
+
+    def write(file: TextIO) -> int:
+        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
+        count = _written(file, export_lines(store, vectors=vectors, **header))
+        for name in names:
+            with within(name) as other:
+                ties = kept_ties(other)
+                tied = ties.edges, ties.validity
+                lines = export_lines(other, vectors=vectors, tied=tied, namespace=name)
+                count += _written(file, lines)
+        return count
+
+    if not isinstance(path, (str, os.PathLike)):
+        try:
+            path.write("")
+        except (AttributeError, TypeError, ValueError) as error:  # none, of bytes, or closed
+            raise InputError(
+                f"path: expected a file, or an open stream of text, got {path!r:.80}; open one "
+                "with mode 'w' and encoding 'utf-8'"
+            ) from error
+        return write(path)
+    target = _target(Path(path), own)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.unlink(missing_ok=True)  # which may be a link to anything
+        with partial.open("x", encoding="utf-8", newline="\n") as file:
+            count = write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except OSError as error:
+        raise store_error(error, target) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _written(file: TextIO, lines: Iterator[str]) -> int:
+    """Write the lines of one part and return its number of memories."""
+    first = next(lines)
+    file.writelines(line + "\n" for line in chain([first], lines))
+    return int(json.loads(first)["atoms"])
+
+
+def _target(path: Path, own: Path | None) -> Path:
+    """A file to write an export into.
+
+    Raises:
+        InputError: It is none, or one of the store's own.
+    """
+    if own is not None and path.resolve().is_relative_to(own):
+        raise InputError(
+            f"path: expected a file outside of the store, got {str(path)!r}; name another"
+        )
+    if output_file(path).exists() and not path.is_file():
+        raise InputError(
+            f"path: expected a new file, or one to replace, got {str(path)!r}, which is none; "
+            "name a file"
+        )
+    return Path(os.path.realpath(path))  # a link stays one
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A memory of an export.
+
+    Attributes:
+        where: File and line.
+        atom: Exactly as it was.
+        pinned: Whether it was pinned or unpinned by name; None: neither.
+        found_type: Type that was found, decay factor per hour or None, and who found it.
+        vectors: Its embedding [d], its token vectors [t, m] and their pieces [t].
+        until: When the next version of it, a later line, took its place; None: it is the last.
+    """
+
+    where: str
+    atom: Atom
+    pinned: bool | None
+    found_type: tuple[str, float | None, str] | None
+    vectors: tuple[Tensor, Tensor, Tensor] | None
+    until: float | None = None
+
+
+def export_lines(
+    store: StoreReader,
+    *,
+    vectors: VectorsOf | None = None,
+    tied: tuple[Iterable[NamedEdge], Iterable[NamedStatement]] = ((), ()),
+    **header: str | int,
+) -> Iterator[str]:
+    """The lines of an export, without line feeds; of one moment: writers wait meanwhile.
+
+    Args:
+        store: Of the memories.
+        vectors: What reads embeddings and token vectors, which are then written as well.
+        tied: What an archive keeps of edges and validity.
+        header: `namespace`, its name; or `namespaces`, how many follow.
+    """
+    digest, count = hashlib.sha256(), 0
+    with store.reading():
+        for record in chain(_records(store, vectors, header), _tied_records(*tied)):
+            line = dump_json(record, ensure_ascii=False, allow_nan=False)
+            digest.update(line.encode() + b"\n")
+            count += 1
+            yield line
+    yield json.dumps({"end": {"lines": count, "sha256": digest.hexdigest()}})
+
+
+def _records(
+    store: StoreReader, vectors: VectorsOf | None, header: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    outline = store.outline()
+    nodes = [node for node, concept, _ in outline if concept is None]
+    earlier = [node for node, _, _ in store.earlier()]
+    yield {
+        "graphmem": "export",
+        "version": VERSIONED if earlier else VERSION,
+        "atoms": len(nodes),
+        "fingerprint": store.fingerprint,
+        "vectors": vectors is not None,
+        **header,
+    }
+    edges = store.edge_arrays()
+    between = np.isin(edges.source, nodes) & np.isin(edges.target, nodes)
+    edges = edges.take(between & (edges.type != int(EdgeType.TEMPORAL)))
+    edges = edges.take(edges.source.argsort(kind="stable"))
+    ids = dict(zip((node for node, _, _ in outline), store.ids(), strict=True))
+    stated: set[tuple[str, str, int, float]] = set()
+    told = sorted([*nodes, *earlier])
+    for entry in stored_entries(store, told, vectors):
+        yield _record_of(entry)
+        for link in entry.atom.edges if entry.until is None else ():
+            weight = float(np.float32(link.strength))  # as edges are stored
+            stated.add((entry.atom.id, link.target, int(link.type), weight))
+    names = [kind.name.lower() for kind in EdgeType]
+    columns_of = zip(*(column.tolist() for column in edges), strict=True)
+    for source, target, kind, weight in columns_of:
+        edge = ids[source], ids[target], kind, weight
+        if edge not in stated:
+            yield {"edge": [*edge[:2], names[kind], weight]}
+    for said in named_statements(store):
+        yield {"validity": _told(said)}
+    split = SplitNames.of(store)
+    if split.hashes:
+        known = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
+        if alone := sorted({name for name in known if name in split}):
+            yield {"split_names": alone}
+    for kind, (value, _) in store.learned.rows().items():
+        if value is not None:
+            yield {
+                "learned": {**value, "kind": kind, "evidence": store.learned.ids(value["evidence"])}
+            }
+    for each in store.learned.feedback():
+        judged = {
+            name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")
+        }
+        yield {"feedback": {"question": each.question, "time": each.time, **judged}}
+
+
+def _tied_records(
+    edges: Iterable[NamedEdge], validity: Iterable[NamedStatement]
+) -> Iterator[dict[str, Any]]:
+    for edge in edges:
+        yield {"tied_edge": list(edge)}
+    for said in validity:
+        yield {"tied_validity": _told(said)}
+
+
+def _told(said: NamedStatement) -> list[Any]:
+    """As JSON has it, which has no word for infinity."""
+    return [str(each) if each in (-math.inf, math.inf) else each for each in said]
+
+
+def stored_entries(
+    store: StoreReader, nodes: Sequence[int], vectors: VectorsOf | None
+) -> Iterator[Exported]:
+    """Atoms and earlier versions as they are stored, by ascending node number."""
+    earlier = {node: (until, atom) for node, until, atom in store.earlier()}
+    pins = dict(store.life.pins())
+    found = {node: checked_type(rest) for node, *rest in store.life.found_types()}
+    for start in range(0, len(nodes), _TILE):
+        part = nodes[start : start + _TILE]
+        rows = [None] * len(part) if vectors is None else vectors(store, part)
+        current = iter(store.atoms([node for node in part if node not in earlier]))
+        for node, own in zip(part, rows, strict=True):
+            until, atom = earlier[node] if node in earlier else (None, next(current))
+            pin = pins.get(node)
+            pinned = None if pin is None else bool(pin)
+            yield Exported("", atom, pinned, found.get(node), own, until)
+
+
+def checked_type(value: Any) -> tuple[str, float | None, str] | None:
+    """What was found of a type; ValueError or TypeError for what no one finds."""
+    if value is None:
+        return None
+    name, factor, source = value
+    if name not in MEMORY_TYPES or not isinstance(source, str):
+        raise ValueError(f"the found type {value!r:.60}")
+    if factor is not None and not math.isfinite(factor := float(factor)):
+        raise ValueError(f"the decay factor {factor}")
+    return name, factor, source
+
+
+def _record_of(entry: Exported) -> dict[str, Any]:
+    """The line of a memory."""
+    record: dict[str, Any] = {"atom": atom_to_record(entry.atom)}
+    if entry.until is not None:
+        record["until"] = entry.until
+    if entry.until is None and entry.pinned is not None:
+        record["pinned"] = entry.pinned
+    if entry.until is None and entry.found_type is not None:
+        record["found_type"] = entry.found_type
+    if entry.vectors is not None:
+        vector, tokens, pieces = entry.vectors
+        record["vector"] = _text_of(vector)
+        if tokens.shape[1]:
+            record |= {"tokens": _text_of(tokens), "pieces": _text_of(pieces)}
+    return record
+
+
+def _text_of(values: Tensor) -> str:
+    return base64.b64encode(values.contiguous().numpy().tobytes()).decode()

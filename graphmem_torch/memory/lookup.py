@@ -1,0 +1,166 @@
+"""Atoms of a store by what callers say of them: their ids, or what they have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
+from graphmem_torch.errors import InputError, nearest, unknown
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.unicode_forms import composed
+
+__all__ = [
+    "WAITING",
+    "NamedEdge",
+    "atoms_by_id",
+    "listed_ids",
+    "named_nodes",
+    "nodes_of",
+    "nodes_that_fit",
+    "waiting_nodes",
+    "with_derived",
+]
+
+NamedEdge = tuple[str, str, str, float]
+"""Source, target, name of the type, weight."""
+
+WAITING = "link.waiting"
+"""Key, in a store, of the nodes whose concepts are not linked yet."""
+
+_LIKE = 0.75  # of an id, by the ratio of `difflib`: ids that are made are alike to each other
+_SHOWN = 16  # names that a message looks through
+
+
+def listed_ids(store: StoreReader, ids: str | Iterable[str]) -> list[str]:
+    """One id or several as a list, in the form of Unicode in which they are stored."""
+    if not isinstance(ids, Iterable):
+        raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
+    listed = [ids] if isinstance(ids, str) else list(ids)
+    texts = all(isinstance(name, str) for name in listed)
+    return store.forms.ids(listed) if texts else listed
+
+
+def named_nodes(
+    store: StoreReader,
+    ids: str | Iterable[str],
+    is_archived: Callable[[str], bool] | None = None,
+) -> tuple[list[str], list[int]]:
+    """Ids of stored atoms, each once, in the order given, and their node numbers.
+
+    Raises:
+        InputError: An id that is not stored, or that of a concept.
+    """
+    listed = listed_ids(store, ids)
+    found = nodes_of(store, listed, is_archived)
+    named = list(dict.fromkeys(listed))
+    concept = next((name for name in named if name.startswith(f"{CONCEPT}:")), None)
+    if concept is not None:
+        raise InputError(
+            f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
+        )
+    return named, [found[name] for name in named]
+
+
+def atoms_by_id(
+    store: StoreReader,
+    ids: str | Iterable[str],
+    is_archived: Callable[[str], bool] | None = None,
+) -> list[Atom]:
+    """Atoms by id, in the order given; ids may repeat.
+
+    Raises:
+        InputError: An id that is not stored, or that of a concept.
+    """
+    with store.reading():
+        listed = listed_ids(store, ids)
+        named, nodes = named_nodes(store, listed, is_archived)
+        found = dict(zip(named, store.atoms(nodes), strict=True))
+    return [found[name] for name in listed]
+
+
+def nodes_that_fit(
+    store: StoreReader,
+    among: Collection[int] | None,
+    *,
+    session: str | None = None,
+    speaker: str | None = None,
+    before: float | None = None,
+) -> list[int]:
+    """Nodes of the memories for which all conditions hold, ascending.
+
+    Args:
+        store: Store of the memories.
+        among: Nodes to look among; None: all.
+        session: Name of their session, in any form of Unicode.
+        speaker: Name of their speaker, likewise.
+        before: Moment that their time is before, seconds since the epoch UTC.
+
+    Raises:
+        InputError: A session or speaker that no memory of the store has.
+    """
+    rows = store.origins()
+    kept = {row[0] for row in rows} if among is None else {*among}
+    for name, value, own in (
+        ("session", session, [(row[0], row[2]) for row in rows]),
+        ("speaker", speaker, [(row[0], row[1]) for row in rows]),
+    ):
+        if value is None:
+            continue
+        names = list(dict.fromkeys(each for _, each in own if each is not None))
+        same = {each for each in names if composed(each) == composed(value)}
+        if not same:
+            raise InputError(unknown(name, value, names[:_SHOWN], what="one such as"))
+        kept &= {node for node, each in own if each in same}
+    if before is not None:
+        kept &= {row[0] for row in rows if row[3] is not None and row[3] < before}
+    return [row[0] for row in rows if row[0] in kept]
+
+
+def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:
+    """Nodes and all that is derived from them, directly or by others, ascending."""
+    reached, new = {*nodes}, {*nodes}
+    while new:
+        new = {*store.sources_of(sorted(new), EdgeType.DERIVED_FROM)} - reached
+        reached |= new
+    return sorted(reached)
+
+
+def waiting_nodes(store: StoreReader) -> list[int]:
+    """Atoms whose concepts are not linked yet, ascending; see `link.every`."""
+    kept = store.meta_get(WAITING)
+    return store.present(json.loads(kept)) if kept else []
+
+
+def nodes_of(
+    store: StoreReader, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
+) -> dict[str, int]:
+    """Node numbers by id, as it was given.
+
+    Args:
+        store: Store of the atoms.
+        ids: Their ids, in any form of Unicode.
+        is_archived: Whether what is not stored was put aside, for the message.
+
+    Raises:
+        InputError: An id that is not stored.
+    """
+    for name in ids:
+        if not isinstance(name, str):
+            raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
+    stored = dict(zip(ids, store.forms.ids(ids), strict=True))
+    known = store.known(list(dict.fromkeys(stored.values())))
+    for name, form in stored.items():
+        if form in known:
+            continue
+        if is_archived is not None and is_archived(name):
+            raise InputError(
+                f"ids: expected ids of memories, got {name!r:.80}, which is archived; `restore` "
+                "brings it back"
+            )
+        near = nearest(name, store.ids_like(name), cutoff=_LIKE)
+        do = f"did you mean {near!r}?" if near else "check it, or add the memory first"
+        raise InputError(
+            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; {do}"
+        )
+    return {name: known[form][0] for name, form in stored.items()}
