@@ -15,14 +15,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from graphmem_torch.store.checksums import checksum, verify
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "EDGES",
@@ -43,7 +45,8 @@ __all__ = [
     "read_tokens",
 ]
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
+"""An array of any shape and type."""
 
 EDGES = "SELECT block, start, count, checksum, source, target, type, weight FROM edge_block"
 """The statement whose rows `edge_block` takes."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from graphmem_torch.errors import StoreError
 from graphmem_torch.store.arrays import Array
@@ -23,6 +22,7 @@ from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from torch import Tensor
 
 __all__ = ["KEPT", "Uses"]
