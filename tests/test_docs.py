@@ -72,7 +72,7 @@ def _bad_citations(text: str, root: Path = ROOT) -> list[str]:
             bad.append(f"{path}: no such page")
         elif path.startswith("docs/"):
             known = _sections(page)
-            if not named:
+            if known and not named:
                 bad.append(f"{path}: without a section")
             bad += [f"{path} {number}: no such section" for number in named if number not in known]
     return bad

@@ -272,6 +272,7 @@ def test_a_small_file_with_one_importer_lies_in_it() -> None:
         f"{name} ({lines[name]} lines) belongs to {importer} ({lines[importer]})"
         for name in sorted(FILES)
         if name not in public and lines[name] < SMALL and len(importers[name]) == 1
+        if not name.endswith("_commands")  # the command line has one file a noun
         for importer in importers[name]
         if lines[name] + lines[importer] <= TOGETHER
     ]

@@ -7,19 +7,34 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import arg
+import click
 
-from graphmem_torch.cli.options import PresetCommand, print_json, print_text
-from graphmem_torch.cli.terminal import clip, context_note, hit_lines, side_by_side, width
+from graphmem_torch.cli.options import (
+    Settings,
+    given_settings,
+    json_option,
+    preset_option,
+    settings_options,
+)
+from graphmem_torch.cli.syntax import COUNT, Leaf, option
+from graphmem_torch.cli.terminal import (
+    Reply,
+    clip,
+    context_note,
+    hit_lines,
+    print_reply,
+    side_by_side,
+    width,
+)
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Context, Result
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["Demo"]
+__all__ = ["demo"]
 CONTEXT_QUESTION = "Where did Theo meet the young baker he hired?"
 CONTEXT_BUDGET = 160
 
@@ -109,59 +124,53 @@ SHOWN = 3
 """How many of the questions that the flat search misses are shown side by side."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demo(PresetCommand):
-    """See what graph memory finds and a flat vector search misses; offline, under a minute.
+@click.command("demo", cls=Leaf)
+@option("-k", type=COUNT, default=5, help="Let each search return N memories.  [default: 5]")
+@json_option
+@preset_option
+@settings_options
+@click.pass_context
+def demo(ctx: click.Context, k: int, as_json: bool, **own: Any) -> int:
+    """Compare graph memory with flat vector search.
 
-    Attributes:
-        k: How many memories each search may return.
-        json: Print one machine-readable JSON object on standard output.
+    Asks a small conversation both ways. Needs no network and takes less than a minute.
     """
+    if not 1 <= k <= 50:
+        raise InputError(f"-k: expected a number from 1 to 50, got {k}; write -k 5")
+    shown = _shown(given_settings(ctx, own), k)
+    return print_reply(Reply(data=shown.as_dict(), text="\n".join(_lines(shown))), as_json=as_json)
 
-    k: Annotated[int, arg(metavar="N")] = 5
-    json: bool = False
 
-    def run(self) -> int:
-        """Runs the demonstration and lays it out."""
-        if not 1 <= self.k <= 50:
-            raise InputError(f"expected --k between 1 and 50, got {self.k}")
-        shown = self._shown()
-        if self.json:
-            print_json(shown.as_dict())
-        else:
-            print_text("\n".join(_lines(shown)))
-        return 0
+def _shown(settings: Settings, k: int) -> Demonstration:
+    """Index the conversation in memory and ask every question both ways."""
+    from graphmem_torch.readers.read import read_atoms
 
-    def _shown(self) -> Demonstration:
-        """Indexes the conversation in memory and asks every question both ways."""
-        from graphmem_torch.readers.read import read_atoms
+    start = time.perf_counter()
+    with settings.open(None, "w") as memory:
+        with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
+            atoms = list(read_atoms([path], tokenizer=memory.chunker))
+        memory.add(atoms)
+        seconds = time.perf_counter() - start
 
-        start = time.perf_counter()
-        with self.open_memory(None, "w") as memory:
-            with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
-                atoms = list(read_atoms([path], tokenizer=memory.chunker))
-            memory.add(atoms)
-            seconds = time.perf_counter() - start
-
-            asked = _questions()
-            questions = [question for question, _ in asked]
-            flat = _flat_search(memory, questions, [atom.id for atom in atoms], self.k)
-            text = {atom.id: atom.rendered for atom in atoms}
-            comparisons = tuple(
-                SideBySide(question, evidence, ids, tuple(text[i] for i in ids), result)
-                for (question, evidence), ids, result in zip(
-                    asked, flat, memory.retrieve(questions, k=self.k), strict=True
-                )
+        asked = _questions()
+        questions = [question for question, _ in asked]
+        flat = _flat_search(memory, questions, [atom.id for atom in atoms], k)
+        text = {atom.id: atom.rendered for atom in atoms}
+        comparisons = tuple(
+            SideBySide(question, evidence, ids, tuple(text[i] for i in ids), result)
+            for (question, evidence), ids, result in zip(
+                asked, flat, memory.retrieve(questions, k=k), strict=True
             )
-            return Demonstration(
-                turns=len(atoms),
-                sessions=len({atom.session for atom in atoms}),
-                seconds=seconds,
-                k=self.k,
-                stats=memory.stats(),
-                comparisons=comparisons,
-                context=memory.compile(CONTEXT_QUESTION, budget=CONTEXT_BUDGET),
-            )
+        )
+        return Demonstration(
+            turns=len(atoms),
+            sessions=len({atom.session for atom in atoms}),
+            seconds=seconds,
+            k=k,
+            stats=memory.stats(),
+            comparisons=comparisons,
+            context=memory.compile(CONTEXT_QUESTION, budget=CONTEXT_BUDGET),
+        )
 
 
 def _lines(shown: Demonstration) -> list[str]:

@@ -1,138 +1,335 @@
-"""Options that the commands share, and how a memory is opened from them."""
+"""Options that the commands share, and how a command opens a store and prints its reply."""
 
 from __future__ import annotations
 
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, wraps
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tyro.conf import Suppress, UseAppendAction, arg
+import click
 
+from graphmem_torch.cli import interrupt_as_usual, leave_at_once
+from graphmem_torch.cli.settings_options import HELP_CONFIG
+from graphmem_torch.cli.syntax import OVERRIDES, PATH, option
+from graphmem_torch.cli.terminal import Reply, print_reply, print_text
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import GraphMemError, InputError, first_line
-from graphmem_torch.exact import dump_json
-from graphmem_torch.text.visible import visible
+from graphmem_torch.errors import GraphMemError, InputError, StoreError, first_line
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
     from graphmem_torch.oracle import OpenAIOracle
 
 __all__ = [
-    "Command",
-    "MemoryCommand",
-    "PresetCommand",
-    "import_own",
-    "print_json",
-    "print_text",
+    "Settings",
+    "Target",
+    "base_url_option",
+    "expect_no_slip",
+    "given_settings",
+    "json_option",
+    "load_engine",
+    "preset_option",
     "read_lines",
     "served_oracle",
+    "settings_options",
+    "store_options",
 ]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Command(ABC):
-    """What every command has.
-
-    Attributes:
-        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        imports: Module, or file that ends in .py, with signals and baselines of your own; give it
-            once for each.
-        overrides: The `--config.*` options of the command line; set by `cli.main`.
-    """
-
-    after_interrupt: ClassVar[str] = "nothing was changed"
-    """What Ctrl-C leaves behind."""
-
-    embedder: Annotated[str | None, arg(metavar="NAME")] = None
-    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
-    imports: Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", metavar="MODULE")] = ()
-    overrides: Annotated[Mapping[str, Any] | None, Suppress] = None
-
-    @abstractmethod
-    def run(self) -> int:
-        """Does the work and returns the exit code."""
+F = TypeVar("F", bound=Callable[..., Any])
+_SETTINGS = "Settings"  # heading of the options that choose them
+_STORE = "Store and output"
+_COMPARED = 4  # letters of a name from which another is taken for a slip
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresetCommand(Command):
-    """A command with one preset.
+class Settings:
+    """Preset, encoder and device of a command.
 
     Attributes:
-        preset: Name of a preset, or the path of a YAML file.
+        preset: Name of a preset, or path of a YAML file.
+        embedder: Name or folder of an encoder; None: that of the store, else of the preset.
+        device: Device of the index.
+        imports: Modules of the user's, with signals and baselines.
+        overrides: The `--config.*` options; None if there are none.
     """
 
-    creates: ClassVar[bool] = False
-    """Whether it makes a store or namespace that is missing."""
+    preset: str = "default"
+    embedder: str | None = None
+    device: str = "auto"
+    imports: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] | None = None
 
-    preset: Annotated[str, arg(metavar="NAME")] = "default"
-
-    @property
-    def config(self) -> Config | None:
-        """The preset with the overrides of the command line; None where there are none."""
-        return load_config(self.preset, self.overrides) if self.overrides else None
+    @cached_property
+    def config(self) -> Config:
+        """The preset with the overrides."""
+        return load_config(self.preset, self.overrides)
 
     @contextmanager
-    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
-        """Opens a store, None in memory; the engine is imported here: `--help` needs none of it."""
-        from graphmem_torch.memory import Memory
-        from graphmem_torch.store.folder import DATABASE_NAME
+    def open(
+        self, store: Path | None, mode: Literal["r", "w"], *, create: bool = False
+    ) -> Iterator[Memory]:
+        """Open a memory.
 
-        fresh = store is not None and self.creates and not (store / DATABASE_NAME).exists()
+        Args:
+            store: Folder of the store; None: in memory.
+            mode: `r` to read, `w` to write.
+            create: Whether a missing store is made.
+        """
+        load_engine(self.imports)
+        from graphmem_torch.memory import Memory
+
         with Memory.open(
             store,
-            preset=self.preset,
             config=self.config,
             embedder=self.embedder,
             device=self.device,
             mode=mode,
-            create=self.creates,
+            create=create or store is None,
         ) as memory:
-            if fresh:
-                print_text(f"graphmem: {store} is a new store", to_reader=True)
             yield memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCommand(PresetCommand):
-    """A command that works on a store.
+class Target:
+    """Store that a command works on.
 
     Attributes:
         store: Folder of the store.
-        namespace: Work on this namespace of the store alone; `index` and `import` make it where
-            there is none. By default on what is in no namespace.
-        json: Print one machine-readable JSON object on standard output.
+        namespace: Name of the namespace in it; None: what is in no namespace.
+        settings: Preset, encoder and device.
     """
 
-    store: Annotated[Path, arg(metavar="DIR")]
-    namespace: Annotated[str | None, arg(metavar="NAME")] = None
-    json: bool = False
+    store: Path
+    namespace: str | None
+    settings: Settings
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a store."""
+        from graphmem_torch.store.database import DATABASE_NAME
+
+        return (self.store / DATABASE_NAME).is_file()
 
     @contextmanager
-    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
-        """Opens a store, or the namespace that is named of it."""
-        with super().open_memory(store, mode) as memory:
+    def open(
+        self, mode: Literal["r", "w"], *, create: bool = False, in_memory: bool = False
+    ) -> Iterator[Memory]:
+        """Open the memory.
+
+        Args:
+            mode: `r` to read, `w` to write.
+            create: Whether a missing store or namespace is made.
+            in_memory: Whether it is a new one that nothing keeps.
+
+        Raises:
+            StoreError: No store; names the nearest.
+            InputError: No such namespace; names the nearest.
+        """
+        fresh = not (in_memory or self.exists)
+        place = None if in_memory else self.store
+        with self.settings.open(place, mode, create=create) as memory:
+            if fresh:
+                print_text(f"graphmem: {self.store} is a new store", beside=True)
             if self.namespace is None:
                 yield memory
-            else:
-                fresh = self.creates and self.namespace not in memory.namespaces()
-                own = memory.namespace(self.namespace, create=self.creates)
-                if fresh:
-                    name = f"{self.namespace!r} of {store}"
-                    print_text(f"graphmem: {name} is a new namespace", to_reader=True)
-                yield own
+                return
+            known = self.namespace in memory.namespaces()
+            own = memory.namespace(self.namespace, create=create)
+            if not (known or in_memory):
+                name = f"{self.namespace!r} of {self.store}"
+                print_text(f"graphmem: {name} is a new namespace", beside=True)
+            yield own
+
+
+def expect_no_slip(path: Path) -> None:
+    """Check that the name of a store that is to be made is not a slip for one that is there.
+
+    Raises:
+        StoreError: The name of another store in the same folder differs by one letter.
+    """
+    from graphmem_torch.store.database import DATABASE_NAME
+
+    others = (each.parent.name for each in path.absolute().parent.glob(f"*/{DATABASE_NAME}"))
+    near = next((each for each in sorted(others) if _one_slip(path.name, each)), None)
+    if near is not None:
+        raise StoreError(
+            f"--store: expected a store, got {str(path)!r}; did you mean "
+            f"{str(path.with_name(near))!r}? Add --new to make another"
+        )
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Whether names differ by case, by a letter, or by two letters that changed places.
+
+    Names that differ in a digit are meant so, and so are those of fewer than four letters.
+    """
+    if Path(one).suffix == Path(other).suffix:
+        one, other = Path(one).stem, Path(other).stem
+    if one.casefold() == other.casefold():
+        return one != other
+    one, other = one.casefold(), other.casefold()
+    pairs = zip(one, other, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    left, right = one[at:], other[at:]
+    replaced, added, missing = left[1:] == right[1:], left[1:] == right, left == right[1:]
+    swapped = left[:2] == right[:2][::-1] and left[2:] == right[2:]
+    meant = (left[:1] + right[:1]).isdigit() or max(len(one), len(other)) < _COMPARED
+    return (replaced or added or missing or swapped) and not meant
+
+
+def load_engine(imports: Iterable[str] = ()) -> None:
+    """Import torch, the slow part of a command, and the user's own modules.
+
+    Ctrl-C ends the process at once meanwhile: it cannot be caught while a C++ extension loads.
+
+    Args:
+        imports: Names of modules, or paths of files that end in .py.
+
+    Raises:
+        InputError: A module that is missing, or fails.
+    """
+    leave_at_once()
+    try:
+        import_module("torch")
+        for name in imports:
+            _import_own(name)
+    finally:
+        interrupt_as_usual()
+
+
+def preset_option(run: F) -> F:
+    """Add the option that names a preset."""
+    return option(
+        "--preset",
+        default="default",
+        metavar="NAME",
+        section=_SETTINGS,
+        help="Use this preset, or YAML file.  [default: default]",
+    )(run)
+
+
+def settings_options(run: F) -> F:
+    """Add the options of a command that has settings, but for the preset."""
+    added = (
+        option(
+            "--embedder",
+            metavar="NAME",
+            section=_SETTINGS,
+            help="Use this encoder: a SentenceTransformer by name or folder, or `hashing`.",
+        ),
+        option(
+            "--device",
+            default="auto",
+            metavar="DEVICE",
+            section=_SETTINGS,
+            help="Compute on auto, cpu, cuda or cuda:N.  [default: auto]",
+        ),
+        option(
+            "--import",
+            "imports",
+            multiple=True,
+            metavar="MODULE",
+            section=_SETTINGS,
+            help="Import signals and baselines of your own: a module, or a .py file. Repeatable.",
+        ),
+        option(
+            "--help-config",
+            HELP_CONFIG,
+            is_flag=True,
+            expose_value=False,
+            section=_SETTINGS,
+            help="List all settings; --config.SECTION.FIELD VALUE overrides one.",
+        ),
+    )
+    for each in reversed(added):
+        run = each(run)
+    return run
+
+
+def json_option(run: F) -> F:
+    """Add the option that asks for JSON."""
+    return option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        section=_STORE,
+        help="Print one JSON object, complete, for programs.",
+    )(run)
+
+
+def store_options(run: Callable[..., Reply]) -> Callable[..., int]:
+    """Add the options of a command that works on a store, and print its reply.
+
+    Args:
+        run: Function of a `Target` and the command's own options by name.
+    """
+
+    @option(
+        "--store",
+        type=PATH,
+        required=True,
+        metavar="DIR",
+        section=_STORE,
+        help="Work on the store in this folder.",
+    )
+    @option(
+        "--namespace",
+        metavar="NAME",
+        section=_STORE,
+        help="Work on this namespace of the store alone.",
+    )
+    @json_option
+    @preset_option
+    @settings_options
+    @click.pass_context
+    @wraps(run)
+    def command(
+        ctx: click.Context,
+        store: Path,
+        namespace: str | None,
+        as_json: bool,
+        **own: Any,
+    ) -> int:
+        target = Target(store=store, namespace=namespace, settings=given_settings(ctx, own))
+        return print_reply(run(target, **own), as_json=as_json)
+
+    return command
+
+
+def given_settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
+    """Take the settings out of the options of a command.
+
+    Args:
+        ctx: Context of the command, which has its `--config.*` options.
+        given: Options by name; those of the settings are removed.
+    """
+    names = ("preset", "embedder", "device", "imports")
+    chosen = {name: given.pop(name) for name in names if name in given}
+    settings = Settings(**chosen, overrides=ctx.meta[OVERRIDES])
+    if settings.overrides or settings.preset != Settings.preset:
+        _ = settings.config  # what is wrong with it is said now, not after the work
+    return settings
+
+
+def base_url_option(run: F) -> F:
+    """Add the option that names the server of a language model."""
+    return option(
+        "--base-url",
+        metavar="URL",
+        help="Ask the model on this OpenAI-compatible server, such as "
+        "http://127.0.0.1:8080/v1.  [default: $OPENAI_BASE_URL, else OpenAI]",
+    )(run)
 
 
 @contextmanager
 def served_oracle(model: str | None, base_url: str | None) -> Iterator[OpenAIOracle | None]:
-    """A language model on a server as an oracle, None where none is named.
+    """Yield a language model on a server as an oracle, None if none is named.
 
     Raises:
         InputError: A server without a model, no key for OpenAI, or no package `openai`.
@@ -140,7 +337,7 @@ def served_oracle(model: str | None, base_url: str | None) -> Iterator[OpenAIOra
     if model is None:
         if base_url is not None:
             raise InputError(
-                f"--base-url: expected it beside the name of a model, got {base_url!r} alone; "
+                f"--base-url: expected the name of a model beside it, got {base_url!r} alone; "
                 "name the model too"
             )
         yield None
@@ -151,35 +348,8 @@ def served_oracle(model: str | None, base_url: str | None) -> Iterator[OpenAIOra
         yield OpenAIOracle(client)
 
 
-def print_json(value: Any) -> None:
-    """Prints one JSON object, in ASCII where the output is not UTF-8.
-
-    Raises:
-        GraphMemError: A number is not finite; JSON has no word for it.
-    """
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "")
-    try:
-        text = dump_json(value, ensure_ascii=encoding != "utf8", allow_nan=False)
-    except ValueError as error:
-        raise GraphMemError(
-            "expected finite numbers in the result, got one that is infinite or not a number; "
-            "look for very large values among the --config options and the weights of edges"
-        ) from error
-    print(visible(text, escape="\\u{:04x}"))
-
-
-def print_text(text: str, *, to_reader: bool = False) -> None:
-    """Prints a text that may hold anything: a terminal obeys nothing in it.
-
-    Args:
-        text: Lines.
-        to_reader: Whether it goes to standard error, beside the output.
-    """
-    print(visible(text), file=sys.stderr if to_reader else sys.stdout)
-
-
 def read_lines(path: str) -> list[str]:
-    """Non-empty lines of a UTF-8 file; `-` is standard input.
+    """Return the lines of a UTF-8 file that are not empty; `-` is standard input.
 
     Raises:
         InputError: The file is not UTF-8 text.
@@ -191,11 +361,11 @@ def read_lines(path: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def import_own(name: str) -> None:
-    """Imports a module of the user's, for the signals and baselines that it registers.
+def _import_own(name: str) -> None:
+    """Import a module of the user's, for the signals and baselines that it registers.
 
     Args:
-        name: Dotted name, looked up in the working directory too, or the path of a .py file.
+        name: Dotted name, looked up in the working directory too, or path of a .py file.
 
     Raises:
         InputError: There is no such module, or it fails.

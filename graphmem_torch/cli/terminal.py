@@ -1,25 +1,37 @@
-"""How results look on a terminal: plain text, wrapped to its width."""
+"""What commands print: replies as JSON or as plain text, wrapped to the width of the terminal."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
+from typing import Any
 
 from graphmem_torch.atoms import Atom, titled
+from graphmem_torch.errors import GraphMemError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.results import Context, Hit, Particle, Result, Trace, Validity
+from graphmem_torch.text.visible import visible
 
 __all__ = [
+    "Reply",
     "atom_lines",
     "clip",
     "context_note",
     "counted",
     "hit_lines",
+    "json_text",
     "particle_lines",
+    "print_json",
+    "print_reply",
+    "print_text",
     "result_lines",
+    "rows",
     "side_by_side",
     "trace_lines",
     "validity_line",
@@ -27,6 +39,67 @@ __all__ = [
     "width",
 ]
 _INDENT = 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What a command says.
+
+    Attributes:
+        data: JSON object that programs get with `--json`.
+        text: Lines for people; empty: none.
+        note: Lines for people on standard error, beside the output; empty: none.
+        code: Exit code.
+    """
+
+    data: Mapping[str, Any]
+    text: str = ""
+    note: str = ""
+    code: int = 0
+
+
+def print_reply(reply: Reply, *, as_json: bool) -> int:
+    """Print a reply and return its exit code."""
+    if as_json:
+        print_json(reply.data)
+        return reply.code
+    if reply.text:
+        print_text(reply.text)
+    if reply.note:
+        print_text(reply.note, beside=True)
+    return reply.code
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object."""
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Write a JSON object as standard output shows it: in ASCII if that is not UTF-8.
+
+    Raises:
+        GraphMemError: A number is not finite; JSON has no word for it.
+    """
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "")
+    try:
+        text = dump_json(value, ensure_ascii=encoding != "utf8", allow_nan=False)
+    except ValueError as error:
+        raise GraphMemError(
+            "expected finite numbers in the result, got one that is infinite or not a number; "
+            "look for very large values among the --config options and the weights of edges"
+        ) from error
+    return visible(text, escape="\\u{:04x}")
+
+
+def print_text(text: str, *, beside: bool = False) -> None:
+    """Print a text that may hold anything: a terminal obeys nothing in it.
+
+    Args:
+        text: Lines.
+        beside: Whether it goes to standard error, beside the output.
+    """
+    print(visible(text), file=sys.stderr if beside else sys.stdout)
 
 
 def width() -> int:
@@ -66,17 +139,29 @@ def _titled(title: str | None, rendered: str) -> list[str]:
     return _wrap(rendered)
 
 
-def hit_lines(rank: int, hit: Hit) -> list[str]:
-    """One hit: rank, score, text, origin, and the reasons for it in words."""
-    text = _titled(hit.title, hit.text)
+def hit_lines(rank: int, hit: Hit, *, full: bool = False) -> list[str]:
+    """Return a hit as lines: rank, score and text, its origin, and the reasons in words.
+
+    Args:
+        rank: Place among the hits, from 1.
+        hit: The hit.
+        full: Whether the text is whole; if not, each of the three is one line.
+    """
+    why = "why   " + (" · ".join(hit.why) or "nothing speaks for it")
     head = f"{rank:3d}  {hit.score:6.2f}  "
-    lines = [head + text[0][len(head) :], *text[1:], *_origin(hit)]
-    return [*lines, *_wrap("why   " + (" · ".join(hit.why) or "nothing speaks for it"))]
+    if full:
+        first, *rest = _titled(hit.title, hit.text)
+        return [head + first[len(head) :], *rest, *_wrap(_origin(hit)), *_wrap(why)]
+    columns, title = width() - _INDENT, titled(hit.title, "")
+    text = hit.text[len(title) :] if title and hit.text.startswith(title) else hit.text
+    pad = " " * _INDENT
+    lines = clip(text, columns), clip(_origin(hit, title=hit.title), columns), clip(why, columns)
+    return [head + lines[0], *(pad + line for line in lines[1:])]
 
 
 def atom_lines(atom: Atom) -> list[str]:
     """One memory: its text, its origin, and what else is known of it."""
-    lines = [*_titled(atom.title, atom.rendered), *_origin(atom)]
+    lines = [*_titled(atom.title, atom.rendered), *_wrap(_origin(atom))]
     told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
     told |= {"meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
@@ -113,17 +198,23 @@ def validity_line(validity: Validity) -> str:
     return line if validity.known is None else f"{line} (known {when(validity.known)})"
 
 
-def _origin(hit: Hit | Atom) -> list[str]:
-    """Where a memory is from."""
-    origin = [hit.id, hit.kind, when(hit.time)]
+def _origin(hit: Hit | Atom, *, title: str | None = None) -> str:
+    """Say where a memory is from."""
+    origin = [hit.id, hit.kind, when(hit.time), title]
     # The id of a document's chunk begins with the name of the document.
     if hit.session and not hit.id.startswith(hit.session):
         origin.insert(2, hit.session)
-    return _wrap("from  " + " · ".join(part for part in origin if part))
+    return "from  " + " · ".join(part for part in origin if part)
 
 
-def result_lines(result: Result) -> list[str]:
-    """One question with its hits."""
+def result_lines(result: Result, *, shown: int, full: bool = False) -> list[str]:
+    """Return a question with its hits as lines.
+
+    Args:
+        result: Question and hits.
+        shown: Number of hits that are shown, the best ones.
+        full: Whether their texts are whole.
+    """
     lines = [result.question, f"confidence {result.confidence:.2f}"]
     if result.verified is False:
         lines[-1] += ": no answer is mentioned in the nearest that the memory holds:"
@@ -135,8 +226,8 @@ def result_lines(result: Result) -> list[str]:
         lines[-1] += "; the nearest it holds:" if result.hits else ""
     if result.hits and not result.calibrated:
         lines.append("scores are rough estimates: none were fitted to these settings and encoder")
-    for rank, hit in enumerate(result.hits, start=1):
-        lines += ["", *hit_lines(rank, hit)]
+    for rank, hit in enumerate(result.hits[:shown], start=1):
+        lines += ["", *hit_lines(rank, hit, full=full)]
     if not result.hits:
         lines += ["", "no memory fits"]
     if result.plan is not None:
@@ -182,3 +273,19 @@ def _clip_keep(line: str, columns: int) -> str:
     """Like `clip`, but leading blanks stay."""
     blanks = len(line) - len(line.lstrip())
     return " " * blanks + clip(line, columns - blanks)
+
+
+def rows(values: Mapping[str, Any], indent: int = 0) -> list[str]:
+    """Return a mapping as aligned lines, nested mappings below their name."""
+    pad = " " * indent
+    names = {key: str(key).replace("_", " ") for key in values}
+    column = max(map(len, names.values()), default=0) + 2
+    lines = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            lines += [f"{pad}{names[key]}", *rows(value, indent + 2)]
+        else:
+            number = isinstance(value, int | float)
+            shown = f"{value:,}" if number else str(value or "none")
+            lines.append(f"{pad}{names[key]:<{column}}{shown}")
+    return lines

@@ -145,7 +145,7 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
         raise EmbedderError(
             f"{store.path}: expected the embedder that filled this store ({bound}), got "
             f"{embedder.name!r} ({embedder.fingerprint}); open the store with its own embedder, or "
-            "give it this one: `graphmem reembed`"
+            "give it this one: `graphmem store reembed`"
         )
     return embedder
 

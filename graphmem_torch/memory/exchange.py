@@ -121,7 +121,8 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict) or header.get("graphmem") != "export":
         raise InputError(
-            "expected what `graphmem export` wrote, got another file; `graphmem index` reads those",
+            "expected what `graphmem store export` wrote, got another file; "
+            "`graphmem index` reads those",
             where=where,
         )
     if header.get("version") not in (VERSION, VERSIONED) or not header.keys() >= _HEADER:

@@ -559,7 +559,7 @@ class MemoryStore(TensorReader):
                 raise EmbedderError(
                     f"{self._database.place}: expected the embedder that filled this store "
                     f"({name} {kept}), got one with {name} {value}. Open the store with its own "
-                    "embedder, or give it this one: `graphmem reembed`"
+                    "embedder, or give it this one: `graphmem store reembed`"
                 )
             changed[RESERVED + name] = value
         return changed

@@ -77,7 +77,7 @@ def test_query_behind_a_second_check(
     fails: Callable[..., str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = ["query", QUESTION, "Who sang in Oslo?", "--store", str(store), "--k", "2"]
+    asked = ["query", QUESTION, "Who sang in Oslo?", "--store", str(store), "-k", "2"]
     asked += ["--config.gate.threshold", "0", "--verify", "m", "--base-url"]
 
     def said(exchange: Exchange) -> None:
@@ -111,14 +111,14 @@ def test_classify_and_what_is_extracted(
         else:
             exchange.send(b"{}", status=400)
 
-    asked = ["classify", "--store", str(store)]
+    asked = ["store", "classify", "--store", str(store)]
     model = ScriptedServer(said)
     served = [*asked, "--model", "m", "--base-url", model.url, "--extract"]
     try:
         found = reply(*served, "D1:1", "D1:2")
         assert sum(found["types"].values()) == 2 and found["types"]["semantic"] >= 1
         assert (found["failed"], found["contents"], found["relations"]) == (1, 1, 0)
-        (made,) = reply("get", "D1:1#content", "--store", store)["atoms"]
+        (made,) = reply("atoms", "get", "D1:1#content", "--store", store)["atoms"]
         assert made["text"] == "Bertrand mends ovens"
         assert made["edges"] == [["D1:1", "derived_from", None]]
         assert main([*served, "D1:2", *fast]) == 0

@@ -34,19 +34,19 @@ def test_archive_query_restore(store: str, capsys: pytest.CaptureFixture[str]) -
         return read.err if code else read.out
 
     assert "got none" in said("query", "Ravel?", "--archived", code=2)
-    assert "1 memory archived" in said("archive", "b")
+    assert "1 memory archived" in said("atoms", "archive", "b")
     found = json.loads(said("query", "Ravel?", "--archived", "--json"))
     assert [hit["id"] for hit in found["results"][0]["hits"]] == ["b"]
     assert "quartet" not in said("query", "Ravel?")
-    assert json.loads(said("restore", "b", "--json"))["restored"] == 1
-    assert "not in the archive" in said("restore", "b", code=2)
-    assert "at least one id" in said("archive", code=2)
+    assert json.loads(said("atoms", "restore", "b", "--json"))["restored"] == 1
+    assert "not in the archive" in said("atoms", "restore", "b", code=2)
+    assert "at least one" in said("atoms", "archive", code=2)
 
 
 def test_a_memory_as_a_particle(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["get", "a", "--particle", "--store", store, *FAST]) == 0
+    assert main(["atoms", "get", "a", "--particle", "--store", store, *FAST]) == 0
     shown = capsys.readouterr().out
     assert "is assertion, event" in shown and "keys Lisbon" in shown and "used 0 times" in shown
-    assert main(["get", "a", "--particle", "--json", "--store", store, *FAST]) == 0
+    assert main(["atoms", "get", "a", "--particle", "--json", "--store", store, *FAST]) == 0
     (particle,) = json.loads(capsys.readouterr().out)["particles"]
     assert particle["signifiers"] == ["assertion", "event"] and particle["created"] == 1.7e9

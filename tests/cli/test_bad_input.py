@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from graphmem_torch.cli.main import main
-from graphmem_torch.cli.options import print_json
+from graphmem_torch.cli.terminal import print_json
 from graphmem_torch.errors import GraphMemError
 
 
@@ -77,7 +77,7 @@ def test_index_of_a_known_id_with_other_content(
     assert f"{path}:3: atom 'x' is given twice" in fails("index", path, "--store", store)
     path.write_text('{"id": "concept:x", "text": "One."}\n')
     assert f"{path}:1: atom 'concept:x'" in fails("index", path, "--store", store)
-    stats = reply("stats", "--store", store)
+    stats = reply("store", "stats", "--store", store)
     assert stats["kinds"]["turn"] == 4
 
 
@@ -86,20 +86,20 @@ def test_index_of_a_known_id_with_other_content(
     [
         ["query", "Who restores ovens?"],
         ["context", "Who restores ovens?", "--budget", "10"],
-        ["stats"],
-        ["check"],
-        ["get", "D1:1"],
-        ["export", "x.jsonl"],
-        ["update", "D1:1", "--text", "x"],
-        ["delete", "D1:1"],
-        ["forget", "--speaker", "Nora"],
-        ["archive", "D1:1"],
-        ["restore", "D1:1"],
-        ["supersede", "D1:1", "D1:2"],
-        ["split-name", "bertrand"],
-        ["feedback", "Who?", "--used", "D1:1"],
-        ["consolidate"],
-        ["learned", "--learn"],
+        ["store", "stats"],
+        ["store", "check"],
+        ["atoms", "get", "D1:1"],
+        ["store", "export", "x.jsonl"],
+        ["atoms", "update", "D1:1", "--text", "x"],
+        ["atoms", "delete", "D1:1"],
+        ["atoms", "forget", "--speaker", "Nora"],
+        ["atoms", "archive", "D1:1"],
+        ["atoms", "restore", "D1:1"],
+        ["facts", "supersede", "D1:1", "D1:2"],
+        ["facts", "split-name", "bertrand"],
+        ["store", "feedback", "Who?", "--used", "D1:1"],
+        ["store", "consolidate"],
+        ["store", "learned", "--learn"],
     ],
 )
 def test_commands_on_a_missing_store(
@@ -111,7 +111,9 @@ def test_commands_on_a_missing_store(
 
 
 def test_namespaces_of_a_missing_store(tmp_path: Path, fails: Callable[..., str]) -> None:
-    assert "expected a store" in fails("namespaces", tmp_path / "missing", "--drop", "x")
+    assert "expected a store" in fails(
+        "store", "namespaces", "--store", tmp_path / "missing", "--drop", "x"
+    )
     assert not (tmp_path / "missing").exists()
 
 
@@ -144,15 +146,21 @@ def test_forget_erases_nothing_without_a_place_for_its_receipt(
     store: Path, tmp_path: Path, fails: Callable[..., str], reply: Callable[..., Any]
 ) -> None:
     for place in (tmp_path / "no" / "receipt.json", tmp_path, store / "writer.lock"):
-        assert "a new file" in fails("forget", "D1:1", "--store", store, "--receipt", place)
+        assert "a new file" in fails(
+            "atoms", "forget", "D1:1", "--store", store, "--receipt", place
+        )
     new = tmp_path / "receipt.json"
-    assert "D9:9" in fails("forget", "D9:9", "--store", store, "--receipt", new)
-    assert "none of them" in fails("forget", "--where", "{}", "--store", store, "--receipt", new)
-    assert "before" in fails("forget", "--before", "noon", "--store", store, "--receipt", new)
+    assert "D9:9" in fails("atoms", "forget", "D9:9", "--store", store, "--receipt", new)
+    assert "none of them" in fails(
+        "atoms", "forget", "--where", "{}", "--store", store, "--receipt", new
+    )
+    assert "before" in fails(
+        "atoms", "forget", "--before", "noon", "--store", store, "--receipt", new
+    )
     assert not new.exists()
-    assert len(reply("get", "D1:1", "D1:2", "--store", store)["atoms"]) == 2
+    assert len(reply("atoms", "get", "D1:1", "D1:2", "--store", store)["atoms"]) == 2
     new.write_bytes(b"\xff")
-    assert "UTF-8" in fails("check", "--store", store, "--receipt", new)
+    assert "UTF-8" in fails("store", "check", "--store", store, "--receipt", new)
 
 
 def test_a_receipt_that_cannot_be_written_is_printed(
@@ -170,28 +178,39 @@ def test_a_receipt_that_cannot_be_written_is_printed(
     file = tmp_path / "receipt.json"
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
-        given = ["forget", "--before", "1709000000", "--store", str(store), "--receipt", str(file)]
+        given = [
+            "atoms",
+            "forget",
+            "--before",
+            "1709000000",
+            "--store",
+            str(store),
+            "--receipt",
+            str(file),
+        ]
         assert main([*given, *fast]) == 0
     printed = capsys.readouterr().out
     assert json.loads(printed)["atoms"] == 2 and not file.exists()
     file.write_text(printed)
-    assert reply("check", "--store", store, "--receipt", file)["ok"]
+    assert reply("store", "check", "--store", store, "--receipt", file)["ok"]
 
 
 def test_get_and_import_name_what_they_cannot_use(
     store: Path, conversation: Path, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
-    assert "expected at least one id" in fails("get", "--store", store)
-    assert "'D9:9', which is not in the store" in fails("get", "D9:9", "--store", store)
-    told = fails("import", conversation, "--store", tmp_path / "new")
-    assert f"{conversation}:1: expected what `graphmem export` wrote" in told
-    assert str(tmp_path / "none") in fails("import", tmp_path / "none", "--store", tmp_path / "new")
+    assert "ID: expected at least one" in fails("atoms", "get", "--store", store)
+    assert "'D9:9', which is not in the store" in fails("atoms", "get", "D9:9", "--store", store)
+    told = fails("store", "import", conversation, "--store", tmp_path / "new")
+    assert f"{conversation}:1: expected what `graphmem store export` wrote" in told
+    assert str(tmp_path / "none") in fails(
+        "store", "import", tmp_path / "none", "--store", tmp_path / "new"
+    )
     assert not (tmp_path / "new").exists()
-    assert str(tmp_path / "no") in fails("export", tmp_path / "no" / "x", "--store", store)
+    assert str(tmp_path / "no") in fails("store", "export", tmp_path / "no" / "x", "--store", store)
     for own in (store, store / "memory.sqlite", store / "new"):
-        assert "outside of the store" in fails("export", own, "--store", store)
+        assert "outside of the store" in fails("store", "export", own, "--store", store)
     for none in (tmp_path, "/dev/null"):
-        assert "name a file" in fails("export", none, "--store", store)
+        assert "name a file" in fails("store", "export", none, "--store", store)
 
 
 def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:
@@ -200,7 +219,7 @@ def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., 
 
 
 def test_command_unknown_names_the_nearest(fails: Callable[..., str]) -> None:
-    assert "did you mean 'query'?" in fails("queri", "Who restores ovens?")
+    assert "did you mean `graphmem query`?" in fails("queri", "Who restores ovens?")
 
 
 def test_preset_unknown_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
@@ -223,7 +242,7 @@ def test_config_field_unknown_names_the_nearest(store: Path, fails: Callable[...
 
 def test_commands_refuse_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
     assert "budget" in fails("context", "Who restores ovens?", "--store", store, "--budget", "-1")
-    said = fails("query", "Who restores ovens?", "--store", store, "--k", "0")
+    said = fails("query", "Who restores ovens?", "--store", store, "-k", "0")
     assert "k: expected" in said and "at least 1" in said
     said = fails("query", "Who restores ovens?", "--store", store, "--as-of", "soon")
     assert "--as-of: expected a time" in said
@@ -280,10 +299,10 @@ def test_check_reports_a_damaged_database(
 ) -> None:
     path = store / "memory.sqlite"
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
-    assert main(["check", "--store", str(store), *fast, "--json"]) == 1
+    assert main(["store", "check", "--store", str(store), *fast, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False and "damaged" in " ".join(found["problems"])
-    assert main(["check", "--store", str(store), *fast]) == 1
+    assert main(["store", "check", "--store", str(store), *fast]) == 1
     out, err = capsys.readouterr()
     assert "damaged" in out and "error" not in err
 
@@ -294,10 +313,10 @@ def test_check_reports_a_damaged_database(
         ["index", "nowhere.txt"],
         ["query", "Who restores ovens?"],
         ["context", "Who restores ovens?", "--budget", "10"],
-        ["stats"],
-        ["check"],
-        ["stats", "--config.spread.round", "2"],
-        ["demo", "--k", "0"],
+        ["store", "stats"],
+        ["store", "check"],
+        ["store", "stats", "--config.spread.round", "2"],
+        ["demo", "-k", "0"],
     ],
 )
 def test_errors_are_json_where_json_was_asked_for(

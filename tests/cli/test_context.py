@@ -69,8 +69,8 @@ def test_a_terminal_obeys_no_memory(
     for arguments in (
         ["query", QUESTION],
         *(["context", QUESTION, *budget, "--format", name] for name in ("text", "json", "openai")),
-        ["stats"],
-        ["check"],
+        ["store", "stats"],
+        ["store", "check"],
     ):
         for options in ([], ["--json"]):
             assert main([*arguments, *store, *options]) == 0

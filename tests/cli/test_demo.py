@@ -19,14 +19,14 @@ DATA = Path(__file__).parents[2] / "graphmem_torch" / "demo_data"
 def test_demo_compares_what_it_computed(
     reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = reply("demo", "--k", "4")
+    shown = reply("demo", "-k", "4")
     assert shown["turns"] == 100 and shown["context"]["tokens"] <= shown["context"]["budget"]
     turns = set()
     for comparison in shown["comparisons"]:
         assert len(comparison["flat"]) == len(comparison["graph"]["hits"]) == 4
         turns |= set(comparison["flat"]) | {hit["id"] for hit in comparison["graph"]["hits"]}
     assert len(turns) > 20, "every question got the same answer"
-    assert main(["demo", "--k", "4", *fast]) == 0
+    assert main(["demo", "-k", "4", *fast]) == 0
     out = capsys.readouterr().out
     assert "flat" in out and "graph memory" in out
 

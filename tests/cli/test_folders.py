@@ -128,7 +128,11 @@ def test_a_store_that_is_not_there_is_told_with_the_nearest(
     store: Path, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
     for wrong in ("stor", "storee", "Store"):
-        for command in (["query", "Who?"], ["context", "Who?", "--budget", "9"], ["stats"]):
+        for command in (
+            ["query", "Who?"],
+            ["context", "Who?", "--budget", "9"],
+            ["store", "stats"],
+        ):
             message = fails(*command, "--store", tmp_path / wrong)
             assert f"{tmp_path / wrong}: expected a store" in message
             assert message.endswith(f"did you mean {store}?")
@@ -145,14 +149,14 @@ def test_an_export_to_standard_output(
     store: Path, tmp_path: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = ["--store", str(store), *fast]
-    assert main(["update", "D1:1", "--text", "Grüße, 😀 und Öfen.", *named]) == 0
-    assert main(["export", str(tmp_path / "x.jsonl"), *named]) == 0
+    assert main(["atoms", "update", "D1:1", "--text", "Grüße, 😀 und Öfen.", *named]) == 0
+    assert main(["store", "export", str(tmp_path / "x.jsonl"), *named]) == 0
     capsys.readouterr()
-    assert main(["export", "-", *named]) == 0
+    assert main(["store", "export", "-", *named]) == 0
     out, err = capsys.readouterr()
     assert out.encode() == (tmp_path / "x.jsonl").read_bytes() and err == ""
     assert not Path("-").exists()
-    assert main(["export", "-", "--json", *named]) == 2
+    assert main(["store", "export", "-", "--json", *named]) == 2
     assert "which has the output for itself" in capsys.readouterr().err
 
 
@@ -166,7 +170,7 @@ def test_an_import_through_a_pipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = tmp_path / "x.jsonl"
-    reply("export", kept, "--store", store)
+    reply("store", "export", kept, "--store", store)
     lines = kept.read_bytes().splitlines(keepends=True)
     for stop in (len(lines), -1):
         content = b"".join(lines[:stop])
@@ -177,11 +181,11 @@ def test_an_import_through_a_pipe(
             os.mkfifo(pipe)
             threading.Thread(target=pipe.write_bytes, args=(content,)).start()
         if stop > 0:
-            assert reply("import", given, "--store", tmp_path / "o")["new"] == 4
+            assert reply("store", "import", given, "--store", tmp_path / "o")["new"] == 4
             with Memory.open(store, mode="r") as one, Memory.open(tmp_path / "o", mode="r") as two:
                 assert [*one] == [*two]
         else:
-            message = fails("import", given, "--store", tmp_path / "p")
+            message = fails("store", "import", given, "--store", tmp_path / "p")
             name = "standard input" if given == "-" else "pipe"
             assert message.startswith(f"graphmem: error: {name}:{len(lines) - 1}: expected the")
             assert not (tmp_path / "p").exists()

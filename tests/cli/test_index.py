@@ -129,7 +129,15 @@ def test_reembed(
 ) -> None:
     reply("index", library, "--store", tmp_path / "store")
     before = stored(tmp_path / "store")
-    given = ["reembed", "--store", str(tmp_path / "store"), "--embedder", "hashing:24", "--json"]
+    given = [
+        "store",
+        "reembed",
+        "--store",
+        str(tmp_path / "store"),
+        "--embedder",
+        "hashing:24",
+        "--json",
+    ]
     for least in (8, 0):
         assert main(given) == 0
         encoded = json.loads(capsys.readouterr().out)["encoded"]

@@ -151,5 +151,5 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         memory.add(trips(7))
         assert memory.stats()["waiting"] == 2
     fast = ["--preset", "synapse", "--embedder", "hashing:32", "--device", "cpu"]
-    assert main(["consolidate", "--store", str(path), *fast]) == 0
+    assert main(["store", "consolidate", "--store", str(path), *fast]) == 0
     assert "2 linked" in capsys.readouterr().out

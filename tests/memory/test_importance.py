@@ -143,7 +143,7 @@ def test_consolidate_on_the_command_line(
 ) -> None:
     with opened(tmp_path / "m", embedder="hashing:32") as memory:
         memory.add(atoms())
-    command = ["consolidate", "--store", str(tmp_path / "m"), "--config.refine.keep", "2"]
+    command = ["store", "consolidate", "--store", str(tmp_path / "m"), "--config.refine.keep", "2"]
     command += ["--embedder", "hashing:32"]
     assert main(command) == 0
     assert "4 archived" in capsys.readouterr().out

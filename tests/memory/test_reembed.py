@@ -115,7 +115,7 @@ def test_it_goes_on_where_it_was_cut_short(tmp_path: Path, monkeypatch: pytest.M
         assert Memory.reembed(tmp_path, rest, config=config_of()) == rest.seen == 0
         with pytest.raises(EmbedderError, match="expected the embedder that filled this store"):
             memory.retrieve(QUESTIONS)
-        with pytest.raises(EmbedderError, match="graphmem reembed"):
+        with pytest.raises(EmbedderError, match="graphmem store reembed"):
             memory.add("Of the old encoder.")
         assert memory.store.num_nodes <= nodes + 3
         memory.store.close()

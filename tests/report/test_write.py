@@ -201,14 +201,14 @@ def test_report_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     with opened(tmp_path / "store") as memory:
         memory.add(turns(12))
     out = tmp_path / "page.html"
-    asked = ["report", "--store", str(tmp_path / "store"), "--out", str(out)]
+    asked = ["store", "report", "--store", str(tmp_path / "store"), "--out", str(out)]
     assert main([*asked, "--device", "cpu", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["path"] == str(out) and told["bytes"] == out.stat().st_size
     assert told["nodes"] == told["drawn_nodes"] == 12
     assert main(asked) == 0
     assert capsys.readouterr().out.startswith(f"{out}: 12 of 12 nodes, ")
-    assert main(["report", "--store", str(tmp_path / "no"), "--out", str(out)]) == 2
+    assert main(["store", "report", "--store", str(tmp_path / "no"), "--out", str(out)]) == 2
 
 
 def test_report_of_questions(tmp_path: Path) -> None:

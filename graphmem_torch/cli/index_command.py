@@ -1,0 +1,134 @@
+"""`graphmem index`: bring a store up to date with files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any, Literal
+
+import click
+
+from graphmem_torch.cli.options import Target, expect_no_slip, store_options
+from graphmem_torch.cli.syntax import Leaf, choice, option
+from graphmem_torch.cli.terminal import Reply, counted
+from graphmem_torch.errors import InputError
+from graphmem_torch.results import Added, Indexed
+
+__all__ = ["RESUMES", "added_reply", "index"]
+
+RESUMES = "what was acknowledged is safe, and running the same command again resumes"
+"""State that Ctrl-C leaves while memories are added."""
+
+
+@click.command("index", cls=Leaf, after_interrupt=RESUMES)
+@click.argument("files", nargs=-1, required=True, metavar="FILE ...")
+@option(
+    "--format",
+    type=choice("text", "jsonl", "locomo", "whatsapp-dmy", "whatsapp-mdy"),
+    help="Read the files in this format, not in that of their names. whatsapp-dmy and -mdy say "
+    "whether the day comes first.",
+)
+@option(
+    "--input",
+    type=choice("raw", "observations"),
+    default="raw",
+    help="Read only the turns of LoCoMo files, or their facts too.  [default: raw]",
+)
+@option("--prune", is_flag=True, help="Delete the memories of files that are gone.")
+@option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@option(
+    "--skip-bad",
+    is_flag=True,
+    help="Leave out files and lines that cannot be used, list them, and exit with 3.",
+)
+@option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
+@store_options
+def index(
+    target: Target,
+    files: tuple[str, ...],
+    format: str | None,
+    input: str,
+    prune: bool,
+    dry_run: bool,
+    skip_bad: bool,
+    new: bool,
+) -> Reply:
+    """Bring a store up to date with files, or make one.
+
+    Run it again after files were edited, moved or deleted. Files that have not changed are not
+    read, and texts that have not changed are not encoded again.
+
+    FILE is a text, Markdown, JSON lines, an export of ChatGPT, Claude, Slack, WhatsApp, Telegram
+    or Discord (as downloaded, or unpacked), LoCoMo JSON, a proof library, a folder of these, or
+    - for standard input.
+    """
+    from graphmem_torch.readers.read import check_paths
+
+    there = target.exists
+    if not there and not new:
+        expect_no_slip(target.store)
+    if not there and not skip_bad:
+        check_paths(files, format)  # before a store is made for nothing
+    start = time.perf_counter()
+    given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
+    mode: Literal["r", "w"] = "r" if dry_run and there else "w"
+    with target.open(mode, create=True, in_memory=dry_run and not there) as memory:
+        before = len(memory)
+        try:
+            done = memory.add_files(
+                files, **given, dry_run=dry_run, skip_bad=skip_bad, progress=True
+            )
+        except InputError as error:
+            stored = counted(len(memory) - before, "memory", "memories")
+            kept = f" {stored} stored all the same, which the next run passes over;"
+            raise InputError(
+                f"{error}.{kept if len(memory) > before else ''} --skip-bad leaves out what "
+                "cannot be used"
+            ) from error
+    data = {"store": str(target.store), "dry_run": dry_run, **asdict(done)}
+    data["seconds"] = round(time.perf_counter() - start, 3)
+    if not skip_bad:
+        del data["skipped"]
+    return Reply(
+        data=data,
+        text="\n".join(_lines(done, str(target.store), None if dry_run else data["seconds"])),
+        note="\n".join(f"graphmem: left out: {' '.join(why.split())}" for why in done.skipped),
+        code=3 if done.skipped else 0,
+    )
+
+
+def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:
+    """Say what was new, and which files have changed, moved or gone."""
+    counts = {
+        "replaced": done.replaced,
+        "deleted": done.deleted,
+        "left out": len(done.skipped),
+    }
+    new = counted(done.new, "memory", "memories")
+    would, took = ("would be ", "") if seconds is None else ("", f" in {seconds:.1f} s")
+    said = [f"{new} {would}added to {store}{took}"]
+    said += [f"{count:,} {what}" for what, count in counts.items() if count]
+    said += [_known(done.known)] if done.known else []
+    return [
+        ", ".join(said),
+        *(f"changed  {name}" for name in done.changed),
+        *(f"moved    {before} -> {now}" for before, now in done.moved),
+        *(f"deleted  {name}" for name in done.pruned),
+        *(f"gone     {name} (kept; --prune deletes it)" for name in done.gone),
+        *(f"not kept {count:,} x {kind}" for kind, count in done.losses.items()),
+    ]
+
+
+def added_reply(target: Target, added: Added, seconds: float) -> Reply:
+    """Say how much was new in a store."""
+    data = {"store": str(target.store), "new": added.new, "known": added.known}
+    known = f", {_known(added.known)}" if added.known else ""
+    new = counted(added.new, "memory", "memories")
+    return Reply(
+        data=data | {"seconds": round(seconds, 3)},
+        text=f"{new} added to {target.store} in {seconds:.1f} s{known}",
+    )
+
+
+def _known(count: int) -> str:
+    return f"{count:,} {'was' if count == 1 else 'were'} there already"
