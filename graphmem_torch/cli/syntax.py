@@ -243,7 +243,7 @@ class Tree(click.Group):
         if name not in self.commands:
             root = ctx.find_root()
             paths = {path: path.rpartition(" ")[2] for path, _ in leaves(root.command)}
-            close = nearest(name, [*self.commands, *paths.values()])
+            close = nearest(name, [*self.commands, *paths.values()], cutoff=0.7)
             here = f"{ctx.command_path} {close}"
             there = [f"{root.info_name} {path}" for path, last in paths.items() if last == close]
             known = here if close in self.commands else there[0] if there else None

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -39,6 +39,7 @@ __all__ = [
     "width",
 ]
 _INDENT = 13
+_WITHIN = " · "  # between the parts of a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,23 +146,39 @@ def hit_lines(rank: int, hit: Hit, *, full: bool = False) -> list[str]:
     Args:
         rank: Place among the hits, from 1.
         hit: The hit.
-        full: Whether the text is whole; if not, each of the three is one line.
+        full: Whether nothing is cut off; if not, each of the three is one line.
     """
-    why = "why   " + (" · ".join(hit.why) or "nothing speaks for it")
     head = f"{rank:3d}  {hit.score:6.2f}  "
+    reasons = hit.why or ["nothing speaks for it"]
     if full:
         first, *rest = _titled(hit.title, hit.text)
-        return [head + first[len(head) :], *rest, *_wrap(_origin(hit)), *_wrap(why)]
+        said = "from " + _WITHIN.join(_origin(hit)), "why " + _WITHIN.join(reasons)
+        return [head + first[len(head) :], *rest, *_wrap(said[0]), *_wrap(said[1])]
     columns, title = width() - _INDENT, titled(hit.title, "")
     text = hit.text[len(title) :] if title and hit.text.startswith(title) else hit.text
+    origin = [*_origin(hit), *([hit.title] if hit.title else [])]
     pad = " " * _INDENT
-    lines = clip(text, columns), clip(_origin(hit, title=hit.title), columns), clip(why, columns)
-    return [head + lines[0], *(pad + line for line in lines[1:])]
+    return [
+        head + clip(text, columns),
+        f"{pad}from {_fitting(origin, columns - len('from '))}",
+        f"{pad}why {_fitting(reasons, columns - len('why '))}",
+    ]
+
+
+def _fitting(parts: Sequence[str], columns: int) -> str:
+    """Join the first of some parts that fit on a line; the very first one stays whole."""
+    line = " ".join(parts[0].split())
+    for part in parts[1:]:
+        longer = line + _WITHIN + " ".join(part.split())
+        if len(longer) > columns:
+            break
+        line = longer
+    return line
 
 
 def atom_lines(atom: Atom) -> list[str]:
     """One memory: its text, its origin, and what else is known of it."""
-    lines = [*_titled(atom.title, atom.rendered), *_wrap(_origin(atom))]
+    lines = [*_titled(atom.title, atom.rendered), *_wrap(f"from {_WITHIN.join(_origin(atom))}")]
     told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
     told |= {"meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
@@ -198,13 +215,13 @@ def validity_line(validity: Validity) -> str:
     return line if validity.known is None else f"{line} (known {when(validity.known)})"
 
 
-def _origin(hit: Hit | Atom, *, title: str | None = None) -> str:
-    """Say where a memory is from."""
-    origin = [hit.id, hit.kind, when(hit.time), title]
+def _origin(hit: Hit | Atom) -> list[str]:
+    """Return where a memory is from, its id first."""
+    origin = [hit.id, hit.kind, when(hit.time)]
     # The id of a document's chunk begins with the name of the document.
     if hit.session and not hit.id.startswith(hit.session):
         origin.insert(2, hit.session)
-    return "from  " + " · ".join(part for part in origin if part)
+    return [part for part in origin if part]
 
 
 def result_lines(result: Result, *, shown: int, full: bool = False) -> list[str]:

@@ -44,6 +44,38 @@ def test_query_prints_hits_with_reasons(
     assert "D1:1" in out and "2024-02-04 10:00" in out and "confidence" in out
 
 
+def test_query_prints_five_hits_of_three_lines(
+    tmp_path: Path,
+    fast: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ids = [f"notes/{'long ' * 20}{i}.md" if i == 3 else f"n{i}" for i in range(12)]
+    records = [
+        {"id": id, "title": "Ovens", "text": f"{i} ovens were restored by Bertrand. " * 9}
+        for i, id in enumerate(ids)
+    ]
+    file = tmp_path / "many.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)))
+    store = ["--store", str(tmp_path / "new"), *fast]
+    assert main(["index", str(file), *store]) == 0
+    for options, shown in (([], 5), (["-k", "7"], 7), (["-k", "12"], 12)):
+        capsys.readouterr()
+        assert main(["query", "Who restored ovens?", *options, *store]) == 0
+        out, err = capsys.readouterr()
+        hits = [block.splitlines() for block in out.split("\n\n")[1:]]
+        assert len(hits) == shown and all(len(lines) == 3 for lines in hits)
+        assert [int(lines[0].split()[0]) for lines in hits] == [*range(1, shown + 1)]
+        named = [lines[1].split("from ")[1].split(" · ")[0] for lines in hits]
+        assert {*named} <= {*ids} and len({*named}) == shown
+        assert all(len(line) <= 80 for line in out.splitlines() if ids[3] not in line)
+        assert ("7 more with -k 12" in err) == (not options)
+    assert main(["query", "Who restored ovens?", "--full", "-k", "1", *store]) == 0
+    whole = " ".join(capsys.readouterr().out.split())
+    assert any(record["text"].strip() in whole for record in records)
+
+
 def test_query_as_json_has_the_whole_result(store: Path, reply: Callable[..., Any]) -> None:
     answer = reply("query", "Who restores deck ovens?", "--store", store, "-k", "2")
     (result,) = answer["results"]

@@ -145,6 +145,37 @@ def test_a_store_that_is_not_there_is_told_with_the_nearest(
     assert "index something first" in fails("query", "Who?", "--store", tmp_path / "else")
 
 
+@pytest.mark.parametrize(
+    ("there", "given", "slip"),
+    [
+        ("friends.mem", "freinds.mem", True),
+        ("friends.mem", "friend.mem", True),
+        ("friends.mem", "friends.men", True),
+        ("notes", "Notes", True),
+        ("diary", "diarry", True),
+        ("user1.mem", "user2.mem", False),
+        ("2023", "2024", False),
+        ("memory", "memory2", False),
+        ("notes.mem", "notes-old.mem", False),
+        ("a.mem", "b.mem", False),
+        ("alice.mem", "bob.mem", False),
+    ],
+)
+def test_a_new_store_beside_one_of_nearly_its_name(
+    there: str, given: str, slip: bool, store: Path, tmp_path: Path, fast: list[str]
+) -> None:
+    """A slip would make a second store, and the first one would seem to have lost its memories."""
+    place = tmp_path / "place"
+    place.mkdir()
+    store.rename(place / there)
+    (tmp_path / "a.txt").write_text("A canoe.")
+    words = ["index", str(tmp_path / "a.txt"), "--store", str(place / given), *fast]
+    assert main(words) == (2 if slip else 0)
+    assert (place / given).exists() != slip
+    if slip:
+        assert main([*words, "--new"]) == 0 and (place / given).exists()
+
+
 def test_an_export_to_standard_output(
     store: Path, tmp_path: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
