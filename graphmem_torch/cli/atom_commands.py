@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphmem_torch.cli.options import Target, store_options
+from graphmem_torch.cli.options import Target, expect_archive, store_options
 from graphmem_torch.cli.syntax import COUNT, JSON, PATH, TIME, Tree, choice, option, time_of
 from graphmem_torch.cli.terminal import Reply, atom_lines, counted, particle_lines
 from graphmem_torch.errors import InputError
@@ -49,7 +49,7 @@ def get(target: Target, ids: tuple[str, ...], particle: bool) -> Reply:
             data={"particles": [asdict(each) for each in particles]},
             text="\n\n".join("\n".join(particle_lines(each)) for each in particles),
         )
-    with target.open("r") as memory:
+    with target.read() as memory:
         found = memory.get(ids)
     return Reply(data={"atoms": _records(found)}, text=_blocks(found))
 
@@ -71,11 +71,13 @@ def list_atoms(
     target: Target, where: Any, order: str, limit: int, after: str | None, archived: bool
 ) -> Reply:
     """List memories in an order, page by page."""
-    with target.open("r") as memory:
-        listed = memory.archived() if archived else memory
-        if listed is None:
-            raise InputError("--archived: expected an archive, got none; leave it out")
-        page = listed.list(where=where, order=order, limit=limit or None, after=after)
+    given: dict[str, Any] = {"order": order, "limit": limit or None, "after": after}
+    if where is not None or order.endswith("importance"):  # both need the engine
+        with target.open("r") as memory:
+            page = expect_archive(memory, archived).list(where=where, **given)
+    else:
+        with target.read() as stored:
+            page = expect_archive(stored, archived).list(**given)
     return Reply(
         data={"atoms": _records(page), "next": page.next},
         text=_blocks(page) or "no memories",
@@ -160,8 +162,13 @@ def _forgettable(
             f"--receipt: expected none with --dry-run, which erases nothing, got "
             f"{str(receipt)!r}; leave one of them out"
         )
-    with target.open("r") as memory:
-        found = memory.forgettable(ids, **conditions)
+    asked = {name: conditions.pop(name) for name in ("where", "question", "k")}
+    if any(value is not None for value in asked.values()):  # these need the engine
+        with target.open("r") as memory:
+            found = memory.forgettable(ids, **conditions, **asked)
+    else:
+        with target.read() as stored:
+            found = [*stored.forgettable(ids, **conditions)]
     count = f"{counted(len(found), 'memory', 'memories')} would be erased from {target.store}"
     return Reply(
         data={"dry_run": True, "atoms": _records(found)},

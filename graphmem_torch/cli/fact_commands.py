@@ -36,7 +36,7 @@ def supersede(target: Target, old: str, new: str, at: float | None) -> Reply:
 @store_options
 def history(target: Target, id: str) -> Reply:
     """Show the versions of a memory, its validity, and the chain it belongs to."""
-    with target.open("r") as memory:
+    with target.read() as memory:
         found = memory.history(id)
     lines = [id]
     for version in found.versions:
@@ -54,7 +54,7 @@ def history(target: Target, id: str) -> Reply:
 @store_options
 def changes(target: Target, since: float) -> Reply:
     """Show what has changed in a store since a time, in the order in which it was known."""
-    with target.open("r") as memory:
+    with target.read() as memory:
         found = memory.changes(since)
     lines = []
     for change in found:

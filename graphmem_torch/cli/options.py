@@ -21,15 +21,18 @@ from graphmem_torch.cli.syntax import OVERRIDES, PATH, option
 from graphmem_torch.cli.terminal import Reply, print_reply, print_text
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import GraphMemError, InputError, StoreError, first_line
+from graphmem_torch.store.folder import DATABASE_NAME, expect_store, store_folder
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
+    from graphmem_torch.memory.stored import StoredMemory
     from graphmem_torch.oracle import OpenAIOracle
 
 __all__ = [
     "Settings",
     "Target",
     "base_url_option",
+    "expect_archive",
     "expect_no_slip",
     "given_settings",
     "json_option",
@@ -42,6 +45,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", "Memory", "StoredMemory")
 _SETTINGS = "Settings"  # heading of the options that choose them
 _STORE = "Store and output"
 _COMPARED = 4  # letters of a name from which another is taken for a slip
@@ -112,9 +116,20 @@ class Target:
     @property
     def exists(self) -> bool:
         """Whether the folder holds a store."""
-        from graphmem_torch.store.database import DATABASE_NAME
-
         return (self.store / DATABASE_NAME).is_file()
+
+    @contextmanager
+    def read(self) -> Iterator[StoredMemory]:
+        """Open what lies on the disk, without the engine, to read it.
+
+        Raises:
+            StoreError: No store; names the nearest.
+            InputError: No such namespace; names the nearest.
+        """
+        from graphmem_torch.memory.stored import StoredMemory
+
+        with StoredMemory.open(self.store, namespace=self.namespace) as memory:
+            yield memory
 
     @contextmanager
     def open(
@@ -131,6 +146,8 @@ class Target:
             StoreError: No store; names the nearest.
             InputError: No such namespace; names the nearest.
         """
+        if not create:
+            expect_store(store_folder(self.store))
         fresh = not (in_memory or self.exists)
         place = None if in_memory else self.store
         with self.settings.open(place, mode, create=create) as memory:
@@ -147,14 +164,28 @@ class Target:
             yield own
 
 
+def expect_archive(memory: M, archived: bool) -> M:
+    """Return a memory, or its archive if that is asked for.
+
+    Args:
+        memory: The memory.
+        archived: Whether the archive is asked for.
+
+    Raises:
+        InputError: There is no archive.
+    """
+    found = memory.archived() if archived else memory
+    if found is None:
+        raise InputError("--archived: expected an archive, got none; leave it out")
+    return found
+
+
 def expect_no_slip(path: Path) -> None:
     """Check that the name of a store that is to be made is not a slip for one that is there.
 
     Raises:
         StoreError: The name of another store in the same folder differs by one letter.
     """
-    from graphmem_torch.store.database import DATABASE_NAME
-
     others = (each.parent.name for each in path.absolute().parent.glob(f"*/{DATABASE_NAME}"))
     near = next((each for each in sorted(others) if _one_slip(path.name, each)), None)
     if near is not None:

@@ -14,6 +14,7 @@ import click
 from graphmem_torch.cli.options import (
     Target,
     base_url_option,
+    expect_archive,
     read_lines,
     served_oracle,
     store_options,
@@ -175,10 +176,9 @@ def query(
     filters["as_of"] = [*instants] if len(instants) > 1 else next(iter(instants), None)
     filters["plan"] = PRESENT if present else plan or None
     with served_oracle(verify, base_url) as oracle, target.open("r") as memory:
-        searched = memory.archived() if archived else memory
-        if searched is None:
-            raise InputError("--archived: expected an archive, got none; leave it out")
-        found = searched.retrieve(asked, oracle=oracle, trace=trace, **filters)
+        found = expect_archive(memory, archived).retrieve(
+            asked, oracle=oracle, trace=trace, **filters
+        )
     rows: list[tuple[Result, dict[str, float]]]
     if len(instants) > 1:
         rows = [

@@ -39,6 +39,10 @@ graphmem query "Who restored the oven?" --store my.mem
 - An error is one line on standard error: what was expected, what came, what to do. With `--json`
   it is also an object with the key `error` on standard output.
 - An interrupted command loses nothing that it has acknowledged, and can be run again.
+- Commands that only read what lies on the disk start at once, as they load no engine: `atoms get`,
+  `atoms list`, `facts history`, `facts changes`, `store stats`, `store check`, `store namespaces`,
+  `store export`, `atoms forget --dry-run`. A filter (`--where`), an order by importance and a
+  question need it.
 
 | exit code | meaning |
 | --- | --- |

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -39,13 +39,14 @@ store = Tree("store", help="Look after a whole store.")
 @store_options
 def stats(target: Target, switches: bool) -> Reply:
     """Count what a store holds."""
+    if not switches:
+        with target.read() as stored:
+            counts = stored.stats(target.settings.config)
+        return Reply(data=counts, text="\n".join(rows(counts)))
     with target.open("r") as memory:
-        counts = memory.stats()
-        found = memory.switches() if switches else []
-    data, shown = dict(counts), dict(counts)
-    if switches:
-        data["switches"] = [asdict(each) for each in found]
-        shown["switches"] = {each.atom: f"{each.statistic:.1f}" for each in found}
+        counts, found = memory.stats(), memory.switches()
+    data = counts | {"switches": [asdict(each) for each in found]}
+    shown = counts | {"switches": {each.atom: f"{each.statistic:.1f}" for each in found}}
     return Reply(data=data, text="\n".join(rows(shown)))
 
 
@@ -65,8 +66,8 @@ def stats(target: Target, switches: bool) -> Reply:
 def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
     """Check that a store is whole; exit with 1 if it is not, or if erased texts are left."""
     try:
-        with target.open("r") as memory:
-            problems = memory.check()
+        with target.read() as memory:
+            problems = [*memory.check()]
             if receipt is not None:
                 problems += memory.check_receipt(receipt)
         if forgotten is not None:
@@ -116,8 +117,7 @@ def export(target: Target, file: Path, vectors: bool) -> Reply:
             )
         _pour(target, vectors)
         return Reply(data={})
-    with target.open("r") as memory:
-        count = memory.export(file, vectors=vectors)
+    count = _export(target, file, vectors)
     size = file.stat().st_size / 1e6
     return Reply(
         data={"file": str(file), "atoms": count},
@@ -125,12 +125,20 @@ def export(target: Target, file: Path, vectors: bool) -> Reply:
     )
 
 
+def _export(target: Target, file: Path | TextIO, vectors: bool) -> int:
+    """Export a memory, vectors by the engine; return the number of memories."""
+    if vectors:
+        with target.open("r") as memory:
+            return memory.export(file, vectors=True)
+    with target.read() as stored:
+        return stored.export(file)
+
+
 def _pour(target: Target, vectors: bool) -> None:
     """Write an export to standard output, in UTF-8 whatever the terminal shows."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     try:
-        with target.open("r") as memory:
-            memory.export(out, vectors=vectors)
+        _export(target, out, vectors)
         out.flush()
     finally:
         out.detach()  # else it closes standard output
@@ -184,8 +192,8 @@ def namespaces(target: Target, drop: str | None) -> Reply:
         with target.open("w") as memory:
             memory.drop_namespace(drop)
         return Reply(data={"dropped": drop}, text=f"{target.store}: namespace {drop!r} is deleted")
-    with target.open("r") as memory:
-        sizes = {name: len(memory.namespace(name)) for name in memory.namespaces()}
+    with target.read() as memory:
+        sizes = memory.sizes()
     return Reply(
         data={"namespaces": sizes},
         text="\n".join(rows(sizes)) or f"{target.store} has no namespaces",

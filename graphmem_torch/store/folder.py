@@ -23,6 +23,7 @@ __all__ = [
     "DATABASE_NAME",
     "NAMESPACES_NAME",
     "connect",
+    "expect_store",
     "folder_bytes",
     "has_namespaces",
     "store_folder",
@@ -65,10 +66,7 @@ def connect(folder: Path | None, *, readonly: bool, create: bool) -> sqlite3.Con
     path = folder / DATABASE_NAME
     if create and not readonly and not path.exists():
         _create(folder)
-    if not path.is_file():
-        near = _nearest_store(folder)
-        do = f"did you mean {near}?" if near else "index something first, or check the path"
-        raise StoreError(f"{folder}: expected a store, got no {DATABASE_NAME} there; {do}")
+    expect_store(folder)
     # SQLite takes such a stump for a new database; this one is moved into place whole.
     size = path.stat().st_size
     if size < _SMALLEST:
@@ -87,6 +85,18 @@ def connect(folder: Path | None, *, readonly: bool, create: bool) -> sqlite3.Con
         connection.close()
         raise
     return connection
+
+
+def expect_store(folder: Path) -> None:
+    """Check that a folder holds a store.
+
+    Raises:
+        StoreError: It does not; names the nearest store.
+    """
+    if not _is_store(folder):
+        near = _nearest_store(folder)
+        do = f"did you mean {near}?" if near else "index something first, or check the path"
+        raise StoreError(f"{folder}: expected a store, got no {DATABASE_NAME} there; {do}")
 
 
 def store_folder(path: str | os.PathLike[str]) -> Path:

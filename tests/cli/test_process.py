@@ -155,6 +155,70 @@ def test_main_loads_no_engine() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_commands_that_read_and_usage_errors_load_no_engine(
+    store: Path, tmp_path: Path, fast: list[str]
+) -> None:
+    """In a fresh interpreter, one command after the other."""
+    from graphmem_torch import Memory
+
+    with Memory.open(store, embedder="hashing") as memory:
+        memory.archive("D2:2")
+        memory.supersede("D1:1", "D2:1")
+        receipt = memory.forget("D1:2")
+        memory.namespace("ada", create=True).add("The canoe is red.")
+    (tmp_path / "receipt.json").write_text(receipt.to_json())
+    (tmp_path / "forgotten.txt").write_text("Does he deliver them as well?\n")
+    there, missing = ["--store", str(store)], ["--store", str(tmp_path / "stor")]
+    out = str(tmp_path / "out.jsonl")
+    checked = ["--receipt", str(tmp_path / "receipt.json")]
+    checked += ["--forgotten", str(tmp_path / "forgotten.txt")]
+    reading = [
+        ["atoms", "get", "D1:1", "D2:1"],
+        ["atoms", "list"],
+        ["atoms", "list", "--order", "-time", "--limit", "1"],
+        ["atoms", "list", "--archived"],
+        ["atoms", "list", "--namespace", "ada"],
+        ["atoms", "forget", "--speaker", "Nora", "--dry-run"],
+        ["atoms", "forget", "D1:1", "--dry-run", "--before", "2024-03-01"],
+        ["facts", "history", "D2:1"],
+        ["facts", "changes", "--since", "2020"],
+        ["store", "stats"],
+        ["store", "stats", "--preset", "weave", *fast],
+        ["store", "check", *checked],
+        ["store", "namespaces"],
+        ["store", "export", out],
+    ]
+    wrong = [
+        ["query", "Who?", *there, "--trase"],
+        ["query", "Who?", *there, "--preset", "defualt"],
+        ["query", "Who?", *there, "--as-of", "soon"],
+        ["query", "Who?", *there, "--where", "{"],
+        ["query", "Who?", *missing],
+        ["atoms", "delete", "D1:1", *missing],
+        ["store", "stats", *missing],
+        ["store", "stats", "--namespace", "adda", *there],
+        ["atoms", "get", "D9:9", *there],
+        ["index", out, "--store", str(tmp_path / "stroe")],
+        ["stats"],
+        [],
+    ]
+    commands = [
+        *(([*words, *there, *more], 0) for words in reading for more in ([], ["--json"])),
+        *((words, 2) for words in wrong),
+        *(([*words, "--help"], 0) for words in ([], ["query"], ["store"], ["eval"])),
+    ]
+    code = (
+        "import sys\n"
+        "from graphmem_torch.cli.main import main\n"
+        f"for words, code in {commands!r}:\n"
+        "    assert main(words) == code, words\n"
+        "    assert 'torch' not in sys.modules, words\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("graphmem: error: ") == len(wrong)
+
+
 @pytest.mark.parametrize("loaded", ["click.core", "graphmem_torch.cli.main", "torch._C"])
 def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(tmp_path)]
