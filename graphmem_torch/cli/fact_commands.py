@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from textwrap import wrap
 
 import click
 
@@ -11,6 +12,8 @@ from graphmem_torch.cli.syntax import TIME, Tree, option
 from graphmem_torch.cli.terminal import Reply, clip, validity_line, when, width
 
 __all__ = ["facts"]
+
+_LABEL = 11  # columns of a label in a history
 
 facts = Tree("facts", help="State and show what is true, and since when.")
 
@@ -41,12 +44,18 @@ def history(target: Target, id: str) -> Reply:
     lines = [id]
     for version in found.versions:
         since = "from the start" if version.since is None else f"since {when(version.since)}"
-        lines.append(clip(f"  version  {since}: {version.atom.rendered}", width()))
-    lines += [f"  stated   {validity_line(each)}" for each in found.statements]
+        lines.append("  version  " + clip(f"{since}: {version.atom.rendered}", width() - _LABEL))
+    for stated in found.statements:
+        lines += _hanging("  stated   ", validity_line(stated))
     for each in found.chain if len(found.chain) > 1 else ():
-        lines.append(f"  chain    {each.id}  {validity_line(each.validity)}")
-        lines.append(f"           {clip(each.text, width() - 11)}")
+        lines += _hanging("  chain    ", f"{each.id}  {validity_line(each.validity)}")
+        lines.append(" " * _LABEL + clip(each.text, width() - _LABEL))
     return Reply(data=found.as_dict(), text="\n".join(lines))
+
+
+def _hanging(label: str, text: str) -> list[str]:
+    """Wrap a text after a label."""
+    return wrap(text, width(), initial_indent=label, subsequent_indent=" " * _LABEL)
 
 
 @facts.command("changes")

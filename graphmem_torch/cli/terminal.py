@@ -38,7 +38,8 @@ __all__ = [
     "when",
     "width",
 ]
-_INDENT = 13
+_INDENT = 13  # columns before the text of a hit
+_BELOW = 4  # columns before what stands below an id
 _WITHIN = " · "  # between the parts of a line
 
 
@@ -126,18 +127,18 @@ def clip(text: str, columns: int) -> str:
     return line if len(line) <= columns else line[: columns - 1].rstrip() + "…"
 
 
-def _wrap(text: str) -> list[str]:
-    pad = " " * _INDENT
+def _wrap(text: str, indent: int = _INDENT) -> list[str]:
+    pad = " " * indent
     text = " ".join(text.split())
     return textwrap.wrap(text, width(), initial_indent=pad, subsequent_indent=pad) or [pad]
 
 
-def _titled(title: str | None, rendered: str) -> list[str]:
-    """A rendered text with its title on a line of its own."""
+def _titled(title: str | None, rendered: str, indent: int = _INDENT) -> list[str]:
+    """Wrap a rendered text, with its title on a line of its own."""
     above = titled(title, "")
     if above and rendered.startswith(above):
-        return [*_wrap(above), *_wrap(rendered[len(above) :])]
-    return _wrap(rendered)
+        return [*_wrap(above, indent), *_wrap(rendered[len(above) :], indent)]
+    return _wrap(rendered, indent)
 
 
 def hit_lines(rank: int, hit: Hit, *, full: bool = False) -> list[str]:
@@ -177,33 +178,38 @@ def _fitting(parts: Sequence[str], columns: int) -> str:
 
 
 def atom_lines(atom: Atom) -> list[str]:
-    """One memory: its text, its origin, and what else is known of it."""
-    lines = [*_titled(atom.title, atom.rendered), *_wrap(f"from {_WITHIN.join(_origin(atom))}")]
-    told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
-    told |= {"meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
-    told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
-    for name, value in told.items():
-        lines += _wrap(f"{name}  {value}") if value else []
-    return lines
+    """Return a memory as lines: its id and origin, its text, and what else is known of it."""
+    edges = [f"{each.type.name.lower()} {each.target}" for each in atom.edges]
+    said = {
+        "happened": when(atom.event_time),
+        "ended": when(atom.event_end),
+        "type": atom.type,
+        "meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None,
+        "edges": _WITHIN.join(edges),
+    }
+    text = _titled(atom.title, atom.rendered, _BELOW)
+    return [_WITHIN.join(_origin(atom)), *text, *_fields(said)]
 
 
 def particle_lines(particle: Particle) -> list[str]:
-    """One memory as an insight particle."""
+    """Return a memory as an insight particle, as lines."""
     times = {name: getattr(particle, name) for name in ("created", "modified", "accessed")}
     times |= {"true from": particle.event_start, "true until": particle.event_end}
-    told = {
-        "from": particle.id,
+    said = {
         "is": ", ".join(particle.signifiers),
         "keys": ", ".join(particle.keys),
         "imprint": json.dumps(dict(particle.imprint), ensure_ascii=False),
         **{name: when(value) for name, value in times.items()},
         "importance": f"{particle.importance:.2f}, used {particle.uses:,} times",
-        "strands": " · ".join(f"{kind} {other} {w:.2f}" for kind, other, w in particle.strands),
+        "strands": _WITHIN.join(f"{kind} {other} {w:.2f}" for kind, other, w in particle.strands),
     }
-    lines = _wrap(particle.content)
-    for name, value in told.items():
-        lines += _wrap(f"{name}  {value}") if value else []
-    return lines
+    return [particle.id, *_wrap(particle.content, _BELOW), *_fields(said)]
+
+
+def _fields(values: Mapping[str, str | None]) -> list[str]:
+    """Return fields that have a value as lines."""
+    given = {name: value for name, value in values.items() if value}
+    return [line for name, value in given.items() for line in _wrap(f"{name} {value}", _BELOW)]
 
 
 def validity_line(validity: Validity) -> str:

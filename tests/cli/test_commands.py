@@ -309,7 +309,7 @@ def test_get_shows_memories_by_id(
     assert main(["atoms", "get", "D1:1", "--store", str(store), *fast]) == 0
     out = capsys.readouterr().out
     assert "Theo: Bertrand restores old deck ovens." in out
-    assert "from D1:1 · turn · s1 · 2024-02-04 10:00" in out and '{"page": 1}' in out
+    assert "D1:1 · turn · s1 · 2024-02-04 10:00" in out and '{"page": 1}' in out
 
 
 def test_update_and_delete(
@@ -662,7 +662,7 @@ def test_list_shows_memories_page_by_page(
     assert named == sorted(named, reverse=True) and named
     assert main(["atoms", "list", "--store", str(store), "--limit", "1", *fast]) == 0
     out, err = capsys.readouterr()
-    assert "Ovens" in out and f"from {ids[0]}" in out and "more with --after" in err
+    assert "Ovens" in out and f"{ids[0]} · " in out and "more with --after" in err
     for wrong in (["--order", "tme"], ["--after", "nothing"], ["--limit", "-1"], ["--archived"]):
         assert main(["atoms", "list", "--store", str(store), *wrong, *fast]) == 2
 
