@@ -99,7 +99,7 @@ def list_atoms(
 @option("--meta", type=JSON, help="Replace everything else it has.")
 @store_options
 def update(target: Target, id: str, meta: Any, **given: str | None) -> Reply:
-    """Give a memory another content; `--as-of` still finds what it said before."""
+    """Change a memory; `--as-of` still finds what it said before."""
     changes: dict[str, Any] = {
         name: given[name] if given[name] or name in _NEEDED else None
         for name in _FIELDS

@@ -24,7 +24,7 @@ facts = Tree("facts", help="State and show what is true, and since when.")
 @option("--at", type=TIME, help="Change at this time.  [default: the start of NEW]")
 @store_options
 def supersede(target: Target, old: str, new: str, at: float | None) -> Reply:
-    """State that the memory NEW takes the place of OLD, which is kept.
+    """State that NEW takes the place of OLD, which is kept.
 
     OLD is true until then; `graphmem query --valid-at` still finds it.
     """
@@ -38,7 +38,7 @@ def supersede(target: Target, old: str, new: str, at: float | None) -> Reply:
 @click.argument("id")
 @store_options
 def history(target: Target, id: str) -> Reply:
-    """Show the versions of a memory, its validity, and the chain it belongs to."""
+    """Show the versions, validity and chain of a memory."""
     with target.read() as memory:
         found = memory.history(id)
     lines = [id]
@@ -62,7 +62,7 @@ def _hanging(label: str, text: str) -> list[str]:
 @option("--since", type=TIME, required=True, help="Show changes from this time on.")
 @store_options
 def changes(target: Target, since: float) -> Reply:
-    """Show what has changed in a store since a time, in the order in which it was known."""
+    """Show what has changed since a time, in the order it was known."""
     with target.read() as memory:
         found = memory.changes(since)
     lines = []
@@ -81,7 +81,7 @@ def changes(target: Target, since: float) -> Reply:
 @option("--undo", is_flag=True, help="Let a name that was split join others again.")
 @store_options
 def split_name(target: Target, name: str, undo: bool) -> Reply:
-    """Split a name from the concept that it shares with others, for good."""
+    """Split a name from the concept it shares, for good."""
     with target.open("w") as memory:
         changed = memory.join_name(name) if undo else memory.split_name(name)
     state = "joins others again" if undo else "is a concept of its own"

@@ -64,7 +64,10 @@ def stats(target: Target, switches: bool) -> Reply:
 )
 @store_options
 def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
-    """Check that a store is whole; exit with 1 if it is not, or if erased texts are left."""
+    """Check that a store is whole, or that texts are erased.
+
+    Exits with 1 if there is a problem.
+    """
     try:
         with target.read() as memory:
             problems = [*memory.check()]
@@ -90,7 +93,7 @@ def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
 @store.command("compact")
 @store_options
 def compact(target: Target) -> Reply:
-    """Return to the disk what deleting and forgetting have freed."""
+    """Return to the disk what forgetting has freed."""
     with target.open("w") as memory:
         freed = memory.compact()
     return Reply(
@@ -104,10 +107,10 @@ def compact(target: Target) -> Reply:
 @option("--vectors", is_flag=True, help="Write the vectors, too, which saves encoding again.")
 @store_options
 def export(target: Target, file: Path, vectors: bool) -> Reply:
-    """Write the memories of a store as JSON lines; - is standard output.
+    """Write the memories of a store as JSON lines.
 
     Writes pins, found types, edges between memories and namespaces, too; of a namespace that is
-    named, only what is in it.
+    named, only what is in it. FILE may be - for standard output.
     """
     if str(file) == "-":
         if click.get_current_context().params["as_json"]:
@@ -149,9 +152,9 @@ def _pour(target: Target, vectors: bool) -> None:
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
 def import_file(target: Target, file: Path, new: bool) -> Reply:
-    """Read an export into a store; make the store if there is none.
+    """Read an export into a store, or make one.
 
-    What the store already holds is skipped. FILE may be - for standard input.
+    Skips what the store already holds. FILE may be - for standard input.
     """
     if not target.exists and not new:
         expect_no_slip(target.store)
@@ -187,7 +190,7 @@ def _kept(file: Path) -> Iterator[Path]:
 @option("--drop", metavar="NAME", help="Delete this namespace with all that is in it, for good.")
 @store_options
 def namespaces(target: Target, drop: str | None) -> Reply:
-    """List the namespaces of a store with their numbers of memories."""
+    """List the namespaces of a store with their sizes."""
     if drop is not None:
         with target.open("w") as memory:
             memory.drop_namespace(drop)
@@ -206,7 +209,10 @@ def namespaces(target: Target, drop: str | None) -> Reply:
 )
 @store_options
 def reembed(target: Target) -> Reply:
-    """Give a store and its namespaces another encoder, --embedder NAME; keep everything else."""
+    """Give a store another encoder, --embedder NAME.
+
+    Encodes the texts of its namespaces, too, and keeps everything else.
+    """
     settings = target.settings
     if settings.embedder is None:
         raise InputError(
@@ -239,9 +245,10 @@ def reembed(target: Target) -> Reply:
 @store.command("consolidate")
 @store_options
 def consolidate(target: Target) -> Reply:
-    """Refine a store: link what waits, learn from use and feedback, archive the least important.
+    """Refine a store: link what waits, learn from use, archive.
 
-    The settings under link.every and refine say how much; by default nothing is archived.
+    Learns from feedback as well. The settings link.every and refine say how much; by default
+    nothing is archived.
     """
     with target.open("w") as memory:
         done = memory.consolidate()
@@ -261,7 +268,7 @@ def consolidate(target: Target) -> Reply:
 def classify(
     target: Target, ids: tuple[str, ...], model: str | None, base_url: str | None, extract: bool
 ) -> Reply:
-    """Find the memory types of memories, by rules or by a language model.
+    """Find the types of memories, by rules or by a model.
 
     Without IDs it takes all memories whose type neither they nor a model have stated. Types
     decide how fast a memory fades in the preset contextos.
@@ -318,7 +325,7 @@ def feedback(
 )
 @store_options
 def learned(target: Target, learn: bool, preset_file: Path | None, reset: tuple[str, ...]) -> Reply:
-    """Show what a store has learned from questions and feedback; export or reset it."""
+    """Show, export or reset what a store has learned."""
     said: list[str] = []
     with target.open("w" if reset or learn else "r") as memory:
         if learn and memory.learn_from_feedback() is None:
@@ -355,7 +362,7 @@ def learned(target: Target, learn: bool, preset_file: Path | None, reset: tuple[
 @option("--limit", type=COUNT, default=50_000, help="Draw at most N nodes.  [default: 50000]")
 @store_options
 def report(target: Target, out: Path, questions: tuple[str, ...], limit: int) -> Reply:
-    """Write one HTML page about a store: its graph, communities, modes and drift."""
+    """Write an HTML page: graph, communities, modes and drift."""
     with target.open("r") as memory:
         made = memory.report(out, questions=questions, limit=limit)
     drawn = f"{made.drawn_nodes:,} of {counted(made.nodes, 'node')}"

@@ -187,6 +187,15 @@ def test_the_commands_fit_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in words for path in LEAVES for name in path.split())
 
 
+def test_every_command_has_one_line_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for group in ("atoms", "facts", "store", ""):
+        assert main([*group.split(), "--help"]) == 0
+        listed = capsys.readouterr().out.split("\nCommands:\n")[1].split("\n\n")[0]
+        names = [line.split()[0] for line in listed.splitlines()]
+        paths = [path.split() for path in LEAVES if path.startswith(group)]
+        assert names == [path[-1] for path in paths if len(path) == len(f"{group} x".split())]
+
+
 def test_every_command_and_option_says_what_it_does() -> None:
     """In a sentence that begins with a verb."""
     for path, leaf in LEAVES.items():

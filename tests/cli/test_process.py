@@ -220,8 +220,8 @@ def test_commands_that_read_and_usage_errors_load_no_engine(
 
 
 @pytest.mark.parametrize("loaded", ["click.core", "graphmem_torch.cli.main", "torch._C"])
-def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(tmp_path)]
+def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path) -> None:
+    command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(store)]
     with subprocess.Popen(
         command,
         preexec_fn=interruptible,
