@@ -247,8 +247,8 @@ def reembed(target: Target) -> Reply:
 def consolidate(target: Target) -> Reply:
     """Refine a store: link what waits, learn from use, archive.
 
-    Learns from feedback as well. The settings link.every and refine say how much; by default
-    nothing is archived.
+    Learns from feedback as well. The settings under link and refine say how much; by
+    default nothing is archived.
     """
     with target.open("w") as memory:
         done = memory.consolidate()
