@@ -116,7 +116,7 @@ class Target:
     @property
     def exists(self) -> bool:
         """Whether the folder holds a store."""
-        return (self.store / DATABASE_NAME).is_file()
+        return (store_folder(self.store) / DATABASE_NAME).is_file()
 
     @contextmanager
     def read(self) -> Iterator[StoredMemory]:
@@ -186,7 +186,8 @@ def expect_no_slip(path: Path) -> None:
     Raises:
         StoreError: The name of another store in the same folder differs by one letter.
     """
-    others = (each.parent.name for each in path.absolute().parent.glob(f"*/{DATABASE_NAME}"))
+    folder = store_folder(path).parent
+    others = (each.parent.name for each in folder.glob(f"*/{DATABASE_NAME}"))
     near = next((each for each in sorted(others) if _one_slip(path.name, each)), None)
     if near is not None:
         raise StoreError(
