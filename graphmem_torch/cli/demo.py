@@ -198,7 +198,12 @@ def _lines(shown: Demonstration) -> list[str]:
         ]
         # An anchor has no path; one that activation reached tells more.
         rank, hit, question = max(won, key=lambda found: len(found[1].path))
-        lines += ["", "", f"Why graph memory found it: {question}", *hit_lines(rank, hit)]
+        lines += [
+            "",
+            "",
+            f"Why graph memory found it: {question}",
+            *hit_lines(rank, hit, full=True),
+        ]
     for comparison in shown.comparisons:
         if not comparison.evidence:
             missed = "not refused, though nothing here answers it"
