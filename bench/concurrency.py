@@ -104,7 +104,7 @@ class _Counts:
 def _opened(folder: Path, options: Concurrency, mode: Any = "w") -> Memory:
     settings: dict[str, Any] = {"link.concepts": "pattern"}
     if options.refining:
-        settings |= {"refine.keep": options.atoms, "aggregate.build": True}
+        settings |= {"refine.max_memories": options.atoms, "aggregate.build": True}
     if options.reconciling:
         settings["reconcile.automatic"] = True
     config = load_config(options.preset, settings)

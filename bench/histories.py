@@ -134,9 +134,9 @@ class _History:
     def __init__(self, folder: Path, number: int, outcome: Outcome) -> None:
         self._folder, self._outcome = folder, outcome
         self._chance = chance = random.Random(number)
-        own = {"link.concepts": "pattern", "link.batch": chance.choice([4, 64])}
+        own = {"link.concepts": "pattern", "link.batch_atoms": chance.choice([4, 64])}
         if chance.random() < 0.5:
-            own["rank.dense_limit"] = 5  # the other way to rank
+            own["rank.exhaustive_up_to"] = 5  # the other way to rank
         self._config = load_config(chance.choice(_PRESETS), own)
         self._embedder = HashingEmbedder(32)
         self._rows = texts(3000, number, prefix="n")

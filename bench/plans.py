@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from tyro.conf import arg
 
 from bench.command import command
 from graphmem_torch.atoms import Atom
-from graphmem_torch.config import Config, PlanConfig, load_config
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
@@ -45,7 +46,7 @@ from graphmem_torch.quality.common.scores import group_masks
 from graphmem_torch.quality.common.sets import locomo_set
 from graphmem_torch.quality.common.task import RetrievalTask, build_tasks
 from graphmem_torch.quality.request import Request
-from graphmem_torch.results import Result
+from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = ["Plans", "main", "run", "variants"]
@@ -117,15 +118,27 @@ def run(options: Plans) -> dict[str, Any]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def variants(settings: PlanConfig) -> dict[str, PlanConfig]:
+Variant = Callable[[QueryPlan], QueryPlan | None]
+"""What is left of a plan that was chosen from a question; None: nothing."""
+
+
+def variants() -> dict[str, Variant]:
     """What plans are made of, each by itself."""
-    plain = replace(settings, use=True, dates=False, concepts=False, among=0)
+
+    def dated(plan: QueryPlan, **change: Any) -> QueryPlan | None:
+        return None if plan.between is None else replace(plan, order="relevance", **change)
+
+    def ordered(plan: QueryPlan) -> QueryPlan | None:
+        if plan.order == "relevance":
+            return None
+        return QueryPlan(best=None, hops=0, order=plan.order, reorder_top=3)
+
+    alone = {"hops": 0, "concepts": ()}
     return {
-        "dates": replace(plain, dates=True),
-        "dates, no giving way": replace(plain, dates=True, least=0, match=0.0),
-        "concepts": replace(plain, concepts=True),
-        "dates, concepts": replace(plain, dates=True, concepts=True),
-        "order": replace(plain, among=3),
+        "dates": partial(dated, **alone),
+        "dates, no giving way": partial(dated, **alone, min_in_window=0, match=0.0),
+        "dates, concepts": dated,
+        "order": ordered,
     }
 
 
@@ -154,13 +167,17 @@ def _compared(
     seed: int,
 ) -> dict[str, Any]:
     """By variant and group of one set the questions, recall without a plan, and what it adds."""
+    for task in tasks:
+        task.adopt(settings)
 
-    def recall(plan: PlanConfig) -> tuple[Tensor, Tensor]:  # [B, cutoffs], [B] bool
+    def recall(variant: Variant | None) -> tuple[Tensor, Tensor]:  # [B, cutoffs], [B] bool
         found, planned = [], []
         for task in tasks:
-            task.adopt(replace(settings, plan=plan))
             with encoder.caching():
-                results = task.retrieve(task.questions, max(_CUTOFFS))
+                results = task.retrieve(task.questions, max(_CUTOFFS), plan=variant is not None)
+                if variant is not None:
+                    plans = [variant(own.plan) if own.plan else None for own in results]
+                    results = task.retrieve(task.questions, max(_CUTOFFS), plan=plans)
             ranked = task.positions([[hit.id for hit in result.hits] for result in results])
             places = gold_positions(ranked, task.gold, len(task.ids))
             found.append(ranking_measures(places, task.gold, _CUTOFFS)["recall"])
@@ -169,11 +186,11 @@ def _compared(
 
     names = [str(cutoff) for cutoff in _CUTOFFS]
     masks = group_masks(torch.cat([task.categories for task in tasks]), groups)
-    before = recall(replace(settings.plan, use=False))[0]
+    before = recall(None)[0]
     told = {}
-    for variant, plan in variants(settings.plan).items():
-        after, planned = recall(plan)
-        told[variant] = {
+    for name, variant in variants().items():
+        after, planned = recall(variant)
+        told[name] = {
             group: {
                 "n": int(mask.sum()),
                 "before": interval_table(before[mask], names, seed=seed),

@@ -31,7 +31,7 @@ Pairs = list[tuple[str, str]]
 
 
 def config_of(**overrides: Any) -> Config:
-    return load_config("default", {"link.concepts": "pattern", "link.batch": 12, **overrides})
+    return load_config("default", {"link.concepts": "pattern", "link.batch_atoms": 12, **overrides})
 
 
 def turns(count: int = 24) -> list[Atom]:

@@ -60,7 +60,7 @@ def variants(config: Config) -> dict[str, Config]:
     none: dict[str, Any] = {
         "reconcile": replace(config.reconcile, automatic=False),
         "aggregate": replace(config.aggregate, build=False),
-        "refine": replace(config.refine, prune=0.0, keep=0),
+        "refine": replace(config.refine, prune_below=0.0, max_memories=0),
     }
     names = {"reconcile": "reconciling", "aggregate": "aggregates", "refine": "pruning"}
     without = {f"no {names[name]}": replace(config, **{name: own}) for name, own in none.items()}

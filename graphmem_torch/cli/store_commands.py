@@ -74,7 +74,7 @@ def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
             if receipt is not None:
                 problems += memory.check_receipt(receipt)
         if forgotten is not None:
-            from graphmem_torch.store.erasure import find_traces
+            from graphmem_torch.store.receipts import find_traces
 
             problems += find_traces(target.store, read_lines(forgotten))
     except StoreDamagedError as error:

@@ -6,6 +6,7 @@ the defaults and are overridden by code and command line. May import `atoms` and
 
 from __future__ import annotations
 
+from graphmem_torch.config.former import former_section
 from graphmem_torch.config.presets import (
     checked_config,
     config_from_dict,
@@ -66,6 +67,7 @@ __all__ = [
     "checked_config",
     "config_from_dict",
     "config_to_dict",
+    "former_section",
     "load_config",
     "preset_names",
     "preset_path",

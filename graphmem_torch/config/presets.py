@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
-from graphmem_torch.config.settings import Config, DecayConfig, ModesConfig, SpreadConfig
+from graphmem_torch.config.former import now_called
+from graphmem_torch.config.settings import Config, DecayConfig
 from graphmem_torch.errors import ConfigError, nearest_path, output_file, unknown
 
 __all__ = [
@@ -214,7 +215,7 @@ def checked_config(config: Config) -> Config:
     return config_from_dict(config_to_dict(config))
 
 
-def config_to_dict(config: Config | SpreadConfig | ModesConfig) -> dict[str, Any]:
+def config_to_dict(config: Any) -> dict[str, Any]:
     """The configuration, or a section, as nested plain values; `config_from_dict` reads it back."""
     plain: dict[str, Any] = _plain(config)
     return plain
@@ -254,6 +255,9 @@ def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
+            became = now_called(f"{where}{key}")
+            if became is not None:
+                raise ConfigError(f"config: expected a setting, got '{where}{key}', {became}")
             dotted = sorted(f"{where}{name}" for name in known)
             raise ConfigError(unknown("config", f"{where}{key}", dotted))
         kind, bounds = known[key]
@@ -303,9 +307,9 @@ def _convert(kind: Any, value: Any, name: str, bounds: tuple[float, float] = _UN
         if name in ("spread.edges", "spread.reverse"):
             _check_names(value, _EDGE_TYPES, name)
         bounds = _UNBOUNDED
-        if name == "decay.half_life":
+        if name == "decay.half_life_days":
             _check_names(value, MEMORY_TYPES, name)
-            value, bounds = {**DecayConfig().half_life, **value}, (0.0, math.inf)
+            value, bounds = {**DecayConfig().half_life_days, **value}, (0.0, math.inf)
         kind = typing.get_args(kind)[1]  # numbers, or mappings of these
         return {
             str(k): v if _fits(kind, v, bounds) else _convert(kind, v, f"{name}.{k}", bounds)

@@ -209,10 +209,10 @@ def spread_from(
 def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or [N]
     """Divisor of the activation of each node.
 
-    With `fan_least: mean` a turn has at least the mean out-degree of the turns. One whose concepts
+    With `min_fan: mean` a turn has at least the mean out-degree of the turns. One whose concepts
     are not linked yet has an edge to the next turn alone, which all of its activation would take.
     """
-    if settings.fan_least == "one" or settings.fan == "none":
+    if settings.min_fan == "one" or settings.fan == "none":
         return settings.fan
     degree = memory.graph.fan().to(torch.float32)
     mean = degree[memory.node.long()].mean().clamp(min=1.0)

@@ -195,8 +195,8 @@ class ActivationGraph:
         if len(turns := (type == int(EdgeType.TEMPORAL)).nonzero()[0]):
             when = time.numpy()
             hours = np.abs(when[source[turns]] - when[target[turns]]) / 3600.0
-            hours[~(hours > 0)] = self._config.temporal_step  # also where a time is unknown
-            decay = torch.exp(torch.from_numpy(-self._config.temporal_decay * hours))
+            hours[~(hours > 0)] = self._config.temporal_step_hours  # also where a time is unknown
+            decay = torch.exp(torch.from_numpy(-self._config.temporal_decay_per_hour * hours))
             strength[turns] *= decay.to(torch.float32).numpy()
         gains, reverse = self._gains.numpy()[type], self._reverse.numpy()[type]
         value = np.concatenate([strength * gains, strength * reverse])

@@ -145,7 +145,6 @@ def modes_by(
         select=settings.select,
         count=count,
         epsilon=settings.epsilon,
-        assign=settings.assign,
         time=time,
         generator=generator,
     )

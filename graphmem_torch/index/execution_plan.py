@@ -35,7 +35,7 @@ class CandidateRule(Enum):
             return cls.REACHED
         if config.modes.retrieve and modes:
             return cls.MODES
-        return cls.BASE if atoms > config.rank.dense_limit else cls.EVERY
+        return cls.BASE if atoms > config.rank.exhaustive_up_to else cls.EVERY
 
 
 @dataclass(frozen=True)

@@ -601,9 +601,7 @@ class MemoryIndex(nn.Module):
         query = self._fitting(query)
         count = self.config.rank.k if k is None else k
         check_count("k", count)
-        if not self.config.rank.echoes:
-            query = without_echoes(self.tensors, query)
-        return query, count
+        return without_echoes(self.tensors, query), count
 
     def _fitting(self, query: QueryBatch) -> QueryBatch:
         """The questions in the precision of the index, with shapes that fit it."""

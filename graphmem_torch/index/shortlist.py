@@ -120,20 +120,20 @@ def _best(
 def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, ascending, -1 first
     """The best atoms of the best modes of each question (`docs/mathematics.md` 1.5).
 
-    As many from each mode as `modes.per_mode` says, or as k hits need.
+    As many from each mode as `modes.atoms_per_mode` says, or as k hits need.
     """
     memory, query, own = everyone.memory, everyone.query, everyone.config.modes
     modes = memory.modes
     assert modes is not None  # else the rule is another
-    look = min(own.look, len(modes))
+    look = min(own.modes_searched, len(modes))
     found = [
         search_modes(
             modes,
             memory.embeddings,
             query.embedding.detach(),
             modes_k=look,
-            per_mode=min(max(own.per_mode, -(-k // look)), memory.num_atoms),
-            half_life=own.half_life,
+            per_mode=min(max(own.atoms_per_mode, -(-k // look)), memory.num_atoms),
+            half_life_days=own.half_life_days,
             absolute=own.absolute,
             duplicate=None if memory.duplicate is None else memory.duplicate.long(),
             allowed=mask,

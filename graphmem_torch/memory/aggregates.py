@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, BUILT, Atom, EdgeType, Link, text_hash
-from graphmem_torch.config import AggregateConfig
 from graphmem_torch.memory.clusters import Clusters
 from graphmem_torch.memory.digest import (
     Digest,
@@ -40,6 +39,7 @@ from graphmem_torch.text.times import told_days
 from graphmem_torch.text.words import count_words
 
 __all__ = [
+    "LEVELS",
     "Made",
     "Member",
     "aggregate_atoms",
@@ -52,6 +52,12 @@ __all__ = [
 
 Summarise = Callable[[Sequence[str], str | None, int], Any]
 
+LEVELS = 2
+"""Levels of aggregates: of memories, and of such aggregates. Deeper ones would say ever less in as
+many words."""
+
+_WORDS = 60  # most words of an aggregate: two or three sentences
+_PRICE = 0.25  # cost of so many words, as a share of what the members are about
 _MAKING = "3"  # how aggregates are made: those that were made in another way are made anew
 _DAY = 86_400.0
 _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
@@ -86,7 +92,6 @@ def aggregate_atoms(
     sources: Mapping[int, Member],
     built: Collection[str],
     depth: int,
-    config: AggregateConfig,
 ) -> tuple[set[str], list[Made]]:
     """Return the ids of the aggregates of clusters, and those that are not built yet.
 
@@ -98,7 +103,6 @@ def aggregate_atoms(
         sources: By row.
         built: Ids of aggregates that there are.
         depth: Depth of the aggregates.
-        config: The settings.
     """
     groups = [
         sorted(
@@ -116,7 +120,7 @@ def aggregate_atoms(
     made = []
     for place in fresh:
         own = groups[place]
-        best = digest(said[place], frequency, len(groups), words=config.words, price=config.price)
+        best = digest(said[place], frequency, len(groups), words=_WORDS, price=_PRICE)
         if best is None:
             continue
         start, end = _span([one.atom for one in own])
@@ -182,9 +186,7 @@ def unchanged(store: MemoryStore, made: Sequence[Made], digests: Mapping[str, st
     return dated(store, kept)
 
 
-def written(
-    made: Sequence[Made], atoms: Mapping[str, Atom], summarise: Summarise, config: AggregateConfig
-) -> list[Made]:
+def written(made: Sequence[Made], atoms: Mapping[str, Atom], summarise: Summarise) -> list[Made]:
     """Return aggregates in the words of an oracle, where it claims nothing that no member says.
 
     A summary with a number, a name or a day that none of them has, a relative time, or none at all
@@ -194,9 +196,8 @@ def written(
         made: The aggregates.
         atoms: Their members, by id, among others.
         summarise: An oracle's `summarise(texts, question, max_tokens)`.
-        config: The settings.
     """
-    most = 2 * config.words
+    most = 2 * _WORDS
     whole = ["\n".join(retold(atoms[link.target]) for link in one.atom.edges) for one in made]
     said = ask_checked(
         lambda: summarise(whole, None, most),
@@ -207,7 +208,7 @@ def written(
         lost="sentences of their members stand in",
     )
     return [
-        _valued(one, one.digest.said(" ".join(text.split()), config.words, config.price))
+        _valued(one, one.digest.said(" ".join(text.split()), _WORDS, _PRICE))
         if text and claims_nothing_new(text, members)
         else one
         for one, text, members in zip(made, said, whole, strict=True)

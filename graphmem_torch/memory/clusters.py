@@ -14,6 +14,13 @@ from graphmem_torch.ops.ragged import ranges, segment_topk
 
 __all__ = ["Clusters", "clusters", "star_clusters"]
 
+# Weights of the cosine, of shared concepts and of nearness in time: the paper names the three and
+# leaves their constants open, so meaning leads and the others break ties between alike memories.
+_SIMILARITY, _RELATION, _NEARNESS = 0.7, 0.2, 0.1
+_SPAN = 7 * 86_400.0  # seconds in which nearness in time falls to 1 / e: a week
+_NEIGHBOURS = 8  # most similar memories that each is compared with: pairs grow with N alone
+_SMALLEST = 3  # members: what two say needs no summary
+_LARGEST = 12  # members: what more of them say does not fit into the words of an aggregate
 _SHUFFLED = 64  # clusters of others that a cluster is held against
 _SURE = 2.0  # standard deviations that it must be above them
 
@@ -104,9 +111,9 @@ def clusters(
 ) -> Clusters:
     """Clusters of some atoms by similarity, relation and time, those that are coherent.
 
-    w = a cos + b shared + c e^(-|dt| / span), of each atom with its k nearest by cosine; `shared`
-    are the concepts that both mention, over the root of how many each does; time is left out where
-    one is unknown. Pairs from `least` on are joined.
+    w = 0.7 cos + 0.2 shared + 0.1 e^(-|dt| / 7 days), of each atom with its 8 nearest by cosine;
+    `shared` are the concepts that both mention, over the root of how many each does; time is left
+    out where one is unknown. Pairs from `aggregate.min_similarity` on are joined.
 
     Args:
         snapshot: Snapshot with the atoms.
@@ -118,26 +125,26 @@ def clusters(
     index = snapshot.index
     x = index.embeddings[rows.to(index.embeddings.device)].float()
     none = torch.empty(0, dtype=torch.int64)
-    if len(rows) < config.smallest:
+    if len(rows) < _SMALLEST:
         return Clusters(none, torch.zeros(1, dtype=torch.int64), torch.empty(0))
-    cosine, neighbour = knn_graph(x, min(config.neighbours, len(x) - 1))
+    cosine, neighbour = knn_graph(x, min(_NEIGHBOURS, len(x) - 1))
     cosine, neighbour = cosine.cpu(), neighbour.cpu()
     source = torch.arange(len(x)).repeat_interleave(neighbour.shape[1])
     target, cosine = neighbour.flatten(), cosine.flatten()
     held = target >= 0
     source, target, cosine = source[held], target[held], cosine[held]
     time = index.time.cpu()[rows]
-    gap = (time[source] - time[target]).abs() / (86_400.0 * config.span)
+    gap = (time[source] - time[target]).abs() / _SPAN
     near = torch.exp(-gap).nan_to_num(nan=0.0).float()
     shared = _shared(rows, mentions, source, target)
-    weight = config.similarity * cosine + config.relation * shared + config.time * near
-    keep = weight >= config.least
+    weight = _SIMILARITY * cosine + _RELATION * shared + _NEARNESS * near
+    keep = weight >= config.min_similarity
     ends = torch.stack([source[keep], target[keep]])
     # Both directions of a pair, once, at the stronger weight.
     ends, weight = torch.cat([ends, ends.flip(0)], 1), weight[keep].repeat(2)
     key, group = (ends[0] * len(x) + ends[1]).unique(return_inverse=True)
     strongest = weight.new_zeros(len(key)).scatter_reduce_(0, group, weight, "amax")
-    limits = {"smallest": config.smallest, "largest": config.largest}
+    limits = {"smallest": _SMALLEST, "largest": _LARGEST}
     members, offsets = star_clusters(key // len(x), key % len(x), strongest, len(x), **limits)
     if not len(members):
         return Clusters(members, offsets, torch.empty(0))

@@ -234,7 +234,7 @@ def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:
     """How the graph grows, with thresholds for the cosines of an encoder (`rescaled`)."""
     return replace(
         link,
-        similarity_min=rescaled(link.similarity_min, embedder),
+        min_similarity=rescaled(link.min_similarity, embedder),
         concept_dedup=rescaled(link.concept_dedup, embedder),
     )
 

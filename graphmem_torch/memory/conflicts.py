@@ -19,7 +19,7 @@ from graphmem_torch.memory.edge_writes import (
 from graphmem_torch.memory.validity import validity_of
 from graphmem_torch.memory.validity_spans import spans_of
 from graphmem_torch.results import Conflict, Validity
-from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = [
     "aggregates_of",
@@ -33,7 +33,7 @@ __all__ = [
 _STATES = "conflict:"  # begins the id of an aggregate that states one
 
 
-def conflicts_of(store: StoreReader, *, open_from: float | None = None) -> list[Conflict]:
+def conflicts_of(store: TensorReader, *, open_from: float | None = None) -> list[Conflict]:
     """See `Memory.conflicts`.
 
     Args:
@@ -89,7 +89,7 @@ def explained(conflicts: Sequence[Conflict], local: LexicalJudge) -> list[Confli
     ]
 
 
-def _at_one_time(store: StoreReader, edges: EdgeBlock) -> Tensor:  # [E] bool
+def _at_one_time(store: TensorReader, edges: EdgeBlock) -> Tensor:  # [E] bool
     """Edges whose ends are stored, and valid at one time or another together."""
     ends = torch.stack([edges.source, edges.target]).long()
     node, start, stop = spans_of(store, ends.unique().tolist())
@@ -99,13 +99,13 @@ def _at_one_time(store: StoreReader, edges: EdgeBlock) -> Tensor:  # [E] bool
     return (node[place] == ends).all(0) & (stop[place] > start[place].amax(0)).all(0)
 
 
-def atoms_of(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
+def atoms_of(store: TensorReader, nodes: Sequence[int]) -> dict[int, Atom]:
     """Return the atoms of those nodes that are stored."""
     present = store.present(nodes)
     return dict(zip(present, store.atoms(present), strict=True))
 
 
-def _stated(store: StoreReader) -> dict[frozenset[int], str]:
+def _stated(store: TensorReader) -> dict[frozenset[int], str]:
     """Ids of the aggregates that state a conflict, by the nodes of the two that it is between."""
     found: dict[int, set[int]] = {}
     source, target = store.stated(EdgeType.DERIVED_FROM)
@@ -143,7 +143,7 @@ def _resolution(
     return (None, None) if aggregate is None else ("aggregate", aggregate)
 
 
-def aggregates_of(store: StoreReader, left: Sequence[Conflict]) -> list[Atom]:
+def aggregates_of(store: TensorReader, left: Sequence[Conflict]) -> list[Atom]:
     """A memory for each conflict that says what both say, derived from both."""
     made = []
     with store.reading():
@@ -173,7 +173,7 @@ def _stating_id(ends: Sequence[Atom]) -> str:
     return _STATES + text_hash("\n".join([*(atom.id for atom in ends), _both(ends)]))[:32]
 
 
-def outdated_statements(store: StoreReader) -> list[str]:
+def outdated_statements(store: TensorReader) -> list[str]:
     """Ids of aggregates that state a conflict between memories that are gone, or say other things.
 
     In the turn in which they are deleted.

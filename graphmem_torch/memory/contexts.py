@@ -23,7 +23,7 @@ from graphmem_torch.context.compile import Compiled, Compiler, TokenCosts
 from graphmem_torch.context.formats import Format, load_format
 from graphmem_torch.context.order import check_order
 from graphmem_torch.context.pool import Relations, gather_pool, values_from_scores
-from graphmem_torch.context.summarise import Shorten, Summaries, shortened
+from graphmem_torch.context.summarise import Shorten, shortened
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
@@ -37,6 +37,7 @@ from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
+    "REDUNDANCY",
     "CompileOptions",
     "ContextCompiler",
     "ContextSettings",
@@ -61,6 +62,16 @@ Wait = Callable[[Awaitable[Any]], Any]
 
 _log = logging.getLogger(__name__)
 
+REDUNDANCY = 0.95
+"""Cosine, as of all-MiniLM-L6-v2 (`text.embedder.rescaled`), from which two memories that say the
+same (`Memory.duplicates`) are near-duplicates: one loses its value once the other is in."""
+
+_POOL = 4096  # memories to choose from at most, for a question: far above what a budget can hold
+# Other choices of a question that are tried where the first one is not proven to be the best, and
+# the share of the value that it may be proven to be short of the best: no better one is looked for.
+_WORK, _GAP = 64, 1e-4
+# Types of edges whose ends stand in order: of a dependency the target comes first, else the source.
+_ORDER_EDGES = ("dependency", "causes", "precedes", "implication")
 _GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
 _KEPT = 8192  # memories that are kept as read
 _LED = ("named", "date", "event", "reply", "succession")  # signals that lead by no word
@@ -88,20 +99,22 @@ class ContextSettings:
     """How contexts are made.
 
     Attributes:
-        config: Order and the rest; its tokenizer, format and template do not count.
+        config: Order and the rest; its tokenizer and format do not count.
         tokenizer: What counts; see `text.tokens.get_counter`.
         layout: How memories and prompts are written.
         shorten: What says what is written of memories; None: their text.
+        redundancy: Cosine from which memories are near-duplicates; above 1: none are.
     """
 
     config: ContextConfig
     tokenizer: str | TokenCounter
     layout: Format
     shorten: Shorten | None
+    redundancy: float = REDUNDANCY
 
     def candidates(self, budgets: Sequence[int], least: int) -> int:
         """How many memories are worth looking at for these budgets."""
-        return min(max(least, max(budgets) // _GRAIN), self.config.pool)
+        return min(max(least, max(budgets) // _GRAIN), _POOL)
 
 
 def context_settings(
@@ -112,6 +125,7 @@ def context_settings(
     format: FormatName | None = None,
     template: str | Mapping[str, str] | None = None,
     shorten: Shorten | None = None,
+    redundancy: float = REDUNDANCY,
 ) -> ContextSettings:
     """The settings with what a caller asks for instead.
 
@@ -128,12 +142,8 @@ def context_settings(
     check_order(config.order)
     counted = own.tokenizer if tokenizer is None else tokenizer
     get_counter(counted)
-    layout = load_format(
-        own.format if format is None else format, own.template if template is None else template
-    )
-    if shorten is None and config.summary < 1:
-        shorten = Summaries(config.summary, tokenizer=counted)
-    return ContextSettings(config, counted, layout, shorten)
+    layout = load_format(own.format if format is None else format, template)
+    return ContextSettings(config, counted, layout, shorten, redundancy)
 
 
 def checked_budgets(budget: int | Sequence[int]) -> list[int]:
@@ -189,7 +199,7 @@ class ContextCompiler:
         rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
         config, allowed = settings.config, query.allowed
         values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
-        unrelated = _unrelated(snapshot, query, found, config.floor)
+        unrelated = _unrelated(snapshot, query, found, config.min_relevance)
         # What lies within a stated time answers by that, whatever its words.
         timed = [plan is not None and plan.between is not None for plan in plans]
         unrelated = unrelated & ~torch.tensor(timed)[:, None]
@@ -200,7 +210,7 @@ class ContextCompiler:
             pinned=self._pinned(snapshot),
             needs=self._related(snapshot, config.requires),
             allowed=None if allowed is None else allowed.cpu(),
-            limit=config.pool,
+            limit=_POOL,
         )
         nodes = torch.where(pool.rows >= 0, snapshot.node[pool.rows.clamp(min=0)], -1)
         with self._lock:
@@ -218,7 +228,7 @@ class ContextCompiler:
                 costs[place, there] = torch.tensor(tokens, dtype=torch.int64)
                 keys = [(place, row) for row in pool.rows[place, there].tolist()]
                 texts |= zip(keys, made, strict=True)
-        before = config.order_edges if config.order == "topological" else ()
+        before = _ORDER_EDGES if config.order == "topological" else ()
         compiler = Compiler(
             layout=settings.layout,
             tokenizer=settings.tokenizer,
@@ -237,9 +247,9 @@ class ContextCompiler:
                 groups,
                 header_costs,
                 embeddings=snapshot.index.embeddings,
-                redundancy=config.redundancy,
-                work=config.work,
-                gap=config.gap,
+                redundancy=settings.redundancy,
+                work=_WORK,
+                gap=_GAP,
                 repeats=partial(self._repeats, snapshot),
             )
             curves = compiler.compile(pool, choice, questions, budgets)
@@ -377,7 +387,6 @@ def answer_settings(
         )
     if format is None:
         format = "openai" if complete is not llm else own.format
-    template = own.template or None if template is None else template
     if not template and format not in _CHATS:
         template = _PROMPT
     if not any(text.count("question") for text in load_format(format, template).templates.values()):

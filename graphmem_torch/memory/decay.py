@@ -20,6 +20,7 @@ from torch import Tensor
 from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.config import DecayConfig
 from graphmem_torch.errors import StoreError
+from graphmem_torch.ops.fading import DAY, fading, half_life_of
 from graphmem_torch.oracle import Classifier, ask_classifier
 from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.store import Columns, MemoryStore
@@ -82,7 +83,7 @@ class DecayState:
         return [None if code < 0 else MEMORY_TYPES[code] for code in codes]
 
     def retention(self, nodes: Tensor, when: float | None = None) -> Tensor:  # [n] -> [n] float32
-        """e^{-lambda t}, t since a memory was last used, or since it came to be.
+        """Return f(t, h) of `ops.fading`, t since a memory was last used, or since it came to be.
 
         Args:
             nodes: [n] int64 node numbers.
@@ -93,12 +94,11 @@ class DecayState:
             self._refresh()
             now = self.now() if when is None else when
             used, born = self._store.uses.last(nodes, now), self._born[nodes]
-            rate = torch.where(self._is_pinned()[nodes], 0.0, self._rate[nodes])
+            half_life = torch.where(self._is_pinned()[nodes], 0.0, self._half_life[nodes])
         # What has neither a known use nor a known time has no age: it keeps everything.
         since = torch.where(born > used, born, used)
         since = torch.where(since > -torch.inf, since, born.nan_to_num(nan=torch.inf))
-        hours = ((now - since) / 3600.0).clamp_(min=0.0)
-        return torch.exp((-rate * hours).float())
+        return fading((now - since) / DAY, half_life, dtype=torch.float32)
 
     def born(self, nodes: Tensor) -> Tensor:  # [n] int64 -> [n] float64
         """When memories came to be: their time, else when they were stored; NaN: unknown."""
@@ -128,7 +128,7 @@ class DecayState:
         self._latest = -math.inf  # time of the latest memory
         self._kind = torch.empty(0, dtype=torch.int8)  # place in MEMORY_TYPES
         self._procedural = torch.empty(0, dtype=torch.bool)  # by its own word
-        self._rate = torch.empty(0, dtype=torch.float64)  # lambda, per hour
+        self._half_life = torch.empty(0, dtype=torch.float64)  # days, 0: never fades
         self._born = torch.empty(0, dtype=torch.float64)  # seconds, NaN: unknown
 
     def _refresh(self) -> None:
@@ -157,24 +157,23 @@ class DecayState:
         found = self._found(start, untyped)
         rows = torch.tensor(list(found), dtype=torch.int64) - start
         kind[rows] = torch.tensor([_CODE[name] for name, _ in found.values()], dtype=torch.int8)
-        lives = [self._config.half_life.get(name, 0.0) for name in MEMORY_TYPES]
-        # The code of what has no type takes the entry behind the last one: it does not fade.
-        rates = [*(math.log(2.0) / hours if hours > 0 else 0.0 for hours in lives), 0.0]
-        rate = torch.tensor(rates, dtype=torch.float64)[kind.long()]
-        own = [(i, -math.log(factor)) for i, (_, factor) in enumerate(found.values()) if factor]
+        # The code of what has no type takes the entry after the last one: it does not fade.
+        lives = [*(self._config.half_life_days.get(name, 0.0) for name in MEMORY_TYPES), 0.0]
+        half_life = torch.tensor(lives, dtype=torch.float64)[kind.long()]
+        own = [(i, half_life_of(each)) for i, (_, each) in enumerate(found.values()) if each]
         if own:
             which, value = torch.tensor(own, dtype=torch.float64).unbind(1)
-            rate[rows[which.long()]] = value
+            half_life[rows[which.long()]] = value
         born = torch.full((stop - start,), torch.nan, dtype=torch.float64)
         stored = self._store.life.stored_at(columns.node)
         born[place] = torch.where(columns.time.isnan(), stored, columns.time)
         stated = columns.time[~columns.time.isnan()]
         self._latest = max(self._latest, float(stated.max()) if len(stated) else -math.inf)
         # All at once, lest an interrupt leaves them of different lengths.
-        self._kind, self._procedural, self._rate, self._born = (
+        self._kind, self._procedural, self._half_life, self._born = (
             torch.cat([self._kind, kind]),
             torch.cat([self._procedural, procedural]),
-            torch.cat([self._rate, rate]),
+            torch.cat([self._half_life, half_life]),
             torch.cat([self._born, born]),
         )
 

@@ -6,8 +6,6 @@ weighed at once; what is kept of one is only what its uses have made of it.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -16,6 +14,7 @@ from graphmem_torch.config import RefineConfig
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.decay import DecayState
 from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.ops.fading import DAY, fading
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.insights import StoredImportance
 
@@ -23,6 +22,12 @@ __all__ = ["Importance", "initial_importance"]
 
 # Rounded by hand on LoCoMo and LongMemEval: half of their turns hold 86 and 97 % of the evidence.
 _QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0
+
+# The paper leaves its constants open (arXiv 2506.08098). Use raises importance and takes nothing
+# away (alpha = 1), the first use by 0.15 and many by 0.3 at most.
+_RETAINED, _ACCESS = 1.0, 0.3  # alpha, beta
+_AGGREGATES = 0.1  # gamma: what the mean importance of its aggregates adds to a memory
+_ENDED = 0.5  # factor for a superseded memory: it goes first, and still answers what was
 
 
 def initial_importance(index: MemoryIndex) -> Tensor:  # [A] float64
@@ -59,16 +64,16 @@ class Importance:
         """Importance at a moment, seconds since the epoch UTC; what has `ended` counts less."""
         value = self._faded(snapshot, now)[0]
         made = _aggregates(snapshot)
-        if made is not None and self._config.aggregates:
+        if made is not None:
             memory = snapshot.index.tensors
             source, target = memory.derived_source.cpu().long(), memory.derived_target.cpu().long()
             own = made[source]
             share, count = torch.zeros_like(value), torch.zeros_like(value)
             share.index_add_(0, target[own], value[source[own]])
             count.index_add_(0, target[own], torch.ones_like(value[source[own]]))
-            value = value + self._config.aggregates * share / count.clamp(min=1.0)
+            value = value + _AGGREGATES * share / count.clamp(min=1.0)
         if ended is not None:
-            value = torch.where(ended.cpu(), self._config.ended * value, value)
+            value = torch.where(ended.cpu(), _ENDED * value, value)
         return value.clamp(max=1.0)
 
     def reinforce(self, snapshot: Snapshot, now: float) -> int:
@@ -83,7 +88,7 @@ class Importance:
         row = torch.searchsorted(snapshot.node, nodes[known])
         fresh = (counts[known] - uses[row]).clamp(min=0)
         row, fresh, count = (each[fresh > 0] for each in (row, fresh, counts[known]))
-        raised = self._config.retained * value[row] + self._config.access * fresh / (fresh + 1)
+        raised = _RETAINED * value[row] + _ACCESS * fresh / (fresh + 1)
         columns = (
             snapshot.node[row].tolist(),
             raised.clamp(max=1.0).tolist(),
@@ -112,9 +117,8 @@ class Importance:
             there = torch.isin(number.long(), node)
             row = torch.searchsorted(node, number[there].long())
             value[row], since[row], uses[row] = own[there], time[there], count[there].long()
-        rate = math.log(2.0) / (24.0 * config.half_life) if config.half_life else 0.0
-        hours = ((now - since) / 3600.0).clamp(min=0.0)
-        return config.base + (value - config.base) * torch.exp(-rate * hours), uses, since
+        left = fading((now - since) / DAY, config.half_life_days)
+        return config.base + (value - config.base) * left, uses, since
 
     def least(
         self,
@@ -136,9 +140,9 @@ class Importance:
         free &= ~torch.isin(snapshot.node, torch.tensor(self._store.life.pinned_nodes()))
         rows = free.nonzero().flatten()
         rows = rows[value[rows].argsort(stable=True)]
-        gone = int((value[rows] < config.prune).sum())
-        if config.keep:
-            gone = max(gone, memories - config.keep)
+        gone = int((value[rows] < config.prune_below).sum())
+        if config.max_memories:
+            gone = max(gone, memories - config.max_memories)
         return snapshot.node[rows[:gone]].tolist()
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.config import Config, ModesConfig, config_to_dict
+from graphmem_torch.config import Config, ModesConfig, config_to_dict, former_section
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.buffer_schema import check_buffers
@@ -267,7 +267,8 @@ class IndexBuilder:
 
 def _signature(config: Config) -> str:
     """The settings that are baked into the tensors of an index, and what its terms are."""
-    own, spread = config_to_dict(config.modes), config_to_dict(config.spread)
+    settings = config_to_dict(config)
+    own, spread = (former_section(name, settings[name]) for name in ("modes", "spread"))
     # Presets without modes share a snapshot; how a question uses modes is not baked in.
     modes = {name: own[name] for name in _MODES} if own["build"] else None
     # So that what routing reads is kept beside them and not derived at each opening.
@@ -412,7 +413,7 @@ class ModeCache:
 def _found_by(settings: ModesConfig, shape: tuple[int, int]) -> tuple[object, ...]:
     """What modes are found by: other values make other modes."""
     count = min(settings.count, *shape)
-    return settings.select, count, settings.epsilon, settings.assign, settings.drift
+    return settings.select, count, settings.epsilon, settings.drift
 
 
 def _moved(modes: Modes, device: torch.device | str) -> Modes:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from graphmem_torch.checks import check_share
-from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.config import Config, config_to_dict, former_section
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import MemoryIndex
@@ -471,16 +471,19 @@ class Applied(NamedTuple):
 
 def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
     """What names the settings and the encoder that something learned depends on."""
-    settings = config_to_dict(config)
-    sections = {name: settings[name] for name in _RANKING}
-    sections["rank"] = {k: v for k, v in settings["rank"].items() if k != "k"}
+    names = {*_RANKING}
     # What a preset does not use does not change what was learned by it.
     if "hop" in signal_names(config.rank.weights):
-        sections["hops"] = settings["hops"]
-    if not config.anchors.named:
-        sections["anchors"] = {k: v for k, v in settings["anchors"].items() if k != "named"}
+        names.add("hops")
     if kind == THRESHOLD:
-        sections["gate"] = {k: v for k, v in settings["gate"].items() if k != "threshold"}
+        names.add("gate")
+    settings = config_to_dict(config)
+    sections = {name: former_section(name, settings[name]) for name in names}
+    del sections["rank"]["k"]
+    if not config.anchors.named:
+        del sections["anchors"]["named"]
+    if kind == THRESHOLD:
+        del sections["gate"]["threshold"]
     data = json.dumps([encoder, sections], sort_keys=True)
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 

@@ -367,13 +367,13 @@ class Linker:
             follows.update(dict.fromkeys(pairwise(around), True))
         if edges is not None:
             edges += session.ties(self._config.cooccurrence)
-        return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
+        return session.nodes[max(0, place - self._config.window_turns + 1) : place].tolist()[::-1]
 
     def _window(self, node: int, atom: Atom) -> list[int]:
         """An atom that was put into its session, and the turns before it in its window."""
         if atom.session is None or not is_turn(atom):
             return [node]
-        return [node, *self._sessions[atom.session].before(node, self._config.window - 1)]
+        return [node, *self._sessions[atom.session].before(node, self._config.window_turns - 1)]
 
     def _number(self, atom: Atom, node: int) -> None:
         self._nodes.append(node)
@@ -415,7 +415,7 @@ class Linker:
         there = self._where(self._rows, self._rows_there)
         found = knn_graph(there, k, start=start, earlier=True)
         cosine, neighbour = (each.cpu() for each in found)
-        near = cosine >= config.similarity_min
+        near = cosine >= config.min_similarity
         if self._dead:
             near &= ~torch.isin(neighbour, torch.tensor(list(self._dead)))
             near &= near.cumsum(1) <= config.similarity_k
@@ -569,7 +569,7 @@ class Linker:
         rows = self._concept_rows.view
         cosine = (rows[one] * rows[other]).sum(1)
         for (a, b), value in zip(pairs, cosine.tolist(), strict=True):
-            if value >= self._config.similarity_min:
+            if value >= self._config.min_similarity:
                 ends = self._concept_nodes[a], self._concept_nodes[b]
                 edges.append((*ends, EdgeType.ASSOCIATION, value))
 

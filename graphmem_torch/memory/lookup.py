@@ -127,7 +127,7 @@ def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:
 
 
 def waiting_nodes(store: StoreReader) -> list[int]:
-    """Atoms whose concepts are not linked yet, ascending; see `link.every`."""
+    """Atoms whose concepts are not linked yet, ascending; see `link.batch_concepts`."""
     kept = store.meta_get(WAITING)
     return store.present(json.loads(kept)) if kept else []
 

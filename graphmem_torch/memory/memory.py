@@ -59,6 +59,7 @@ from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory import contexts, edge_writes, learning
 from graphmem_torch.memory.aggregates import (
+    LEVELS,
     Member,
     aggregate_atoms,
     built_of_depth,
@@ -167,7 +168,8 @@ from graphmem_torch.memory.namespace_folders import (
     owner_of,
 )
 from graphmem_torch.memory.namespaces import MOST_OPEN, Namespaces
-from graphmem_torch.memory.plans import Chains, answered, carried_out, plans_of
+from graphmem_torch.memory.plan_choice import plans_of
+from graphmem_torch.memory.plans import Chains, answered, carried_out
 from graphmem_torch.memory.questions import (
     as_hit,
     checked_questions,
@@ -181,7 +183,7 @@ from graphmem_torch.memory.questions import (
     with_duplicates,
     with_traces,
 )
-from graphmem_torch.memory.reconcile import Resolver, find
+from graphmem_torch.memory.reconcile import DUPLICATE_COSINE, Resolver, find
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.refining import Refining
 from graphmem_torch.memory.scope import (
@@ -379,9 +381,7 @@ class Memory:
         self._fields = AtomFields(self.store)
         self._spans = ValiditySpans(self.store)
         self._keys = SharedKeys()
-        self._duplicates = DuplicateGroups(
-            self.store, self._settings.reconcile.duplicate, self._cosines
-        )
+        self._duplicates = DuplicateGroups(self.store, DUPLICATE_COSINE, self._cosines)
         self._past: tuple[object, _View] | None = None  # what it shows, and it
 
     @classmethod
@@ -636,7 +636,7 @@ class Memory:
             return added
 
         with Progress(what="index", unit="atoms", shown=progress) as bar:
-            for batch in batched(made, self.config.link.batch):
+            for batch in batched(made, self.config.link.batch_atoms):
                 done += intake.store(batch, add)
                 bar.update(len(batch))
         if key is not None:
@@ -722,7 +722,7 @@ class Memory:
         """
         several = list(paths) if isinstance(paths, Iterable) else []
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else several
-        own, batch = self.config.embedder, self.config.link.batch
+        own, batch = self.config.embedder, self.config.link.batch_atoms
         reading = ReadSettings(
             self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch
         )
@@ -1549,15 +1549,13 @@ class Memory:
         if k is not None:
             check_count("k", k)
         settings = contexts.context_settings(
-            replace(
-                self.config.context,
-                redundancy=rescaled(self.config.context.redundancy, self.embedder),
-            ),
+            self.config.context,
             tokenizer=tokenizer,
             order=order,
             format=format,
             template=template,
             shorten=shorten,
+            redundancy=rescaled(contexts.REDUNDANCY, self.embedder),
         )
         scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
         with one_warning():
@@ -1962,7 +1960,7 @@ class Memory:
         known = KnownVectors(self.embedder)
         writer = to._writer_with(known)
         pinned = {node for node, _ in to.store.life.pins()}
-        for batch in batched(versions_apart(entries), self.config.link.batch):
+        for batch in batched(versions_apart(entries), self.config.link.batch_atoms):
             to._import_batch(batch, known, writer, pinned)
 
     def _leave(self, nodes: Sequence[int]) -> None:
@@ -2246,7 +2244,7 @@ class Memory:
     def duplicates(self) -> list[tuple[str, ...]]:
         """Ids of memories that say the same, as `reconcile` found them, the first one in front.
 
-        They are of one speaker, of equal text or as similar as `reconcile.duplicate` says, and have
+        They are of one speaker, of equal text or of a cosine of at least 0.75, and have
         the same words and signs in the same order, whatever their case, punctuation and greetings;
         "today" is the same day in all of them. With `rank.unique` only the best of them is a hit.
         """
@@ -2322,7 +2320,7 @@ class Memory:
 
         Args:
             question: Only the modes that matter to it, the best first; by default all modes.
-            modes: At most so many; for a question by default as many as `modes.look` says.
+            modes: Maximum number of modes; for a question by default `modes.modes_searched`.
 
         Raises:
             InputError: A question without text, or fewer than one mode.
@@ -2929,7 +2927,7 @@ class Memory:
     def strength(
         self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
     ) -> dict[str, float]:
-        """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
+        """S(t) = e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
 
         t is the time since its last use, C(n) its PageRank relative to the largest of any atom;
         the constants are those of the settings under `decay`.
@@ -2948,7 +2946,7 @@ class Memory:
         own, (snapshot, rows) = self.config.decay, self._placed(named)
         left = self._decay.retention(torch.tensor(nodes), now)
         central = snapshot.centrality[rows]
-        values = own.initial * left + own.centrality * central
+        values = left + own.centrality * central
         return self._as_given(ids, dict(zip(named, values.tolist(), strict=True)))
 
     def classify(
@@ -3099,7 +3097,7 @@ class Memory:
         call finds nothing to do. Memories that are added during the call are left to the next one:
 
         * the detector of regime switches reads what it has not read yet (`switches`);
-        * memories that wait for it are linked (`link.every`);
+        * memories that wait for it are linked (`link.batch_concepts`);
         * what was used gains importance;
         * contradictions and repetitions are found (`reconcile.automatic`);
         * what is not important enough is archived (`refine`);
@@ -3146,7 +3144,7 @@ class Memory:
 
     def _unrefined(self) -> object:
         """Names what a consolidation looks at; None where it has to look at the time as well."""
-        if self.config.refine.prune and self.config.refine.half_life:
+        if self.config.refine.prune_below and self.config.refine.half_life_days:
             return None
         given = self.store.learned.given()
         return self.store.state, self.store.uses.total(), self.store.validity.version, given
@@ -3215,7 +3213,7 @@ class Memory:
         done = f"{begun} {config}"
         if self.store.meta_get(_AGGREGATED) == done:
             return 0, 0
-        for depth in range(1, config.depth + 1):
+        for depth in range(1, LEVELS + 1):
 
             def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Member]]:
                 sources = sources_of_depth(self.store, view.snapshot, depth, stop=scope.stop)
@@ -3226,8 +3224,8 @@ class Memory:
                 return clusters(view.snapshot, rows, beside, mentions, config), sources
 
             found, sources = self._asked(found_in)
-            built = built_of_depth(self.store, depth, and_more=depth == config.depth)
-            wanted, fresh = aggregate_atoms(found, sources, built, depth, config)
+            built = built_of_depth(self.store, depth, and_more=depth == LEVELS)
+            wanted, fresh = aggregate_atoms(found, sources, built, depth)
             with self._turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
                 own = [n for name, (n, _) in old.items() if n < scope.stop or name in scope.made]
@@ -3235,7 +3233,7 @@ class Memory:
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
             atoms = {source.atom.id: source.atom for source in sources.values()}
             if summarise is not None and fresh:
-                fresh = written(fresh, atoms, summarise, config)
+                fresh = written(fresh, atoms, summarise)
             digests = {name: atom.digest for name, atom in atoms.items()}
             for part in batched(iter(fresh), _TOGETHER):
                 if not going():
@@ -3419,7 +3417,7 @@ class Memory:
         stated = {row.node for row in self.store.validity.stated()}
         done = Added(0, 0)
         with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
-            for batch in batched(versions_apart(entries), self.config.link.batch):
+            for batch in batched(versions_apart(entries), self.config.link.batch_atoms):
                 done += self._import_batch(batch, known, writer, pinned)
                 bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
@@ -3484,10 +3482,11 @@ class Memory:
         """Counts, sizes and bindings of the store, without what is in its namespaces.
 
         `concepts` names what finds its concepts, `waiting` counts the memories whose concepts are
-        still to be found (`link.every`), `archived` those that were put aside. `modes_found` and
-        `modes_updated` say how often this object has found modes in full, and how often it only
-        counted new atoms in; `learned` what was learned, a sentence each, and `feedback` how much
-        there is; `namespaces` their number and the bytes of their files, archives included.
+        still to be found (`link.batch_concepts`), `archived` those that were put aside.
+        `modes_found` and `modes_updated` say how often this object has found modes in full, and
+        how often it only counted new atoms in; `learned` what was learned, a sentence each,
+        and `feedback` how much there is; `namespaces` their number and the bytes of their
+        files, archives included.
         """
         archive = self._archive()
         return memory_stats(
@@ -3699,7 +3698,7 @@ class Memory:
         tell of happened, where a plan reads times.
         """
         moments, own = scope.instants if instants is None else instants, self.config.plan
-        weighed = own.succession and "followed" in view.snapshot.index.reads
+        weighed = "followed" in view.snapshot.index.reads
         superseded = weighed and scope.plan is not False and self._spans.superseded()
         if scope.plan is False or (scope.plan is None and not (own.use or superseded)):
             return [None] * (len(questions) * len(moments)), (), None

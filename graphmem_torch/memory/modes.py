@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom
-from graphmem_torch.config import RegimeConfig
+from graphmem_torch.config import RegimeConfig, former_section
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.buffers import modes_by
 from graphmem_torch.memory.index_builder import SWITCHED_KEY, Snapshot, last_switch
@@ -100,9 +100,9 @@ def mode_summaries(
         weight: list[float | None] = [None] * len(chosen)
     else:
         own = snapshot.index.config.modes
-        wanted = own.look if count is None else count
+        wanted = own.modes_searched if count is None else count
         best, value = select_modes(
-            modes, query, wanted, half_life=own.half_life, absolute=own.absolute
+            modes, query, wanted, half_life_days=own.half_life_days, absolute=own.absolute
         )
         chosen, weight = best[0].cpu(), value[0].tolist()
     parts = torch.stack(_parts(modes, snapshot)).cpu()[:, chosen]  # [3, C, _SPARE]
@@ -232,7 +232,7 @@ class RegimeMonitor:
                 "regime.detector: expected 'spectral' or 'published' to tell regime switches, got "
                 "'none'; set it in the preset"
             )
-        self._store, self._settings = store, asdict(config) | {"dim": dim}
+        self._store, self._settings = store, former_section("regime", asdict(config)) | {"dim": dim}
         self._detector = detector
         self._seen: list[tuple[int, float, int]] = []  # node, statistic, position
         self._next = self._restored()

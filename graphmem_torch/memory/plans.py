@@ -1,9 +1,9 @@
-"""Query plans: chosen from a question or given, carried out for a batch, and what they came to."""
+"""Query plans carried out for a batch of questions, and what they came to."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -13,218 +13,34 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.checks import check_choice, check_count, check_range
-from graphmem_torch.config import PlanConfig
-from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.index_builder import Snapshot
-from graphmem_torch.memory.scope import PlanLike, concept_nodes
+from graphmem_torch.memory.plan_choice import open_span
 from graphmem_torch.rank.by_time import order_by_time
 from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
-from graphmem_torch.results import PRESENT, PlanStep, QueryPlan
+from graphmem_torch.results import PlanStep, QueryPlan
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import (
-    asks_order,
-    asks_succession,
     name_words,
     order_terms,
     proper_words,
     value_terms,
 )
 from graphmem_torch.text.terms import terms
-from graphmem_torch.text.times import LAST_SECOND, asked_window, parse_span, undated
-from graphmem_torch.text.words import lowered, words
+from graphmem_torch.text.times import LAST_SECOND, parse_span, undated
 
-__all__ = ["Chains", "answered", "carried_out", "plans_of"]
+__all__ = ["Chains", "answered", "carried_out"]
 
 Chains = Sequence[Tensor]
 """For each question what was superseded and what was in its place then, [2, S] rows; what is one
 tensor is looked at once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
-_ORDERS = ("relevance", "first", "latest", "present")
 _NEAR = 16  # hits, one of which must state a value that a question names
-_WORDS = 4  # of the name of a concept that a question is searched for
-
-
-def plans_of(
-    given: PlanLike | Sequence[PlanLike],
-    questions: Sequence[str],
-    asked: Sequence[float],
-    settings: PlanConfig,
-    store: TensorReader,
-    *,
-    scored: int = 0,
-    superseded: bool = False,
-) -> list[QueryPlan | None]:
-    """The plan of each question; None where it has none.
-
-    Args:
-        given: Plan of all questions or of each: a plan, "present" for `PRESENT`,
-            True for one that is chosen from the question, False for none, None for what the
-            settings say.
-        questions: B questions.
-        asked: When each is asked, seconds since the epoch UTC.
-        settings: Of what is chosen.
-        store: Of the concepts.
-        scored: Memories that are all scored, whatever a plan leaves of them by meaning: what is
-            chosen leaves as many.
-        superseded: Whether anything was, so that what was before a value may be known.
-
-    Raises:
-        InputError: Not one for each question, or a plan that cannot be carried out.
-    """
-    several = isinstance(given, Sequence) and not isinstance(given, str)
-    each: list[PlanLike] = (
-        list(cast(Any, given)) if several else [cast(Any, given)] * len(questions)
-    )
-    if len(each) != len(questions):
-        raise InputError(
-            f"plan: expected one for each of {len(questions)} questions, got {len(each)}; give "
-            "None for what the settings say"
-        )
-    each = [PRESENT if plan == "present" else plan for plan in each]
-    for plan in each if several else each[:1]:
-        if isinstance(plan, QueryPlan):
-            _check(plan, store)
-        elif not (plan is None or isinstance(plan, bool)):
-            raise InputError(
-                f"plan: expected a QueryPlan, True, False or 'present', got {plan!r:.80}; give one "
-                "of these"
-            )
-    own = replace(
-        settings,
-        best=max(settings.best, scored),
-        kept=max(settings.kept, scored),
-        succession=settings.succession and superseded,
-    )
-    narrowed = [said is True or (said is None and own.use) for said in each]
-    windows = [
-        asked_window(question, when) if narrow and settings.dates else None
-        for question, when, narrow in zip(questions, asked, narrowed, strict=True)
-    ]
-    named: dict[str, tuple[str, ...]] = {}
-    if settings.concepts and settings.hops and any(windows):
-        wanted = [q for q, window in zip(questions, windows, strict=True) if window]
-        named = _named_concepts(wanted, store)
-    plans: list[QueryPlan | None] = []
-    for question, window, said, narrow in zip(questions, windows, each, narrowed, strict=True):
-        if isinstance(said, QueryPlan):
-            plans.append(replace(said, steps=()))
-        elif said is False:
-            plans.append(None)
-        else:
-            parts = window, named.get(question, ()), own
-            plan = _chosen(question, *parts, always=said is True) if narrow else None
-            plans.append(_led(question, plan, own))
-    return plans
-
-
-def _check(plan: QueryPlan, store: TensorReader) -> None:
-    if plan.between is not None:
-        parse_span(plan.between, "plan.between")
-    if plan.best is None and (plan.between is not None or plan.hops or plan.concepts):
-        raise InputError(
-            "plan.best: expected a number beside a window, edges or concepts, got None; give one, "
-            "or hops=0 alone"
-        )
-    for name, low in (("best", 1), ("kept", 1), ("among", 1), ("hops", 0), ("least", 0)):
-        if name != "best" or plan.best is not None:
-            check_count(f"plan.{name}", getattr(plan, name), low)
-    check_range("plan.discount", plan.discount, 1e-9, 1.0)
-    check_range("plan.match", plan.match, 0.0, 1.0)
-    check_range("plan.late", plan.late, 0.0, math.inf)
-    check_choice("plan.order", plan.order, _ORDERS)
-    check_choice("plan.succession", plan.succession, ("", *WAYS))
-    if not isinstance(plan.of, str):
-        raise InputError(f'plan.of: expected words, got {plan.of!r:.80}; give "" for none')
-    for name in ("edges", "concepts"):
-        listed = getattr(plan, name)
-        names = isinstance(listed, Collection) and not isinstance(listed, str)
-        if not names or not all(isinstance(each, str) for each in listed):
-            raise InputError(
-                f"plan.{name}: expected a list of names, got {listed!r:.80}; give () for none"
-            )
-    concept_nodes(store, plan.concepts, "plan.concepts")
-    known = [kind.name.lower() for kind in EdgeType]
-    foreign = next((name for name in plan.edges if name not in known), None)
-    if foreign is not None:
-        raise InputError(unknown("plan.edges", foreign, known))
-
-
-def _led(question: str, plan: QueryPlan | None, settings: PlanConfig) -> QueryPlan | None:
-    """The plan with what the question asks for of values in a row."""
-    asks = asks_succession(question) if settings.succession else None
-    if asks is None:
-        return plan
-    plan = plan or QueryPlan(best=None, hops=0)
-    return replace(plan, succession=asks.way, of=asks.of)
-
-
-def _chosen(
-    question: str,
-    window: tuple[float, float] | None,
-    concepts: tuple[str, ...],
-    settings: PlanConfig,
-    *,
-    always: bool,
-) -> QueryPlan | None:
-    """The plan that a question asks for; None where it asks for none and need not have one."""
-    order = asks_order(question) if settings.among else "relevance"
-    among = max(1, settings.among)
-    if window is None:
-        # Nothing bounds the answer, and pruning by meaning would lose what the ranking finds.
-        free = QueryPlan(best=None, hops=0, order=order, among=among)
-        return free if always or order != "relevance" else None
-    return QueryPlan(
-        between=_open(window),
-        best=settings.best,
-        hops=settings.hops if concepts else 0,
-        edges=settings.edges,
-        concepts=concepts,
-        kept=settings.kept,
-        discount=settings.discount,
-        order=order,
-        among=among,
-        least=settings.least,
-        match=settings.match,
-        late=settings.late,
-    )
-
-
-def _open(span: tuple[float, float]) -> tuple[float | None, float | None]:
-    """With None for an open end, as plain values have it."""
-    start, stop = (None if math.isinf(end) else end for end in span)
-    return start, stop
-
-
-def _named_concepts(questions: Sequence[str], store: TensorReader) -> dict[str, tuple[str, ...]]:
-    """The concepts that questions name, of several that overlap the longest."""
-    runs: dict[str, dict[tuple[int, int], str]] = {}
-    for question in questions:
-        found = words(lowered(question))
-        runs[question] = {
-            (first, first + size): " ".join(found[first : first + size])
-            for size in range(1, _WORDS + 1)
-            for first in range(len(found) - size + 1)
-        }
-    known = store.concepts(
-        list(dict.fromkeys(name for own in runs.values() for name in own.values()))
-    )
-    named = {}
-    for question, own in runs.items():
-        there = [place for place, name in own.items() if name in known and terms(name)]
-        whole = [
-            (a, b)
-            for a, b in there
-            if not any(c <= a and b <= d and (a, b) != (c, d) for c, d in there)
-        ]
-        named[question] = tuple(dict.fromkeys(own[place] for place in sorted(whole)))
-    return named
 
 
 def _batch(
@@ -256,7 +72,7 @@ def _batch(
     most = snapshot.index.num_nodes + 1
     numbers = {
         name: torch.tensor([min(getattr(plan, name), most) for plan in plans])
-        for name in ("least", "best", "hops", "kept")
+        for name in ("min_in_window", "best", "hops", "kept")
     }
     return PlanBatch(
         window=torch.tensor(spans, dtype=torch.float64).view(-1, 2),
@@ -264,7 +80,9 @@ def _batch(
         types=types,
         starts=starts,
         discount=torch.tensor([float(plan.discount) for plan in plans]),
-        late=torch.tensor([plan.late * _DAY for plan in plans], dtype=torch.float64),
+        slack_seconds=torch.tensor(
+            [plan.window_slack_days * _DAY for plan in plans], dtype=torch.float64
+        ),
         terms=snapshot.vocabulary.encode_padded(texts)[0],
         **numbers,
     ).to(snapshot.index.embeddings.device)
@@ -274,9 +92,9 @@ class Carried(NamedTuple):
     """Questions that are ranked together, and what became of their plans.
 
     Attributes:
-        places: Of the questions among all of them.
-        query: They as tensors, that see what their plans leave.
-        plans: With what their steps did; None for none.
+        places: Places of the questions among all of them.
+        query: The questions as tensors, which see what their plans leave.
+        plans: Plans with what their steps did; None for none.
     """
 
     places: list[int]
@@ -296,12 +114,12 @@ def carried_out(
     """Questions that see what their plans leave: those that are narrowed down, and the others.
 
     Args:
-        snapshot: Of the store.
-        store: Of the concepts.
+        snapshot: Index of the store.
+        store: Store with the concepts.
         questions: B questions.
-        query: As tensors.
-        plans: Of each; None for none.
-        chains: Of the questions whose plans ask for values in a row.
+        query: The questions as tensors.
+        plans: Plan of each question; None for none.
+        chains: Superseded values of the questions whose plans ask for values in a row.
         events: When what atoms tell of happened, of those that state it.
     """
     query, led = _followed(snapshot, questions, query, plans, chains)
@@ -418,7 +236,7 @@ def _pruned(
     done: list[QueryPlan | None] = [
         replace(
             plan,
-            between=None if plan.between is None else _open(parse_span(plan.between)),
+            between=None if plan.between is None else open_span(parse_span(plan.between)),
             steps=_steps(plan, *each),
         )
         for plan, *each in told
@@ -454,7 +272,7 @@ def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tup
 
 
 def _window(plan: QueryPlan) -> str:
-    start, stop = (None if t is None else _shown(t) for t in _open(parse_span(plan.between)))
+    start, stop = (None if t is None else _shown(t) for t in open_span(parse_span(plan.between)))
     if start is None or stop is None:
         return f"until {stop}" if start is None else f"from {start} on"
     return f"{start} to {stop}"
@@ -483,16 +301,16 @@ def answered(
     """What the index finds for B questions, some of which have plans, and what these came to.
 
     Args:
-        snapshot: As for `carried_out`.
-        store: Likewise.
-        questions: Likewise.
-        query: Likewise.
-        plans: Likewise.
-        chains: Likewise.
-        events: Likewise.
-        k: As for `MemoryIndex.forward`.
-        paths: Likewise.
-        stages: Likewise.
+        snapshot: Index of the store.
+        store: Store with the concepts.
+        questions: B questions.
+        query: The questions as tensors.
+        plans: Plan of each question; None for none.
+        chains: Superseded values of the questions whose plans ask for values in a row.
+        events: Times of the events of atoms that state one.
+        k: Number of hits, as for `MemoryIndex.forward`.
+        paths: Whether to find the paths of hits, as for `MemoryIndex.forward`.
+        stages: Record of the time of each stage.
     """
     groups = [Carried([*range(len(plans))], query, [*plans])]
     if any(plan is not None for plan in plans):
@@ -504,7 +322,7 @@ def answered(
     index = snapshot.index
     for group in groups:
         ordered = [plan for plan in group.plans if plan and plan.order != "relevance"]
-        wide = [min(plan.among, index.num_atoms) for plan in ordered]
+        wide = [min(plan.reorder_top, index.num_atoms) for plan in ordered]
         count = index.config.rank.k if k is None else k
         with torch.inference_mode():
             # What holds now, or came first, may stand behind the first k.
@@ -548,7 +366,7 @@ def _in_order(
             continue
         rows = torch.tensor(own, device=device)
         plans = [cast(QueryPlan, group.plans[i]) for i in own]
-        sizes = [min(plan.among, count) for plan in plans]
+        sizes = [min(plan.reorder_top, count) for plan in plans]
         wide = max(sizes)
         lane = torch.arange(wide, device=device)
         hits = found.rows[rows, :wide].masked_fill(

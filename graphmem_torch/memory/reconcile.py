@@ -46,6 +46,13 @@ __all__ = ["Resolver", "find"]
 
 _log = logging.getLogger(__name__)
 
+DUPLICATE_COSINE = 0.75
+"""Cosine from which memories that say the same word for word are duplicates."""
+
+_SIMILAR = 0.5  # cosine from which memories that linking found similar are compared
+_SHARED = 16  # memories of a key that each new one is compared with, the latest first
+_RARE = 32  # memories that may have a word for it to be rare: two such words are compared
+
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
 _LOCAL = "lexical 4"  # the rules, by their version: others judge anew
 _ASKED = 32  # pairs a call of an oracle, each both ways round
@@ -94,13 +101,13 @@ def find(
         present = store.nodes(concepts=False)
         there = torch.zeros(stop, dtype=torch.bool)
         there[present[present < stop]] = True
-    near, cosine = similar_nodes(links, start, least=config.least)
-    every = keys.pairs(store, start, shared=config.shared, rare=0 if judge is None else config.rare)
+    near, cosine = similar_nodes(links, start, least=_SIMILAR)
+    every = keys.pairs(store, start, shared=_SHARED, rare=0 if judge is None else _RARE)
     if judge is not None:
         every = unique_pairs(torch.cat([near, every], 1))[0]
     every = every[:, every[0] < stop]  # what came meanwhile is for the next run
     every = every[:, there[every].all(0)]
-    alike = near[:, cosine >= config.duplicate]
+    alike = near[:, cosine >= DUPLICATE_COSINE]
     for low in range(start, stop, block):
         high = min(low + block, stop)
         pairs = every[:, (every[0] >= low) & (every[0] < high)]

@@ -232,7 +232,7 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
         gone[at] = ((part.weight - cosine).abs() <= _SAME) & ~isin_pairs(ends, store.stated(kind))
     own = columns.node[~columns.is_concept]
     cosine, neighbour = knn_graph(pooled[own], max(link.similarity_k, 1), earlier=True)
-    row, place = (cosine >= link.similarity_min).nonzero(as_tuple=True)
+    row, place = (cosine >= link.min_similarity).nonzero(as_tuple=True)
     if link.similarity_k < 1:
         row, place = row[:0], place[:0]
     similar = EdgeBlock.of(
@@ -249,7 +249,7 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
     ]
     atom, one, other = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 3).T
     cosine = (pooled[one] * pooled[other]).sum(1)
-    near = cosine >= link.similarity_min
+    near = cosine >= link.min_similarity
     joined = EdgeBlock.of(one[near], other[near], EdgeType.ASSOCIATION, cosine[near])
     return EdgesAgain(
         gone, EdgeBlock.cat([similar, joined]), torch.cat([similar.source, atom[near]])

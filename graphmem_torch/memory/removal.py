@@ -169,7 +169,7 @@ def unlink(
             joined.update(combinations(concepts, 2))
             joined.subtract(combinations(old, 2))
         cut.update(_associations(near, own, (-joined).elements(), known))
-        made.update(renamed.associations((+joined).elements(), config.similarity_min, linker))
+        made.update(renamed.associations((+joined).elements(), config.min_similarity, linker))
     same = cut & made
     cut, made = cut - same, made - same
     if renamed.ended:
@@ -300,7 +300,7 @@ def _runs(
     if not _in_order(turns):
         yield turns, 0
         return
-    width = config.window - 1
+    width = config.window_turns - 1
     reach = max(1, width, (1 << config.cooccurrence) >> 1)
     lost = [i for i, (_, node, _) in enumerate(turns) if node in gone]
     kept = [i for i, (_, node, _) in enumerate(turns) if node not in gone]
@@ -339,7 +339,7 @@ class _Order:
 
         The first `lead` have no windows here. Without `tie` no edges are made.
         """
-        nodes, width = [node for _, node, _ in turns], self._config.window - 1
+        nodes, width = [node for _, node, _ in turns], self._config.window_turns - 1
         line: Sequence[int] = nodes
         if _in_order(turns):
             for place in range(lead, len(line)):
@@ -466,7 +466,7 @@ def _next_similar(
             later = torch.arange(first, last) >= some[:, None]
             cosine[: len(some)].masked_fill_(later, -torch.inf)  # only earlier ones
             merge_tile(kept[0][own], kept[1][own], cosine, first, finite=True)
-    row, place = (best >= config.similarity_min).nonzero(as_tuple=True)
+    row, place = (best >= config.min_similarity).nonzero(as_tuple=True)
     ends = node[asking[row]], node[found[row, place]]
     edges = EdgeBlock.of(*ends, EdgeType.SIMILARITY, best[row, place])
     there = torch.stack([similar.source, similar.target])

@@ -161,7 +161,7 @@ class Writer:
         """Finds the concepts of atoms that come next, so that adding them takes less time."""
         self._begin()
         self._ahead = {}, {}
-        if self._config.every == 1:
+        if self._config.batch_concepts == 1:
             self._ahead = self._mentions(atoms)
 
     def add(
@@ -416,7 +416,7 @@ class Writer:
         self._ready()
         self._names, self._vectors = {}, {}
         for each in group:
-            if each.finder != self._finder and self._config.every == 1:
+            if each.finder != self._finder and self._config.batch_concepts == 1:
                 each.names, each.vectors = self._mentions(each.atoms)
             self._names |= each.names
             self._vectors |= each.vectors
@@ -450,13 +450,13 @@ class Writer:
     ) -> int:
         """Links and stores new atoms, and the concepts of those that have waited; in the turn.
 
-        Of the first `ready` of all that wait; by default of as many as `link.every` says. Returns
-        the number of the first atom.
+        The first `ready` of all that wait are linked; by default as many as
+        `link.batch_concepts` says. Returns the number of the first atom.
         """
         store, linker = self._store, self._following()
         nodes = waiting_nodes(store)
         waiting = list(zip(nodes, store.atoms(nodes), strict=True))
-        first, every = store.next_node, self._config.every
+        first, every = store.next_node, self._config.batch_concepts
         if ready is None:
             ready = (len(nodes) + len(atoms)) // every * every
         if nodes or every > 1:
@@ -556,7 +556,7 @@ class Writer:
         self._begin()
         finder = self._finder
         encoded = self._encoded(atoms)
-        told = atoms if self._config.every == 1 else []  # else when their turn comes
+        told = atoms if self._config.batch_concepts == 1 else []  # else when their turn comes
         return _Addition(atoms, rows, origins, encoded, *self._mentions(told), finder, when)
 
     def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:

@@ -370,7 +370,7 @@ class RegimeDetector(Detector):
 def detector_of(config: RegimeConfig, dim: int) -> Detector | None:
     """The detector that the settings ask for, for rows of d columns; None: they want none."""
     if config.detector == "spectral":
-        return RegimeDetector(dim, threshold=config.threshold, hazard=config.hazard)
+        return RegimeDetector(dim, threshold=config.threshold)
     if config.detector == "published":
-        return EnergyDrift(dim, threshold=config.factor)
+        return EnergyDrift(dim)
     return None

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_no_gradient, check_tensor
-from graphmem_torch.errors import InputError
+from graphmem_torch.checks import check_count, check_no_gradient, check_range, check_tensor
 from graphmem_torch.modes.find import Modes
+from graphmem_torch.ops.fading import DAY, fading
 from graphmem_torch.ops.ivf import scan_each_list
 from graphmem_torch.ops.topk_cosine import check_pair
 
@@ -44,29 +44,29 @@ def mode_weights(
     modes: Modes,
     queries: Tensor,  # [B, d]
     *,
-    half_life: float | None = None,
+    half_life_days: float = 0.0,
     absolute: bool = False,
 ) -> Tensor:  # [B, M] float32
-    """w_k = max(0, cos(q, μ_k)) · decay(max τ - τ_k) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
+    """w_k = max(0, cos(q, μ_k)) · f(max τ - τ_k, h) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
 
     Args:
         modes: M modes.
         queries: Query vectors of any length.
-        half_life: Seconds in which a mode that gets no new atoms loses half of its weight; None: no
+        half_life_days: Days in which a mode that gets no new atoms loses half of its weight; 0: no
             decay. A mode of unknown time does not decay.
         absolute: The published |cos|, which ranks opposite centroids highly.
 
     Raises:
-        InputError: For queries that do not fit, or a half-life that is not positive.
+        InputError: For queries that do not fit, or a negative half-life.
     """
-    return _weigh(modes, _cosine(modes, queries), half_life, absolute)
+    return _weigh(modes, _cosine(modes, queries), half_life_days, absolute)
 
 
-def _weigh(
-    modes: Modes, cosine: Tensor, half_life: float | None, absolute: bool
-) -> Tensor:  # [B, M]
+def _weigh(modes: Modes, cosine: Tensor, half_life_days: float, absolute: bool) -> Tensor:  # [B, M]
     near = cosine.abs() if absolute else cosine.clamp(min=0)
-    return near * (_decay(modes.latest, half_life) / (1 + modes.variance.double())).to(near.dtype)
+    return near * (_decay(modes.latest, half_life_days) / (1 + modes.variance.double())).to(
+        near.dtype
+    )
 
 
 def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
@@ -75,16 +75,11 @@ def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
     return unit @ torch.nn.functional.normalize(modes.centroid.float(), dim=1).T
 
 
-def _decay(latest: Tensor, half_life: float | None) -> Tensor:  # [M] float64
-    """2^-(age / half-life), the age before the latest time of any; 1 for what has no time."""
-    if half_life is None:
-        return torch.ones_like(latest)
-    if not half_life > 0:
-        raise InputError(
-            f"half_life: expected a positive number of seconds, got {half_life}; None is no decay"
-        )
+def _decay(latest: Tensor, half_life_days: float) -> Tensor:  # [M] float64
+    """f(t, h), t the age before the latest time of any mode; 1 for a mode without time."""
+    check_range("half_life_days", half_life_days, 0.0)
     age = (latest.nan_to_num(nan=-torch.inf).amax() - latest).nan_to_num(nan=0.0)
-    return torch.exp2(-age / half_life)
+    return fading(age / DAY, half_life_days)
 
 
 def select_modes(
@@ -92,7 +87,7 @@ def select_modes(
     queries: Tensor,  # [B, d]
     modes_k: int,
     *,
-    half_life: float | None = None,
+    half_life_days: float = 0.0,
     absolute: bool = False,
 ) -> tuple[Tensor, Tensor]:  # [B, min(modes_k, M)] int64, [B, min(modes_k, M)]
     """The modes of largest `mode_weights`, best first, and their weights.
@@ -101,7 +96,7 @@ def select_modes(
     """
     check_count("modes_k", modes_k)
     cosine = _cosine(modes, queries)
-    weight = _weigh(modes, cosine, half_life, absolute)
+    weight = _weigh(modes, cosine, half_life_days, absolute)
     rank = torch.where(weight > 0, weight, cosine.clamp(max=0))
     chosen = rank.topk(min(modes_k, len(modes)), dim=1).indices
     return chosen, weight.gather(1, chosen)
@@ -119,7 +114,7 @@ def search_modes(
     *,
     modes_k: int,
     per_mode: int,
-    half_life: float | None = None,
+    half_life_days: float = 0.0,
     absolute: bool = False,
     duplicate: Tensor | None = None,  # [N] int64
     allowed: Tensor | None = None,  # [B or 1, N] bool
@@ -137,7 +132,7 @@ def search_modes(
         queries: Query vectors of any length.
         modes_k: Modes looked into; at most M count.
         per_mode: Atoms taken from each.
-        half_life: As for `mode_weights`.
+        half_life_days: As for `mode_weights`.
         absolute: As for `mode_weights`.
         duplicate: For each atom the first one of equal content, itself where there is none before:
             of equal atoms only one is a hit.
@@ -152,7 +147,9 @@ def search_modes(
     count = len(modes.label)
     do = "they are not the rows that the modes were found in: find the modes anew"
     check_tensor("embeddings", embeddings, "", (count, "d"), do)
-    chosen, _ = select_modes(modes, queries, modes_k, half_life=half_life, absolute=absolute)
+    chosen, _ = select_modes(
+        modes, queries, modes_k, half_life_days=half_life_days, absolute=absolute
+    )
     unit = torch.nn.functional.normalize(queries.float(), dim=1)
     kept = _kept(duplicate, allowed, (len(queries), count))
     taken = min(per_mode, int(modes.size.max()))

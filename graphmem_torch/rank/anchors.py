@@ -14,6 +14,8 @@ from graphmem_torch.rank.candidates import Candidates
 
 __all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
 
+_KEPT = 64  # nodes of a question that a walk ranks in a large graph; the others have 0
+
 
 def anchor_activation(
     candidates: Candidates,
@@ -100,8 +102,8 @@ def walk_from(
 ) -> SparseRows:  # [B, N]
     """Personalised PageRank of B questions (`docs/mathematics.md` 6); 0 for what is not ranked.
 
-    In a large graph mass is pushed around the anchors only and `config.kept` nodes of a question
-    are ranked, so that time and memory do not depend on N. A node that is not there for a question
+    In a large graph mass is pushed around the anchors only and 64 nodes of a question are
+    ranked, so that time and memory do not depend on N. A node that is not there for a question
     has no edges: nothing is reached through it.
     """
     if mask is None or len(mask) == 0:
@@ -125,7 +127,7 @@ def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
             personalized_pagerank(graph, seeds.to_dense(), damping=config.damping).values
         )
     else:
-        kept = min(config.kept, graph.num_nodes)
+        kept = min(_KEPT, graph.num_nodes)
         found = personalized_pagerank(graph, seeds, damping=config.damping, k=kept)
         walk = SparseRows.of(found.indices, found.values, graph.num_nodes)
     return _relative(graph, walk, seeds, config.damping) if config.relative else walk

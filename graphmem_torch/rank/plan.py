@@ -40,11 +40,11 @@ class PlanBatch:
         window: [B, 2] float64 seconds since the epoch UTC, both ends included; infinite: open. An
             atom is inside whose event it touches; of those that state none, one that was said in
             it, or tells of days that it touches.
-        least: [B] int64; behind the atoms of a window that leaves fewer, the others are looked at.
+        min_in_window: [B] int64; a window with fewer atoms is followed by the others.
         match: [B] float32 in [0, 1]; likewise one the best BM25 in which is a smaller share of the
             best of all.
-        late: [B] float64 seconds behind a window in which it is still told of; what was said then
-            stands before the others outside. None: there are none.
+        slack_seconds: [B] float64 seconds after a window in which people still tell of it; what was
+            said then stands before the others outside. None: 0.
         best: [B] int64 >= 1, atoms that are best by cosine, and as many by BM25.
         hops: [B] int64 >= 0, edges that are followed from these; 0: none.
         types: [B, 256] bool, the types of edges that are followed.
@@ -55,7 +55,7 @@ class PlanBatch:
     """
 
     window: Tensor
-    least: Tensor
+    min_in_window: Tensor
     match: Tensor
     best: Tensor
     hops: Tensor
@@ -63,7 +63,7 @@ class PlanBatch:
     starts: Tensor
     kept: Tensor
     discount: Tensor
-    late: Tensor | None = None
+    slack_seconds: Tensor | None = None
     terms: Tensor | None = None
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ def _tiers(memory: MemoryTensors, plan: PlanBatch, events: Events | None) -> Ten
     time = memory.time_bits.view(torch.float64)
     known = time.isfinite() | tells | stated
     found = torch.where(known, _OUTSIDE, _UNKNOWN).to(torch.uint8).repeat(len(own), 1)
-    late = torch.zeros_like(high) if plan.late is None else plan.late[own]
+    late = torch.zeros_like(high) if plan.slack_seconds is None else plan.slack_seconds[own]
     late = late.masked_fill(~(low.isfinite() & high.isfinite()), 0.0)
     span, row = memory.by_time.within(low, high + late)
     later = torch.where(tells[row], _OUTSIDE, _LATE)
@@ -230,7 +230,7 @@ def _few(
     lexical: Tensor,  # [B, A]
 ) -> Tensor:  # [B] bool
     """Where a window leaves too little to look at it alone."""
-    few = _count(inside) < plan.least
+    few = _count(inside) < plan.min_in_window
     if bool((plan.match > 0).any()):
         best, inner = (torch.where(own, lexical, 0.0).amax(1) for own in (there, inside))
         few |= inner < plan.match * best

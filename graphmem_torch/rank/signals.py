@@ -378,9 +378,8 @@ def _decayed_pagerank(c: Candidates) -> Tensor:
 
 @signal("strength", graph=True, reads=("retention",))
 def _strength(c: Candidates) -> Tensor:
-    """S(t) = S_0 e^{-lambda t} + beta C(n), C(n) the PageRank relative to the largest."""
-    own = c.config.decay
-    return own.initial * c.signal("decay") + own.centrality * c.signal("pagerank")
+    """S(t) = e^{-lambda t} + beta C(n), C(n) the PageRank relative to the largest."""
+    return c.signal("decay") + c.config.decay.centrality * c.signal("pagerank")
 
 
 @signal("proximity", graph=True)
@@ -437,7 +436,9 @@ def _mode(c: Candidates) -> Tensor:
     modes, own = c.memory.modes, c.config.modes
     if modes is None:
         return c.zeros
-    weight = mode_weights(modes, c.query.embedding, half_life=own.half_life, absolute=own.absolute)
+    weight = mode_weights(
+        modes, c.query.embedding, half_life_days=own.half_life_days, absolute=own.absolute
+    )
     return weight.gather(1, c.pick(modes.label).long().expand(c.shape))
 
 

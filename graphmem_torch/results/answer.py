@@ -25,7 +25,7 @@ class Context:
         sources: Ids of the atoms in the context, in their order: the first is cited as 1.
         omitted: Ids of retrieved atoms that are not in it, best first.
         unrelated: Those of them that are left out because they have nothing to do with the question
-            (`context.floor`), whatever they take.
+            (`context.min_relevance`), whatever they take.
         confidence, known, verified: As in `Result`; the oracle was asked of the whole text.
         messages: Of a chat, mappings with `role` and `content`.
         system: Of a chat for Anthropic: what it takes beside the messages.

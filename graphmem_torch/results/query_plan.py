@@ -44,16 +44,16 @@ class QueryPlan:
         concepts: Names of concepts that edges are followed from as well.
         kept: Memories that are left in the end at most.
         discount: What an edge takes off, in (0, 1].
-        order: How the first `among` hits are ordered: `relevance`; `first` or `latest` by time;
+        order: Order of the first `reorder_top` hits: `relevance`; `first` or `latest` by time;
             `present`: a hit gives way to later ones that are like it and fit about as well. Then as
             many are looked at, however few are asked for (`PRESENT` looks at 30).
-        among: So many.
-        least: Behind the memories of a window that leaves fewer, others are listed: those of
-            unknown time, then those outside.
+        reorder_top: Number of these hits.
+        min_in_window: Minimum number of memories in the window; if it has fewer, others are listed
+            after them: those of unknown time, then those outside.
         match: So they are where the best BM25 in the window is a smaller share of the best of any
             time. Nothing outside is listed where both are 0.
-        late: Days behind a window with two ends in which it is still told of; of those outside,
-            what was said then stands before the rest.
+        window_slack_days: Days after a window with two ends in which people still tell of it; of
+            the memories outside, those said then stand before the rest.
         succession: What is asked for of values that took the place of each other: the one `before`
             or `after` the value `of`, or the `first`; empty: nothing.
         of: The words of a value; empty: the one that is in force.
@@ -68,10 +68,10 @@ class QueryPlan:
     kept: int = 192
     discount: float = 0.9
     order: str = "relevance"
-    among: int = 5
-    least: int = 0
+    reorder_top: int = 5
+    min_in_window: int = 0
     match: float = 0.0
-    late: float = 0.0
+    window_slack_days: float = 0.0
     succession: str = ""
     of: str = ""
     steps: tuple[PlanStep, ...] = ()
@@ -84,7 +84,7 @@ class QueryPlan:
         ]
         if self.order != "relevance":
             how = "what holds now" if self.order == "present" else f"by time, the {self.order} one"
-            lines.append(f"{'order':<10} the best {self.among}: {how} first")
+            lines.append(f"{'order':<10} the best {self.reorder_top}: {how} first")
         return "\n".join(lines) or "no steps yet"
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,5 +92,5 @@ class QueryPlan:
         return asdict(self)
 
 
-PRESENT = QueryPlan(best=None, hops=0, order="present", among=30)
+PRESENT = QueryPlan(best=None, hops=0, order="present", reorder_top=30)
 """Asks what holds now, and narrows nothing down."""

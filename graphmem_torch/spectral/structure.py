@@ -218,6 +218,9 @@ def structure_of(
     *,
     start: Tensor | None = None,  # [N, m]
     network: ElectricalNetwork | None = None,
+    eigenpairs: int = 20,
+    top: int = 10,
+    columns: int = 64,
 ) -> Structure:
     """The structure of a graph; see `Structure`.
 
@@ -228,6 +231,9 @@ def structure_of(
         start: Vectors near the eigenvectors, as those of a graph that has changed since; they save
             products and change no result beyond its residual.
         network: Electrical network of the graph, by whose settings the sketches are then made.
+        eigenpairs: Number of the Laplacian's lowest eigenpairs beyond its zeros.
+        top: Maximum number of bridges, suggested links and frontiers.
+        columns: Columns of the random sketches that estimate resistances in a large graph.
 
     Raises:
         InputError: For weights that require a gradient, names that do not fit the nodes, or a
@@ -240,11 +246,11 @@ def structure_of(
         )
     settings = settings or StructureConfig()
     generator = torch.Generator().manual_seed(0)
-    network = network or ElectricalNetwork(graph, columns=settings.columns, generator=generator)
+    network = network or ElectricalNetwork(graph, columns=columns, generator=generator)
     null = network.operator.null_space()
     pairs = pairs_beyond_null(
         network.operator,
-        min(settings.eigenpairs, graph.num_nodes - null.count),
+        min(eigenpairs, graph.num_nodes - null.count),
         null,
         tol=_TOL,
         generator=generator,
@@ -254,10 +260,10 @@ def structure_of(
     assert pairs.vectors is not None
     if pairs.converged and len(pairs.values):
         network.least = float(pairs.values[0]) / 2
-    label = communities(graph, settings.communities, resolution=settings.resolution)
+    label = communities(graph, settings.communities)
     remote = centrality(graph, network=network)
-    needed = bridges(graph, label, settings.top, network=network)
-    links = suggest_links(graph, label, settings.top, network=network)
+    needed = bridges(graph, label, top, network=network)
+    links = suggest_links(graph, label, top, network=network)
     return Structure(
         graph=graph,
         settings=settings,
@@ -270,7 +276,7 @@ def structure_of(
         centrality_error=remote.residual,
         bridges=needed,
         links=links,
-        frontiers=frontiers(graph, settings.top, centrality=remote.values),
+        frontiers=frontiers(graph, top, centrality=remote.values),
         frustration=frustration(graph),
         converged=pairs.converged and remote.converged and needed.converged and links.converged,
         names=names,

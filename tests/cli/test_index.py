@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_left_out_and_listed(
     (library / "bin.txt").write_bytes(b"a\0b")
     store = ["--store", str(tmp_path / "store"), *fast]
     given = ["index", str(library), str(tmp_path / "nowhere.txt"), str(tmp_path / "x.png")]
-    assert main([*given[:2], *store, "--config.link.batch", "3"]) == 2
+    assert main([*given[:2], *store, "--config.link.batch_atoms", "3"]) == 2
     said = capsys.readouterr().err
     assert "10 memories stored all the same" in said and "--skip-bad" in said
     assert re.search(r"\(and \d more that cannot be used\)", said) and said.count("error:") == 1

@@ -63,7 +63,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
             file.write(
                 json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
             )
-    arguments = ["index", path, "--store", store, "--config.link.batch", "32"]
+    arguments = ["index", path, "--store", store, "--config.link.batch_atoms", "32"]
     command = graphmem(*arguments, *fast, "--json")
 
     def acknowledged() -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_synapse_has_the_constants_of_the_paper() -> None:
     assert (spread.reduce, spread.fan, spread.firing) == ("sum", "degree", "sigmoid")
     assert config.rank.weights == {"semantic_positive": 0.5, "activation": 0.3, "pagerank": 0.2}
     assert (config.rank.k, config.gate.threshold, config.anchors.source) == (30, 0.12, "dual")
-    assert (config.link.window, config.link.concept_dedup) == (5, 0.92)
+    assert (config.link.window_turns, config.link.concept_dedup) == (5, 0.92)
 
 
 def test_config_round_trip_and_defaults() -> None:
@@ -88,8 +89,8 @@ def test_overrides_by_dotted_name_and_nested() -> None:
 
 
 def test_overrides_add_what_the_file_does_not_name() -> None:
-    config = load_config("synapse", {"rank.dense_limit": 5, "embedder.name": "hashing"})
-    assert (config.rank.dense_limit, config.embedder.name) == (5, "hashing")
+    config = load_config("synapse", {"rank.exhaustive_up_to": 5, "embedder.name": "hashing"})
+    assert (config.rank.exhaustive_up_to, config.embedder.name) == (5, "hashing")
 
 
 def test_numbers_of_the_other_kind_are_taken_when_nothing_is_lost() -> None:
@@ -108,7 +109,10 @@ def test_numbers_of_the_other_kind_are_taken_when_nothing_is_lost() -> None:
         ({"spread.edges.temporl": 1.0}, r"spread.edges: .* 'temporl'; did you mean 'temporal'\?"),
         ({"spread.reverse.cause": 1.0}, r"spread.reverse: .* 'cause'; did you mean 'causes'\?"),
         ({"context.requires": ["caus"]}, r"context.requires: .* 'caus'; did you mean 'causes'\?"),
-        ({"decay.half_life.semantc": 1}, r"decay.half_life: .*; did you mean 'semantic'\?"),
+        (
+            {"decay.half_life_days.semantc": 1},
+            r"decay.half_life_days: .*; did you mean 'semantic'\?",
+        ),
         ({"spread.reduce": "mean"}, "spread.reduce: expected one of sum, max, got 'mean'"),
         ({"spread.rounds": 2.5}, "spread.rounds: expected a whole number, got 2.5"),
         ({"spread.rounds": True}, "spread.rounds: expected a whole number, got True"),
@@ -226,9 +230,9 @@ def test_presets_extend_files_beside_them(tmp_path: Path) -> None:
     two = {"extends": "../default.yaml", "rank": {"k": 4, "weights": {"semantic": None}}}
     _files(tmp_path / "deep", two=two)
     # A file may extend the shipped preset of its own name.
-    _files(tmp_path, default={"extends": "default", "rank": {"k": 3, "dense_limit": 9}})
+    _files(tmp_path, default={"extends": "default", "rank": {"k": 3, "exhaustive_up_to": 9}})
     config = load_config(path)
-    assert (config.name, config.rank.k, config.rank.dense_limit) == ("top", 4, 9)
+    assert (config.name, config.rank.k, config.rank.exhaustive_up_to) == ("top", 4, 9)
     weights = {**load_config("default").rank.weights, "lexical": 3.0}
     del weights["semantic"]
     assert config.rank.weights == weights
@@ -268,12 +272,12 @@ def test_what_cannot_be_extended_is_named(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("link.batch", 0, "a finite number of at least 1, got 0"),
+        ("link.batch_atoms", 0, "a finite number of at least 1, got 0"),
         ("anchors.k", -1, "a finite number of at least 1, got -1"),
         ("rank.k", 0, "a finite number of at least 1, got 0"),
         ("walk.damping", 1.0, "a finite number of at least 0 and of at most 0.999, got 1.0"),
         ("segment.discount", 0.0, "a finite number of at least 1e-09 and of at most 1, got 0.0"),
-        ("decay.half_life.working", -1.0, "a finite number of at least 0, got -1.0"),
+        ("decay.half_life_days.working", -1.0, "a finite number of at least 0, got -1.0"),
         ("rank.weights.semantic", math.nan, "a finite number, got nan"),
         ("gate.bias", math.inf, "a finite number, got inf"),
     ],
@@ -281,3 +285,21 @@ def test_what_cannot_be_extended_is_named(
 def test_bounds_of_numbers(name: str, value: float, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected {message}"):
         load_config(overrides={name: value})
+
+
+def _leaves() -> list[str]:
+    sections = [field.name for field in fields(Config) if field.name != "name"]
+    return [f"{name}.{leaf.name}" for name in sections for leaf in fields(getattr(Config(), name))]
+
+
+def test_settings_do_not_become_more() -> None:
+    """A new one needs a preset or a measurement that varies it; else it is a constant."""
+    assert len(_leaves()) <= 99
+
+
+def test_each_setting_is_read(root: Path) -> None:
+    package = root / "graphmem_torch"
+    paths = [path for path in package.rglob("*.py") if path.parent.name != "config"]
+    text = "\n".join(path.read_text("utf-8") for path in paths)
+    unread = [leaf for leaf in _leaves() if not re.search(rf"\.{leaf.split('.')[1]}\b", text)]
+    assert not unread

@@ -16,7 +16,7 @@ from graphmem_torch.text.tokens import count_tokens
 REST = "The committee met on many mornings and went through the list without any haste. "
 KEY = "The spare key of the boat house is under the third blue flower pot. "
 FACT = REST * 20 + KEY + REST * 20
-NOISY = {"context.floor": 0.15}  # unrelated texts are nearer by hashing than by a model
+NOISY = {"context.min_relevance": 0.15}  # unrelated texts are nearer by hashing than by a model
 SHORT = ("Yes.", "I agree.", "No.", "Sure.")
 ASKED = "Where is the spare key of the boat house?"
 
@@ -58,7 +58,7 @@ def test_any_budget_is_kept() -> None:
 
 
 def test_without_a_floor_all_may_be_there() -> None:
-    with memory_of(KEY, *SHORT, **{"context.floor": 0.0}) as memory:
+    with memory_of(KEY, *SHORT, **{"context.min_relevance": 0.0}) as memory:
         context = memory.compile(ASKED, budget=500)
         assert len(context.sources) == 5 and not context.unrelated
 

@@ -41,8 +41,8 @@ def test_conducting_graph_gains_reverse_decay_and_cap(
     config = SpreadConfig(
         edges=EDGES,
         reverse=REVERSE,
-        temporal_decay=0.02,
-        temporal_step=step,
+        temporal_decay_per_hour=0.02,
+        temporal_step_hours=step,
         max_edges=cap,
         capped=("similarity", "temporal"),
     )

@@ -55,13 +55,13 @@ def same(found: Retrieval, expected: Retrieval, tolerance: float = 1e-3) -> None
     assert int(both.sum()) >= 0.98 * int(listed), (int(both.sum()), int(listed))
 
 
-@pytest.mark.parametrize("dense_limit", [1_000_000, 1])
+@pytest.mark.parametrize("exhaustive_up_to", [1_000_000, 1])
 @pytest.mark.parametrize("preset", [*PRESETS, "every signal"])
 def test_retrieval_on_cuda_is_that_on_the_cpu(
-    preset: str, dense_limit: int, random_columns: Columns, random_questions: Questions
+    preset: str, exhaustive_up_to: int, random_columns: Columns, random_questions: Questions
 ) -> None:
     config = everything() if preset == "every signal" else load_config(preset)
-    config = replace(config, rank=replace(config.rank, dense_limit=dense_limit))
+    config = replace(config, rank=replace(config.rank, exhaustive_up_to=exhaustive_up_to))
     index = MemoryIndex.build(random_columns(ATOMS, 30), config)
     asked = random_questions(33)
     expected = index(asked, k=K, paths=True)
@@ -81,11 +81,11 @@ def test_half_precision_on_cuda_is_near_that_of_the_cpu(
     same(index.to("cuda")(asked.to("cuda"), k=K), expected, tolerance=1e-2)
 
 
-@pytest.mark.parametrize("dense_limit", [1_000_000, 1])
+@pytest.mark.parametrize("exhaustive_up_to", [1_000_000, 1])
 def test_masks_count_on_cuda(
-    dense_limit: int, random_columns: Columns, random_questions: Questions
+    exhaustive_up_to: int, random_columns: Columns, random_questions: Questions
 ) -> None:
-    config = load_config("default", {"rank.dense_limit": dense_limit})
+    config = load_config("default", {"rank.exhaustive_up_to": exhaustive_up_to})
     index = MemoryIndex.build(random_columns(ATOMS, 30), config)
     row = torch.arange(ATOMS)
     asked = replace(
@@ -111,7 +111,7 @@ def test_plans_prune_on_cuda_as_on_the_cpu(
     index, asked = MemoryIndex.build(random_columns(ATOMS, 30), everything()), random_questions(8)
     plan = PlanBatch(
         window=torch.tensor([[1.71e9, 1.73e9]] * 8, dtype=torch.float64),
-        least=torch.full((8,), 3),
+        min_in_window=torch.full((8,), 3),
         match=torch.zeros(8),
         best=torch.full((8,), 20),
         hops=torch.arange(8) % 3,

@@ -43,7 +43,7 @@ CASES = {
     "every signal": unwalked(every_signal()),
     "raw": unwalked(every_signal(**{"rank.scale": "raw"})),
     "candidates": unwalked(
-        every_signal(**{"rank.scale": "raw", "rank.dense_limit": 1, "rank.candidates": ATOMS})
+        every_signal(**{"rank.scale": "raw", "rank.exhaustive_up_to": 1, "rank.candidates": ATOMS})
     ),
     **{name: load_config(name) for name in ("default", "synapse", "spectral", "contextos", "sgrm")},
 }
@@ -179,7 +179,9 @@ def test_shares_and_rank_are_those_of_the_hits(
         torch.testing.assert_close(found.shares, hits.shares[0, place])
         assert float(found.score) == pytest.approx(float(hits.scores[0, place]), rel=1e-5)
     assert index.explain(asked, 0).rank == 0
-    narrow = replace(index.config, rank=replace(index.config.rank, dense_limit=1, candidates=1))
+    narrow = replace(
+        index.config, rank=replace(index.config.rank, exhaustive_up_to=1, candidates=1)
+    )
     few = MemoryIndex.from_state_dict(index.state_dict(), narrow)
     last = int(few.score(asked, k=1)[0].argmin())
     found = few.explain(asked, last, k=1)  # made a candidate for it

@@ -59,7 +59,7 @@ def dense_scores(
                 a[row, node] = max(float(a[row, node]), float(start[row].max()))
     degree, atoms = torch.bincount(graph.source.long(), minlength=nodes), len(embeddings)
     degree = degree.clamp(min=1).to(cosine.dtype)
-    if s.fan_least == "mean":
+    if s.min_fan == "mean":
         leaving = torch.bincount(graph.source.long(), minlength=nodes)[:atoms].float()
         degree[:atoms] = degree[:atoms].clamp(min=float(leaving.mean()))
     fan = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[s.fan]

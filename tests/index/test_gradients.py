@@ -32,7 +32,7 @@ CASES = {
     ),
     "background": settings(**{"rank.scale": "background", "spread.reduce": "sum"}),
     "candidates": settings(
-        **{"rank.dense_limit": 1, "rank.candidates": 9, "rank.scale": "background"}
+        **{"rank.exhaustive_up_to": 1, "rank.candidates": 9, "rank.scale": "background"}
     ),
 }
 
@@ -160,7 +160,9 @@ def test_score_is_what_forward_ranks_by(
     random_columns: Columns,
     random_questions: Questions,
 ) -> None:
-    config = every_signal(**{"rank.scale": scale, "rank.dense_limit": limit, "rank.candidates": 6})
+    config = every_signal(
+        **{"rank.scale": scale, "rank.exhaustive_up_to": limit, "rank.candidates": 6}
+    )
     index, asked = MemoryIndex.build(random_columns(), config), random_questions()
     listed = torch.rand(5, 40, generator=torch.Generator().manual_seed(3)) < 0.6
     asked = replace(asked, listed=listed, allowed=listed | (torch.arange(40) % 3 > 0))

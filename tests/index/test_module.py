@@ -102,7 +102,7 @@ def test_forward_candidates_that_cover_everything_give_the_same(
 ) -> None:
     data, asked = random_columns(ATOMS), random_questions()
     whole = MemoryIndex.build(data, config_of())(asked, k=ATOMS)
-    narrow = config_of(**{"rank.dense_limit": 1, "rank.candidates": ATOMS})
+    narrow = config_of(**{"rank.exhaustive_up_to": 1, "rank.candidates": ATOMS})
     same(MemoryIndex.build(data, narrow)(asked, k=ATOMS), whole)
 
 
@@ -115,7 +115,7 @@ def test_forward_few_candidates_are_scored_as_all_are(
     base = load_config("default", {"anchors": {"source": "dual", "k": 3}})
     base = replace(base, rank=replace(base.rank, weights=dict.fromkeys(names, 1.0)))
     whole = scores_of(MemoryIndex.build(data, base)(asked, k=ATOMS))
-    few = replace(base, rank=replace(base.rank, dense_limit=1, candidates=3))
+    few = replace(base, rank=replace(base.rank, exhaustive_up_to=1, candidates=3))
     found = MemoryIndex.build(data, few)(asked, k=ATOMS)
     for b in range(5):
         rows = found.rows[b][found.rows[b] >= 0]
@@ -131,7 +131,7 @@ def test_forward_in_tiles(
     random_columns: Columns,
     random_questions: Questions,
 ) -> None:
-    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": 5})
+    config = config_of(**{"rank.exhaustive_up_to": limit, "rank.candidates": 5})
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions(9)
     allowed = torch.rand(9, ATOMS, generator=torch.Generator().manual_seed(2)) < 0.7
     for mask in (allowed, allowed[:1]):
@@ -146,7 +146,7 @@ def test_forward_in_tiles(
 def test_forward_only_allowed_atoms_are_hits_or_anchors(
     limit: int, random_columns: Columns, random_questions: Questions
 ) -> None:
-    config = config_of(**{"rank.dense_limit": limit})
+    config = config_of(**{"rank.exhaustive_up_to": limit})
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     allowed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
     allowed[4] = False
@@ -164,7 +164,7 @@ def test_forward_only_allowed_atoms_are_hits_or_anchors(
 def test_forward_what_is_not_listed_still_leads_to_hits(
     limit: int, random_columns: Columns, random_questions: Questions
 ) -> None:
-    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": ATOMS})
+    config = config_of(**{"rank.exhaustive_up_to": limit, "rank.candidates": ATOMS})
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     listed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
     whole, found = index(asked, k=ATOMS), index(replace(asked, listed=listed), k=ATOMS)
@@ -195,7 +195,7 @@ def test_forward_tiny(
         tokens=None, pieces=None, token_offsets=None, edges=EdgeBlock.empty(), num_nodes=concepts,
     )  # fmt: skip
     for limit in (0, 4096):
-        index = MemoryIndex.build(data, config_of(**{"rank.dense_limit": limit}))
+        index = MemoryIndex.build(data, config_of(**{"rank.exhaustive_up_to": limit}))
         found = index(random_questions(), k=4, paths=True)
         assert set(found.rows.flatten().tolist()) - {-1} <= set(range(atoms))
         assert found.confidence.shape == (5,)
@@ -352,8 +352,8 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
     modes = {"modes.build": True, "modes.retrieve": True}
     for overrides, rule in (
         ({}, CandidateRule.EVERY),
-        ({"rank.dense_limit": ATOMS - 1}, CandidateRule.BASE),
-        ({"rank.dense_limit": 0, **modes}, CandidateRule.MODES),
+        ({"rank.exhaustive_up_to": ATOMS - 1}, CandidateRule.BASE),
+        ({"rank.exhaustive_up_to": 0, **modes}, CandidateRule.MODES),
         ({**modes, "segment.retrieve": True}, CandidateRule.REACHED),
     ):
         index = MemoryIndex.build(random_columns(ATOMS), config_of(**overrides))
@@ -368,7 +368,7 @@ def test_forward_compiled() -> None:
     What the dispatcher makes of each operation is asked where these are tested.
     """
     names = ("semantic", "activation", "title_hop", "entity_hop")
-    few = {"link.concepts": "pattern", "rank.dense_limit": 9, "rank.candidates": 4}
+    few = {"link.concepts": "pattern", "rank.exhaustive_up_to": 9, "rank.candidates": 4}
     config = load_config("default", {"anchors.k": 3, **few})
     config = replace(config, rank=replace(config.rank, weights=dict.fromkeys(names, 0.3)))
     with opened(config=config) as memory:

@@ -106,7 +106,7 @@ def test_retrieve_beyond_the_dense_limit_gives_the_same(
     small = MemoryIndex.build(data, settings(**{"rank.weights": weights, "spread.rounds": 1}))
     large = MemoryIndex.build(
         data,
-        settings(**{"rank.weights": weights, "spread.rounds": 1, "rank.dense_limit": 0}),
+        settings(**{"rank.weights": weights, "spread.rounds": 1, "rank.exhaustive_up_to": 0}),
     )
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16), dim=1)
     one, other = small(QueryBatch(questions), k=8), large(QueryBatch(questions), k=8)
@@ -121,7 +121,7 @@ def test_retrieve_takes_what_is_reached_in_a_large_store(
     own = {"segment.retrieve": False, "rank.weights": {"traversal": 1.0}}
     small = MemoryIndex.build(data, settings(**own))
     large = MemoryIndex.build(
-        data, settings(**own, **{"rank.dense_limit": 0, "rank.candidates": 1})
+        data, settings(**own, **{"rank.exhaustive_up_to": 0, "rank.candidates": 1})
     )
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16), dim=1)
     one, other = small(QueryBatch(questions), k=5), large(QueryBatch(questions), k=5)
@@ -224,7 +224,7 @@ def test_retrieve_takes_the_first_of_equal_atoms_alone_and_among_other_questions
     kind = torch.randint(4, (400,), generator=g)
     kinds = torch.nn.functional.normalize(torch.randn(4, 16, generator=g), dim=1)
     data = chain(kinds[kind], [])
-    own = {"rank.dense_limit": 0, "rank.candidates": 12, "segment.retrieve": False}
+    own = {"rank.exhaustive_up_to": 0, "rank.candidates": 12, "segment.retrieve": False}
     weights = {"semantic": 1.0, "traversal": 0.0}
     index = MemoryIndex.build(data, settings(**own, **{"rank.weights": weights}))
     questions = torch.nn.functional.normalize(torch.randn(30, 16, generator=g), dim=1)

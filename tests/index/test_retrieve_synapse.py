@@ -102,7 +102,7 @@ class Synapse:
 
     def fan(self, j: int, fan: str) -> float:
         own = len(self.out.get(j, []))
-        if self.c.spread.fan_least == "mean" and self.is_turn[j]:
+        if self.c.spread.min_fan == "mean" and self.is_turn[j]:
             turns = [len(self.out.get(i, [])) for i, turn in enumerate(self.is_turn) if turn]
             own = max(own, sum(turns) / len(turns))
         return math.sqrt(own) if fan == "sqrt" else own
@@ -169,7 +169,7 @@ class Synapse:
         {},
         {"anchors.k": 1},
         {"spread.threshold": 0.1, "spread.rounds": 2},
-        {"link.window": 2},
+        {"link.window_turns": 2},
         {"spread.firing": "zeroed", "gate.firing": "score", "spread.top": 2},
     ],
 )
@@ -194,7 +194,14 @@ def test_published_has_every_printed_constant_and_form() -> None:
     config = load_config("synapse-published")
     spread, plain = config.spread, SpreadConfig()
     printed = ("rounds", "retention", "spread", "reduce", "fan", "inhibition", "top", "firing")
-    for name in (*printed, "gain", "threshold", "temporal_decay", "max_edges", "competitors"):
+    for name in (
+        *printed,
+        "gain",
+        "threshold",
+        "temporal_decay_per_hour",
+        "max_edges",
+        "competitors",
+    ):
         assert getattr(spread, name) == getattr(plain, name), name
     assert config.gate == GateConfig()
     own = load_config("synapse")
@@ -207,7 +214,7 @@ def test_published_has_every_printed_constant_and_form() -> None:
 @pytest.mark.parametrize("every", [5, 9])
 def test_turns_that_wait_open_the_gate_no_more_than_linked_ones(every: int) -> None:
     """The last turns wait, and each of them has an edge to the next one alone."""
-    config = settings("synapse", **{"link.every": every, "anchors.k": 4})
+    config = settings("synapse", **{"link.batch_concepts": every, "anchors.k": 4})
     turns = [*talk(), *talk(), *talk()]
     atoms = [replace(turn, id=f"{i}", time=None) for i, turn in enumerate(turns)]
     assert len(atoms) % every, "some wait"

@@ -27,25 +27,25 @@ EVERY = {kind.name.lower(): 1.0 for kind in EdgeType if kind != EdgeType.CONTRAD
 WEIGHTS = {"semantic_positive": 50.0, "decayed_pagerank": 10.0, "strength": 2.0}
 
 
-def settings(*, dense_limit: int = 2048, **change: Any) -> Any:
+def settings(*, exhaustive_up_to: int = 2048, **change: Any) -> Any:
     return config_from_dict(
         {
             "anchors": {"source": "semantic", "k": 4},
             "spread": {"edges": EVERY, "reverse": EVERY, "max_edges": 1000, "min_nodes": 1},
-            "rank": {"weights": WEIGHTS, "dense_limit": dense_limit},
+            "rank": {"weights": WEIGHTS, "exhaustive_up_to": exhaustive_up_to},
             **change,
         }
     )
 
 
-@pytest.mark.parametrize("dense_limit", [2048, 0])
+@pytest.mark.parametrize("exhaustive_up_to", [2048, 0])
 def test_retrieve_shares_are_those_of_the_formula(
-    dense_limit: int,
+    exhaustive_up_to: int,
     random_columns: Callable[..., IndexInput],
     random_questions: Callable[..., QueryBatch],
 ) -> None:
     data = random_columns(ATOMS)
-    index = MemoryIndex.build(data, settings(dense_limit=dense_limit))
+    index = MemoryIndex.build(data, settings(exhaustive_up_to=exhaustive_up_to))
     g = torch.Generator().manual_seed(3)
     retention = torch.rand(COUNT, ATOMS, generator=g)
     asked = random_questions(COUNT).embedding
@@ -98,7 +98,7 @@ def test_retrieve_finds_in_a_large_store_what_only_the_walk_reaches(
     config = settings(
         rank={
             "weights": {"semantic_positive": 1.0, "personalized_pagerank": 100.0},
-            "dense_limit": 0,
+            "exhaustive_up_to": 0,
             "candidates": 4,
         }
     )
@@ -119,14 +119,14 @@ def brought(graph: Graph, seeds: dict[int, float]) -> list[float]:
     return [min(1.0, max(0.0, p) / most) if most > 1e-6 else 0.0 for p in own]
 
 
-@pytest.mark.parametrize("dense_limit", [2048, 0])
+@pytest.mark.parametrize("exhaustive_up_to", [2048, 0])
 def test_a_relative_walk_is_what_edges_bring_beside_the_most(
-    dense_limit: int,
+    exhaustive_up_to: int,
     random_columns: Callable[..., IndexInput],
     random_questions: Callable[..., QueryBatch],
 ) -> None:
     data = random_columns(ATOMS)
-    own = settings(dense_limit=dense_limit, walk={"relative": True})
+    own = settings(exhaustive_up_to=exhaustive_up_to, walk={"relative": True})
     index = MemoryIndex.build(data, own)
     asked = random_questions(COUNT).embedding
     found = index(QueryBatch(asked), k=ATOMS)
@@ -210,14 +210,13 @@ def test_contextos_has_the_published_constants() -> None:
     for wrong in (
         {"walk.damping": -0.1},
         {"walk.damping": 1.0},
-        {"walk.kept": 0},
-        {"decay.half_life": {"episodc": 1}},
+        {"decay.half_life_days": {"episodc": 1}},
     ):
         with pytest.raises(ConfigError):
             load_config("contextos", wrong)
-    lives = load_config("contextos", {"decay.half_life.episodic": 24}).decay.half_life
-    assert lives == {**config.decay.half_life, "episodic": 24.0}, "the others still fade"
+    lives = load_config("contextos", {"decay.half_life_days.episodic": 24}).decay.half_life_days
+    assert lives == {**config.decay.half_life_days, "episodic": 24.0}, "the others still fade"
     with pytest.raises(ConfigError, match=r"did you mean 'episodic'"):
-        load_config("contextos", {"decay.half_life": {"episodc": 1}})
-    with pytest.raises(ConfigError, match=r"half_life.episodic: expected .* at least 0"):
-        load_config("contextos", {"decay.half_life": {"episodic": -1}})
+        load_config("contextos", {"decay.half_life_days": {"episodc": 1}})
+    with pytest.raises(ConfigError, match=r"half_life_days.episodic: expected .* at least 0"):
+        load_config("contextos", {"decay.half_life_days": {"episodic": -1}})

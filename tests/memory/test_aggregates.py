@@ -102,7 +102,7 @@ def told() -> list[Atom]:
 
 @pytest.fixture
 def memory() -> Any:
-    settings = {"aggregate.build": True, "aggregate.least": 0.3}
+    settings = {"aggregate.build": True, "aggregate.min_similarity": 0.3}
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(told())
         yield memory
@@ -171,13 +171,13 @@ def test_what_did_not_change_is_not_looked_at_again(
     memory.consolidate()
     assert looks
     count = len(looks)
-    memory.config = config_of(**{"aggregate.build": True, "aggregate.least": 0.35})
+    memory.config = config_of(**{"aggregate.build": True, "aggregate.min_similarity": 0.35})
     memory.consolidate()
     assert len(looks) > count
 
 
 def test_they_are_of_what_the_archive_leaves() -> None:
-    settings = {"aggregate.build": True, "aggregate.least": 0.3, "refine.keep": 10}
+    settings = {"aggregate.build": True, "aggregate.min_similarity": 0.3, "refine.max_memories": 10}
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(told())
         done = memory.consolidate()
@@ -207,7 +207,7 @@ def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what
 
 def test_a_moment_is_told_nothing_that_was_changed_later() -> None:
     now = [1.8e9]
-    settings = {"aggregate.build": True, "aggregate.least": 0.3}
+    settings = {"aggregate.build": True, "aggregate.min_similarity": 0.3}
     config = config_of(**settings)
     with opened(config=config, embedder="hashing:256", clock=lambda: now[0]) as memory:
         memory.add(told())
@@ -308,7 +308,11 @@ def dated_turns(named: dict[str, tuple[str, str, str]] = DATED) -> list[Atom]:
 
 @pytest.fixture
 def dated() -> Any:
-    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    settings = {
+        "aggregate.build": True,
+        "aggregate.min_similarity": 0.3,
+        "link.concepts": "pattern",
+    }
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns())
         memory.consolidate()
@@ -335,7 +339,11 @@ def test_its_span_holds_no_day_that_cannot_be_stated() -> None:
         for i, tail in enumerate(tails)
     }
     others = {name: own for name, own in DATED.items() if name.startswith("other")}
-    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    settings = {
+        "aggregate.build": True,
+        "aggregate.min_similarity": 0.3,
+        "link.concepts": "pattern",
+    }
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns(named | others))
         memory.consolidate()
@@ -354,7 +362,7 @@ def test_its_value_is_that_of_its_sentences(dated: Memory) -> None:
     """Relevance and complexity by hand; the best of all choices of its members' sentences."""
     (made,) = built(dated)
     worth = {name: made.meta[name] for name in ("value", "relevance", "complexity")}
-    price, words = dated.config.aggregate.price, dated.config.aggregate.words
+    price, words = 0.25, 60
     said = made.text.replace("Ana: ", "").replace("Ben: ", "")
     assert worth["complexity"] == pytest.approx(len(said.split()) / words, abs=1e-4)
     assert worth["value"] == pytest.approx(
@@ -462,7 +470,11 @@ def test_others_than_english_are_quoted_with_their_day() -> None:
             ]
         )
     }
-    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    settings = {
+        "aggregate.build": True,
+        "aggregate.min_similarity": 0.3,
+        "link.concepts": "pattern",
+    }
     others = {name: own for name, own in DATED.items() if name.startswith("other")}
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns(named | others))

@@ -279,7 +279,7 @@ def test_one_id_for_two_things_is_refused_until_one_of_them_goes(memory: Memory)
 def test_consolidating_archives_but_for_what_it_cannot(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = config_of(**{"refine.keep": 1})
+    config = config_of(**{"refine.max_memories": 1})
     with opened(tmp_path / "m", config=config) as memory:
         memory.add(stories()[:8])
         memory.archive(["t0", "t1"])

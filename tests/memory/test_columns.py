@@ -39,7 +39,7 @@ def check(memory: Memory) -> None:
 def follower(folder: str) -> Memory:
     """Of few dense candidates, with a PageRank that is carried along."""
     ranked = {**load_config("default").rank.weights, "pagerank": 0.1}
-    config = config_of(**{"rank.dense_limit": 5, "rank.weights": ranked})
+    config = config_of(**{"rank.exhaustive_up_to": 5, "rank.weights": ranked})
     return opened(Path(folder), config=config)
 
 
@@ -196,7 +196,7 @@ def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
 def test_old_and_new_mentions_have_the_same_chance_to_conduct() -> None:
     """Of edges as strong as each other no age is preferred, whatever else was stored before."""
     atoms = [Atom(f"a{i}", f"Story {i} tells of Vienna.", time=1e9 + i) for i in range(120)]
-    config = config_of(**{"spread.max_edges": 40, "link.batch": 200, "link.similarity_k": 0})
+    config = config_of(**{"spread.max_edges": 40, "link.batch_atoms": 200, "link.similarity_k": 0})
     kept: list[set[str]] = []
     for some in (atoms, atoms[40:]):
         with opened(config=config) as memory:

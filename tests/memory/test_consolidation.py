@@ -31,7 +31,7 @@ def trips(count: int) -> list[Atom]:
 
 
 def waiting(every: int) -> dict[str, object]:
-    return {"config": config_of(**{"link.every": every})}
+    return {"config": config_of(**{"link.batch_concepts": every})}
 
 
 def edges(memory: Memory) -> list[object]:

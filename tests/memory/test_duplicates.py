@@ -43,7 +43,7 @@ def groups(atoms: list[Atom]) -> list[tuple[str, ...]]:
 
 def filled(limit: int = 2048, **change: Any) -> Memory:
     """A memory that lists what says the same once, beside other turns."""
-    own = {"rank.unique": True, "rank.dense_limit": limit, "rank.candidates": 8, **change}
+    own = {"rank.unique": True, "rank.exhaustive_up_to": limit, "rank.candidates": 8, **change}
     memory = opened(config=config_of(**own))
     memory.add([*turns(30), *told()])
     memory.reconcile()

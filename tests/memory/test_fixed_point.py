@@ -50,7 +50,7 @@ def said(count: int = 5) -> list[Atom]:
 
 
 def memory_of(path: Path | None, preset: str, **change: Any) -> Memory:
-    own = {"link.concepts": "pattern", "aggregate.least": 0.3, **change}
+    own = {"link.concepts": "pattern", "aggregate.min_similarity": 0.3, **change}
     return opened(
         path,
         config=load_config(preset, own),
@@ -92,12 +92,10 @@ STEPS: dict[str, tuple[Any, ...]] = {
     "reconcile.automatic": (False, True),
     "reconcile.policy": ("recency", "importance", "both"),
     "aggregate.build": (False, True),
-    "aggregate.depth": (1, 2),
-    "refine.keep": (0, 12),
-    "refine.prune": (0.0, 0.3),
-    "refine.half_life": (0.0, 60.0),
-    "refine.aggregates": (0.0, 0.3),
-    "link.every": (1, 7),
+    "refine.max_memories": (0, 12),
+    "refine.prune_below": (0.0, 0.3),
+    "refine.half_life_days": (0.0, 60.0),
+    "link.batch_concepts": (1, 7),
 }
 
 
@@ -196,7 +194,7 @@ def topical(number: int) -> Atom:
     return Atom(f"a{number}", text, speaker="Nora", **fields)
 
 
-@pytest.mark.parametrize("change", [{}, {"link.every": 7}, {"refine.keep": 40}])
+@pytest.mark.parametrize("change", [{}, {"link.batch_concepts": 7}, {"refine.max_memories": 40}])
 def test_what_is_added_meanwhile_is_left_to_the_next_one(
     change: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

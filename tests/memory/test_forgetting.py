@@ -79,7 +79,7 @@ def test_forget_leaves_no_byte(tmp_path: Path) -> None:
 @settings(max_examples=settings.default.max_examples // 4)
 @given(st.sets(st.integers(0, 23), min_size=1, max_size=23), st.integers(0, 2))
 def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) -> None:
-    config = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1})
+    config = config_of(**{"link.similarity_k": 3, "link.min_similarity": 0.1})
     atoms = [replace(atom, edges=()) for atom in turns()]
     with opened(config=config) as memory, opened(config=config) as fresh:
         memory.add(atoms)

@@ -34,7 +34,7 @@ def strange(count: int) -> list[Atom]:
 
 
 def settings(preset: str, **change: object) -> Config:
-    own = {"link.concepts": "pattern", "link.batch": 50, "modes.count": 4, **change}
+    own = {"link.concepts": "pattern", "link.batch_atoms": 50, "modes.count": 4, **change}
     return load_config("spectral", own) if preset == "spectral" else config_of(**own)
 
 
@@ -196,7 +196,7 @@ def test_snapshot_of_other_rows_or_settings_gives_none(tmp_path: Path) -> None:
 
 def test_mode_cache_and_structure_expire_before_a_switch_is_told() -> None:
     segments = [Atom(f"t{i}", f"the {TOPICS[(i // 6) % 3]} of {i}") for i in range(190)]
-    with opened(config=settings("default", **{"link.batch": 7})) as memory:
+    with opened(config=settings("default", **{"link.batch_atoms": 7})) as memory:
         seen: list[tuple[int, int, int]] = []
 
         def note(switch: RegimeSwitch) -> None:

@@ -116,7 +116,7 @@ def of_type(edges: dict[Edge, float], kind: EdgeType) -> dict[tuple[str, str], f
 @pytest.mark.parametrize(("seed", "restore"), [(0, False), (1, True), (2, False), (3, True)])
 def test_link_of_batches_is_that_of_all(seed: int, restore: bool) -> None:
     atoms, vectors = memory_of(30, seed)
-    config = LinkConfig(similarity_k=3, similarity_min=0.1)
+    config = LinkConfig(similarity_k=3, min_similarity=0.1)
     whole, unresolved = linked(atoms, vectors, [30], config)
     assert {kind for _, _, kind in whole} >= {
         EdgeType.TEMPORAL, EdgeType.SIMILARITY, EdgeType.ABSTRACTION, EdgeType.ASSOCIATION,
@@ -159,7 +159,7 @@ def test_a_late_turn_is_put_in_its_place() -> None:
 @pytest.mark.parametrize(("k", "least"), [(1, -1.0), (3, 0.2), (50, 0.0), (0, -1.0)])
 def test_similarity_edges_are_the_best_earlier_atoms(k: int, least: float) -> None:
     atoms, vectors = memory_of(25, 6)
-    edges, _ = linked(atoms, vectors, [10, 15], LinkConfig(similarity_k=k, similarity_min=least))
+    edges, _ = linked(atoms, vectors, [10, 15], LinkConfig(similarity_k=k, min_similarity=least))
     expected = {}
     rows = vectors.double().numpy()
     for i in range(len(atoms)):
@@ -177,7 +177,7 @@ def test_concepts_of_near_names_are_one_and_chains_do_not_creep() -> None:
     order = ["sea", "séa", "sëa", "sêa", "dog", "dög", "moon"]
     atoms = [Atom(f"a{i}", name) for i, name in enumerate(order)]
     vectors = torch.eye(DIM)[: len(order)]
-    config = LinkConfig(similarity_k=0, window=1)
+    config = LinkConfig(similarity_k=0, window_turns=1)
     concept_of: dict[str, str] = {}
     leaders: list[str] = []
     for name in order:
@@ -211,7 +211,7 @@ def test_abstraction_edges_lead_from_the_turns_of_a_window() -> None:
     atoms.insert(3, Atom("other", "x", session="t"))
     vectors = torch.eye(DIM)[: len(atoms)]
     for window in (1, 2, 3, 5):
-        edges, _ = linked(atoms, vectors, [3, 5], LinkConfig(similarity_k=0, window=window))
+        edges, _ = linked(atoms, vectors, [3, 5], LinkConfig(similarity_k=0, window_turns=window))
         expected: dict[tuple[str, str], float] = {}
         for place, name in ((2, "moon"), (4, "dog"), (5, "moon")):
             for back in range(window):
@@ -225,7 +225,7 @@ def test_abstraction_edges_lead_from_the_turns_of_a_window() -> None:
 
 def test_concepts_of_one_atom_are_associated_by_their_cosine() -> None:
     atoms = [Atom("a", "moon sea séa"), Atom("b", "sea sëa"), Atom("c", "dog moon")]
-    config = LinkConfig(similarity_k=0, similarity_min=0.3)
+    config = LinkConfig(similarity_k=0, min_similarity=0.3)
     edges, _ = linked(atoms, torch.eye(DIM)[:3], [3], config)
     # séa is sea; moon is far from both (cos 2.0 < 0), dog too.
     assert of_type(edges, EdgeType.ASSOCIATION) == {
@@ -261,7 +261,7 @@ def test_every_type_that_linking_makes_is_listed() -> None:
     words = ("sea séa", "sea sëa", "moon", "sea")
     atoms = [Atom(str(i), text, session="s", time=float(i)) for i, text in enumerate(words)]
     vectors = torch.nn.functional.normalize(torch.ones(4, DIM) + 0.1 * torch.eye(4, DIM), dim=1)
-    edges, _ = linked(atoms, vectors, [4], LinkConfig(similarity_min=0.3, cooccurrence=2))
+    edges, _ = linked(atoms, vectors, [4], LinkConfig(min_similarity=0.3, cooccurrence=2))
     assert {kind for *_, kind in edges} == {*LINKED}
     between = {kind for *ends, kind in edges if concept_id("") not in "".join(ends)}
     assert between - {EdgeType.TEMPORAL} == {*RESEMBLING}

@@ -319,7 +319,7 @@ def test_retrieve_as_of_a_time_sees_nothing_later() -> None:
 
 
 def test_retrieve_gives_k_hits_of_a_large_store() -> None:
-    config = load_config(overrides={"rank.dense_limit": 10, "rank.candidates": 2})
+    config = load_config(overrides={"rank.exhaustive_up_to": 10, "rank.candidates": 2})
     with opened(config=config) as memory:
         memory.add([f"boat number {i}" for i in range(60)])
         assert len(memory.retrieve("boat", k=50).hits) == 50

@@ -104,11 +104,11 @@ def test_modes_of_one_atom_and_of_equal_atoms() -> None:
 
 
 def test_hits_come_from_the_best_modes() -> None:
-    with filled(by_cosine(spectral(**{"modes.look": 1})), themed()) as memory:
+    with filled(by_cosine(spectral(**{"modes.modes_searched": 1})), themed()) as memory:
         for name, words in THEMES.items():
             hits = memory.retrieve(words, k=27).hits
             assert hits and all(hit.id.startswith(name) for hit in hits)
-    few = spectral(**{"modes.look": 2, "modes.per_mode": 1})
+    few = spectral(**{"modes.modes_searched": 2, "modes.atoms_per_mode": 1})
     with filled(by_cosine(few), themed()) as memory:
         hits = memory.retrieve("canoe paddle river rapids", k=2).hits
         assert sorted(Counter(hit.mode for hit in hits).values()) == [1, 1]
@@ -117,7 +117,7 @@ def test_hits_come_from_the_best_modes() -> None:
 
 
 def test_hits_are_k_in_fewer_modes_than_are_looked_into() -> None:
-    few = spectral(**{"modes.look": 99, "modes.per_mode": 1})
+    few = spectral(**{"modes.modes_searched": 99, "modes.atoms_per_mode": 1})
     with filled(by_cosine(few), themed()) as memory:
         assert len(memory.retrieve("canoe paddle river rapids", k=9).hits) == 9
         # Tables are as long as there are atoms, not as long as k.
@@ -133,7 +133,7 @@ def test_modes_are_found_once_however_often_asked_for() -> None:
 
 
 def test_modes_all_together_give_all_candidates() -> None:
-    one = by_cosine(spectral(**{"modes.look": 99, "modes.per_mode": 99}))
+    one = by_cosine(spectral(**{"modes.modes_searched": 99, "modes.atoms_per_mode": 99}))
     other = by_cosine(config_of())
     with filled(one, turns()) as memory, filled(other, turns()) as flat:
         found = [[(h.id, h.raw) for h in r.hits] for r in memory.retrieve(QUESTIONS, k=24)]
@@ -143,7 +143,9 @@ def test_modes_all_together_give_all_candidates() -> None:
 
 
 def test_filters_reach_into_the_modes() -> None:
-    with filled(spectral(**{"modes.look": 1, "modes.per_mode": 2}), turns()) as memory:
+    with filled(
+        spectral(**{"modes.modes_searched": 1, "modes.atoms_per_mode": 2}), turns()
+    ) as memory:
         for result in memory.retrieve(QUESTIONS, k=2, kinds=["note"]):
             assert {hit.kind for hit in result.hits} == {"note"}
         until = 1.7e9 + 10 * 86400
@@ -163,7 +165,7 @@ def test_snapshot_keeps_the_modes(tmp_path: Path) -> None:
         ]
         assert found == plain(memory.retrieve(QUESTIONS))
     # How many modes are looked into is asked anew each time; how they are found is baked in.
-    for change, kept in (({"modes.look": 1}, True), ({"modes.count": 2}, False)):
+    for change, kept in (({"modes.modes_searched": 1}, True), ({"modes.count": 2}, False)):
         with opened(tmp_path / "m", config=spectral(**change), mode="r") as memory:
             _ = memory.index
             assert memory.stats()["modes_found"] == (0 if kept else 1)

@@ -26,7 +26,7 @@ NAMES = ["Lea", "Léa", "Lèa", "Lêa", "Lëa", "Leá", "Leà", "The Léa", "The
 STEP = [0.0, 1.0, 2.03, 2.97, 3.88, 4.92, 5.99, 1.61, 4.37]
 ANGLE = {name.lower(): 0.3 * step for name, step in zip(NAMES, STEP, strict=True)}
 CONFIG = config_of(
-    **{"link.concept_dedup": math.cos(0.35), "link.similarity_min": 0.1, "spread.max_edges": 3}
+    **{"link.concept_dedup": math.cos(0.35), "link.min_similarity": 0.1, "spread.max_edges": 3}
 )
 
 

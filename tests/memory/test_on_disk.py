@@ -32,7 +32,7 @@ from tests.memories import (
     turns,
 )
 
-SEVENS = config_of(**{"link.batch": 7})
+SEVENS = config_of(**{"link.batch_atoms": 7})
 
 
 def test_memory_on_disk_may_be_empty(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import config_of, opened
 from tests.memory.test_names import graph
 
-CONFIG = config_of(**{"link.similarity_min": 0.1, "spread.max_edges": 3})
+CONFIG = config_of(**{"link.min_similarity": 0.1, "spread.max_edges": 3})
 SPEAKERS = ["Caroline", "Melanie", "Melvin", "Samuel", None]
 TEXTS = [
     "Hey Mel! It is good to see you.",
@@ -362,7 +362,7 @@ def test_names_that_an_older_release_joined_are_parted(tmp_path: Path) -> None:
         "late": [],
     }
     older = Extractor({text: ["nora berg"] for text in told} | {"late": []})
-    config = config_of(**{"link.concepts": "auto", "link.similarity_min": 0.1})
+    config = config_of(**{"link.concepts": "auto", "link.min_similarity": 0.1})
     with opened(tmp_path, config=config, concepts=older) as memory:
         memory.add([*atoms, both])
         node = memory.store.concepts(["nora berg"])["nora berg"]

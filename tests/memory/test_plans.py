@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.plan_choice import plans_of
 from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.text.times import parse_time
 from tests.memories import DAY, config_of, ids, opened, turns
@@ -79,7 +80,7 @@ def test_a_plan_is_chosen_from_the_question(memory: Memory) -> None:
     start, stop = plan.between
     assert start == parse_time("2023-12-01")
     assert stop == math.nextafter(parse_time("2024-01-01"), 0)
-    assert plan.late == memory.config.plan.late
+    assert plan.window_slack_days == 31
     assert plan.hops == 0 and plan.concepts == () and plan.order == "relevance"
     assert [step.name for step in plan.steps] == ["time", "semantic"]
     assert "2023-12-01 00:00 to " in str(plan)
@@ -106,7 +107,7 @@ def test_numbers_beyond_the_memory_are_those_of_all_of_it(
 ) -> None:
     question, window = "canoe story", ("2023-12-01", None)
     plans = [
-        QueryPlan(window, best=n, hops=n, kept=n, order=order, among=n, least=n)
+        QueryPlan(window, best=n, hops=n, kept=n, order=order, reorder_top=n, min_in_window=n)
         for n in (huge, 1000)
     ]
     found, whole = (memory.retrieve(question, plan=plan, k=40) for plan in plans)
@@ -255,7 +256,7 @@ def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
             for begun, ended in spans
         ]
         order[atom.id] = 0 if any(touches) else 2 if spans else 1
-    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add([atom for atom, _ in told])
         found = memory.retrieve(f"What happened to the canoe {words}?", plan=True, k=30)
     tiers = [order[i] for i in ids(found)]
@@ -265,7 +266,7 @@ def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
         assert tiers[:inside] == [0] * inside
         known = [tier for tier in tiers if tier != 1]
         assert known == sorted(known) and tiers == sorted(tiers)
-    if inside < memory.config.plan.least:
+    if inside < 10:
         assert len(tiers) == len(told)
 
 
@@ -304,7 +305,7 @@ def test_a_context_keeps_to_a_stated_bound() -> None:
 
 @pytest.mark.parametrize("limit", [0, 2048])
 def test_explain_ranks_as_a_bound_does(limit: int) -> None:
-    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add(atoms())
         question = "What did Ada say about the violin before 22 November 2023?"
         found = memory.retrieve(question, plan=True)
@@ -413,17 +414,23 @@ def test_what_orders_nothing(memory: Memory, question: str) -> None:
 
 @pytest.mark.parametrize(("limit", "left"), [(2048, None), (0, 3)])
 def test_meaning_prunes_only_what_is_not_scored_anyway(limit: int, left: int | None) -> None:
-    change = {"rank.dense_limit": limit, "plan.best": 2, "plan.kept": 3}
-    with opened(config=config_of(**change)) as memory:
+    question, base = "The canoe in Lisbon since 2000", QueryPlan(best=2, kept=3)
+    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add(atoms())
-        time, *_, last = memory.plan("The canoe in Lisbon since 2000").steps
+        scored = 0 if limit == 0 else memory.index.num_atoms
+        given = True, [question], [0.0], memory.config.plan, memory.store
+        (plan,) = plans_of(*given, scored=scored, base=base)
+        found = memory.retrieve(question, plan=plan).plan
+        assert found is not None
+        time, *_, last = found.steps
         assert last.after == (time.after if left is None else left)
+        chosen = memory.retrieve(question, plan=True).plan
+        assert chosen is not None and chosen.steps[-1].after == chosen.steps[0].after
 
 
 def test_what_nothing_bounds_is_not_pruned() -> None:
     """However many a plan may keep: the hits of a question without a window are the ranking's."""
-    change = {"rank.dense_limit": 0, "plan.best": 1, "plan.kept": 1}
-    with opened(config=config_of(**change)) as memory:
+    with opened(config=config_of(**{"rank.exhaustive_up_to": 0})) as memory:
         memory.add(atoms())
         for question in ("The canoe in Lisbon", "Who has been to Quito?", "How are you?"):
             found = memory.retrieve(question, plan=True)
@@ -446,7 +453,7 @@ def test_the_first_and_the_latest(memory: Memory) -> None:
     question = "comet story"
     plain = memory.retrieve(question, k=12)
     for order, sign in (("first", 1), ("latest", -1)):
-        plan = QueryPlan(best=96, hops=0, order=order, among=6)
+        plan = QueryPlan(best=96, hops=0, order=order, reorder_top=6)
         found = memory.retrieve(question, plan=plan, k=12)
         assert {*ids(found)[:6]} == {*ids(plain)[:6]} and ids(found)[6:] == ids(plain)[6:]
         known = [time for time in times(memory, found)[:6] if time is not None]
@@ -459,7 +466,7 @@ def test_the_first_and_the_latest(memory: Memory) -> None:
 def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
     question, depth = "comet story", 12
     plain = memory.retrieve(question, k=depth)
-    plan = QueryPlan(best=None, hops=0, order="present", among=depth)
+    plan = QueryPlan(best=None, hops=0, order="present", reorder_top=depth)
     found = memory.retrieve(question, plan=plan, k=depth)
     assert {*ids(found)} == {*ids(plain)} and ids(found) != ids(plain)
     score = [hit.raw for hit in plain.hits]
@@ -492,7 +499,7 @@ def test_the_present_of_hits_that_fit_alike_is_the_latest() -> None:
         assert not made.retrieve("tea", plan=QueryPlan(best=None, hops=0, order="present")).hits
         said = [Atom(f"t{i}", "Ada drinks tea.", time=i * DAY) for i in (3, 1, 4, 2)]
         made.add([*said, Atom("never", "Ada drinks tea.")])
-        plan = QueryPlan(best=None, hops=0, order="present", among=30)
+        plan = QueryPlan(best=None, hops=0, order="present", reorder_top=30)
         found = ids(made.retrieve("What does Ada drink?", plan=plan, k=5))
         assert [i for i in found if i != "never"] == ["t4", "t3", "t2", "t1"]
         assert ids(made.retrieve("What does Ada drink?", plan=plan, k=1)) == found[:1]
@@ -504,7 +511,7 @@ def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
         True,
         False,
         QueryPlan(between=(None, "2023-12-01"), best=4),
-        QueryPlan(best=None, hops=0, order="present", among=12),
+        QueryPlan(best=None, hops=0, order="present", reorder_top=12),
         None,
     ]
     batch = memory.retrieve(questions, plan=given, k=7, trace=True)
@@ -522,7 +529,7 @@ def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
 
 @pytest.mark.parametrize("limit", [0, 2048])
 def test_beside_every_filter(limit: int) -> None:
-    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add(atoms())
         plan = QueryPlan(between=("2023-11-20", "2023-12-20"), hops=1)
         filters: dict[str, Any] = {
@@ -575,9 +582,6 @@ def test_the_setting_plans_what_says_something_and_nothing_else() -> None:
         assert planned.plan is not None and plain.plan is None
         assert memory.retrieve(DECEMBER, plan=False).plan is None
         assert ids(memory.retrieve(DECEMBER, plan=True)) == ids(planned)
-    with opened(config=config_of(**{"plan.use": True, "plan.dates": False})) as memory:
-        memory.add(atoms())
-        assert memory.retrieve(DECEMBER).plan is None
 
 
 def test_an_index_that_grows_finds_what_one_made_at_once_finds(tmp_path: Path) -> None:
@@ -659,8 +663,8 @@ def test_an_empty_memory_has_plans_too() -> None:
         (QueryPlan(best=0), "plan.best: expected"),
         (QueryPlan(kept=0), "plan.kept: expected"),
         (QueryPlan(kept=None), "plan.kept: expected an integer"),  # type: ignore[arg-type]
-        (QueryPlan(among=None), "plan.among: expected an integer"),  # type: ignore[arg-type]
-        (QueryPlan(least=None), "plan.least: expected an integer"),  # type: ignore[arg-type]
+        (QueryPlan(reorder_top=None), "plan.reorder_top: expected an integer"),  # type: ignore[arg-type]
+        (QueryPlan(min_in_window=None), "plan.min_in_window: expected an integer"),  # type: ignore[arg-type]
         (QueryPlan(kept=True), "plan.kept: expected an integer"),
         (QueryPlan(hops=-1), "plan.hops: expected"),
         (QueryPlan(match=math.nan), "plan.match: expected"),

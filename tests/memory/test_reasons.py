@@ -193,7 +193,7 @@ PASSAGES = [
 
 @pytest.mark.parametrize("limit", [2048, 0])
 def test_hops_name_what_they_went_by(limit: int) -> None:
-    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": 8})
+    config = config_of(**{"rank.exhaustive_up_to": limit, "rank.candidates": 8})
     with opened(config=config) as memory:
         memory.add(PASSAGES)
         found = memory.retrieve("Where was the director of the film Silent Harbour born?", k=30)

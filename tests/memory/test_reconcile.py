@@ -302,7 +302,7 @@ def test_one_way_round_alone_is_half_as_sure() -> None:
 
 def test_duplicates_support_the_first_and_count_as_its_use() -> None:
     said = "Ana keeps 3 red canoes in the harbour."
-    with opened(duplicate=0.8) as memory:
+    with opened() as memory:
         memory.add(
             [
                 Atom("first", said, time=T),

@@ -143,7 +143,12 @@ def refined(memory: Memory, refining: Refining) -> None:
 
 def test_a_memory_is_refined_as_by_hand(tmp_path: Path) -> None:
     config = config_of(
-        **{"link.every": 50, "refine.keep": 10, "aggregate.build": True, "aggregate.least": 0.1}
+        **{
+            "link.batch_concepts": 50,
+            "refine.max_memories": 10,
+            "aggregate.build": True,
+            "aggregate.min_similarity": 0.1,
+        }
     )
     with opened(config=config, clock=lambda: 2e9) as memory:
         memory.add(turns())

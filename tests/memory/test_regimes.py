@@ -27,7 +27,7 @@ TOPICS = ["canoe harbour sail rudder", "violin cello bow concert", "comet telesc
 
 def opened(path: Path | None = None, **change: Any) -> Memory:
     """In batches of five segments of `talk`."""
-    return memories.opened(path, **{"config": config_of(**{"link.batch": 30}), **change})
+    return memories.opened(path, **{"config": config_of(**{"link.batch_atoms": 30}), **change})
 
 
 def talk(segments: int, length: int = 6, start: int = 0) -> list[Atom]:

@@ -60,7 +60,7 @@ def turn(i: int) -> Atom:
     return Atom(f"n{i}", f"The Kiln{i % 7} of Ada Lovelace {i}", session=f"s{i % 2}", time=time)
 
 
-LINKED = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1, "link.cooccurrence": 3})
+LINKED = config_of(**{"link.similarity_k": 3, "link.min_similarity": 0.1, "link.cooccurrence": 3})
 
 
 @settings(max_examples=settings.default.max_examples // 4)
@@ -83,7 +83,7 @@ def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_delete_from_a_long_session(seed: int) -> None:
     """Turns in the order of time, some without one: some go, neighbours, the first, the last."""
-    rng, config = random.Random(seed), config_of(**{"link.window": 4, "link.cooccurrence": 3})
+    rng, config = random.Random(seed), config_of(**{"link.window_turns": 4, "link.cooccurrence": 3})
     said = [f"Ada{rng.randrange(9)} met Boris{rng.randrange(9)} in Riga{i}" for i in range(90)]
     atoms = [
         Atom(f"n{i}", text, session="s", time=None if rng.random() < 0.2 else 1.7e9 + i // 3)

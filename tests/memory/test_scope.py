@@ -348,7 +348,7 @@ def test_a_number_of_too_many_digits_is_told(memory: Memory) -> None:
 
 def test_what_does_not_fit_leads_to_what_does() -> None:
     """The answer shares no word with the question that stands before it."""
-    config = load_config(overrides={"link.concepts": "pattern", "rank.dense_limit": 4})
+    config = load_config(overrides={"link.concepts": "pattern", "rank.exhaustive_up_to": 4})
     with opened(config=config) as memory:
         talk = [(f"What of topic{i}?", "Ada", f"Hidden answer{i}.", "Ben") for i in range(12)]
         for i, (asked, ada, told, ben) in enumerate(talk):

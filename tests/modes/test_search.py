@@ -49,14 +49,14 @@ def expected(
     """(cosine, mode) of every hit of one question, best first, by the definition."""
     q = query.double().numpy()
     q = q / np.linalg.norm(q)
-    latest, life = modes.latest.numpy(), weigh.get("half_life")
+    latest, life = modes.latest.numpy(), weigh.get("half_life_days")
     now = np.nan if life is None else np.nanmax(latest)
     weights = []
     for k in range(len(modes)):
         mean = modes.centroid[k].double().numpy()
         cosine = q @ mean / np.linalg.norm(mean)
         near = abs(cosine) if weigh.get("absolute") else max(0.0, cosine)
-        decay = 1.0 if life is None else 0.5 ** ((now - latest[k]) / life)
+        decay = 1.0 if life is None else 0.5 ** ((now - latest[k]) / (life * DAY))
         weight = near * decay / (1 + float(modes.variance[k]))
         weights.append(weight if weight > 0 else cosine)
     hits = []
@@ -107,8 +107,8 @@ def test_weights(x: Tensor, modes: Modes) -> None:
     for weigh in (
         {},
         {"absolute": True},
-        {"half_life": 40 * DAY},
-        {"half_life": 2 * DAY, "absolute": True},
+        {"half_life_days": 40.0},
+        {"half_life_days": 2.0, "absolute": True},
     ):
         found = search_modes(modes, x, asked, modes_k=2, per_mode=4, **weigh)
         for b in range(6):
@@ -127,7 +127,7 @@ def test_half_a_life(x: Tensor) -> None:
     time = torch.tensor([0.0, DAY, torch.nan], dtype=torch.float64).repeat_interleave(4)
     modes = find_modes(pair, count=3, time=time, select="gap")
     whole = mode_weights(modes, torch.ones(1, 3))[0]
-    aged = mode_weights(modes, torch.ones(1, 3), half_life=DAY)[0]
+    aged = mode_weights(modes, torch.ones(1, 3), half_life_days=1.0)[0]
     share = {
         None if t != t else t: s
         for t, s in zip(modes.latest.tolist(), (aged / whole).tolist(), strict=True)
@@ -219,8 +219,7 @@ def test_no_questions_and_half(x: Tensor, modes: Modes) -> None:
         ({"embeddings": torch.randn(3, DIM)}, r"\[400, d\]"),
         ({"modes_k": 0}, "modes_k"),
         ({"per_mode": 0}, "per_mode"),
-        ({"half_life": 0.0}, "half_life"),
-        ({"half_life": -1.0}, "half_life"),
+        ({"half_life_days": -1.0}, "half_life_days"),
         ({"duplicate": torch.zeros(3, dtype=torch.int64)}, "duplicate"),
         ({"duplicate": torch.zeros(ATOMS)}, "duplicate"),
         ({"allowed": torch.ones(3, ATOMS, dtype=torch.bool)}, "allowed"),

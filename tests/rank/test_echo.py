@@ -69,7 +69,7 @@ def test_no_preset_finds_what_it_is_asked(preset: str) -> None:
 def test_what_is_found_is_what_was_found_before(limit: int) -> None:
     """One session more, which holds nothing but the question, changes no hit."""
     told = turns(("user", "I live in Lisbon."), ("assistant", "How nice!"), session="t")
-    options: dict[str, Any] = {"config": load_config("default", {"rank.dense_limit": limit})}
+    options: dict[str, Any] = {"config": load_config("default", {"rank.exhaustive_up_to": limit})}
     with memory_of(told, **options) as memory:
         before = ids(memory, HOME, k=5)
         memory.add(LATEST)
@@ -200,11 +200,6 @@ def test_only_what_may_be_seen_leads_and_is_led_to() -> None:
         assert "e1" not in ids(memory, HOME, exclude=["e1"])
         early = memory.retrieve(HOME, between=(None, 1.65e9)).hits
         assert all(hit.signals["reply"] == 0 for hit in early)
-
-
-def test_echoes_may_be_asked_for() -> None:
-    with memory_of(EARLIER, LATEST, config=load_config("default", {"rank.echoes": True})) as memory:
-        assert {"e0", "l0"} <= set(ids(memory, HOME))
 
 
 def test_the_index_as_a_module_gives_the_same() -> None:

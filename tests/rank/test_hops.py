@@ -272,7 +272,7 @@ def test_hop_lifts_are_the_loop_over_anchors(seed: int) -> None:
 @pytest.mark.parametrize("limit", [4096, 8])
 def test_hop_raises_are_the_loop_over_anchors_and_documents(limit: int) -> None:
     """min(s(c) + lift, s(a) - 0.001) by hand, where all are candidates and where few are."""
-    config = load_config("default", {"rank.dense_limit": limit, "rank.candidates": 4})
+    config = load_config("default", {"rank.exhaustive_up_to": limit, "rank.candidates": 4})
     with Memory.open(None, config=config, embedder="hashing:64", device="cpu") as memory:
         memory.add(PASSAGES)
         questions = [

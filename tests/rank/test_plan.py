@@ -42,7 +42,7 @@ def plan_of(count: int, **change: Any) -> PlanBatch:
     """Plans of everything, each alike but for what is given for each."""
     values = {
         "window": [[-math.inf, math.inf]] * count,
-        "least": [0] * count,
+        "min_in_window": [0] * count,
         "match": [0.0] * count,
         "best": [5] * count,
         "hops": [0] * count,
@@ -59,8 +59,8 @@ def plan_of(count: int, **change: Any) -> PlanBatch:
     starts = [own + [-1] * (width - len(own)) for own in values.pop("starts")]
     window = torch.tensor(values.pop("window"), dtype=torch.float64).view(count, 2)
     columns = {name: torch.tensor(own) for name, own in values.items()}
-    if "late" in columns:
-        columns["late"] = columns["late"].double()
+    if "slack_seconds" in columns:
+        columns["slack_seconds"] = columns["slack_seconds"].double()
     own = torch.tensor(starts, dtype=torch.int64).view(count, width)
     return PlanBatch(window=window, types=mask, starts=own, **columns)
 
@@ -82,7 +82,7 @@ def scanned(
             listed = [a and b for a, b in zip(listed, own, strict=True)]
     low, high = plan.window[row].tolist()
     ends_twice = math.isfinite(low) and math.isfinite(high)
-    late = float(plan.late[row]) if plan.late is not None and ends_twice else 0.0
+    late = float(plan.slack_seconds[row]) if plan.slack_seconds is not None and ends_twice else 0.0
 
     def tier(atom: int) -> int:
         if math.isinf(low) and math.isinf(high):
@@ -108,7 +108,7 @@ def scanned(
     assert query.terms is not None
     words = memory.bm25.score(query.terms[row : row + 1])[0].tolist()
     tops = [max([0.0, *(words[a] for a in own)]) for own in (inside, there)]
-    few = len(inside) < int(plan.least[row]) or tops[0] < float(plan.match[row]) * tops[1]
+    few = len(inside) < int(plan.min_in_window[row]) or tops[0] < float(plan.match[row]) * tops[1]
     gave_way = few and not (math.isinf(low) and math.isinf(high))
     if not inside:
         tiers = dict.fromkeys(there, 0)
@@ -171,7 +171,7 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
 
     return {
         "window": [sorted(pair) for pair in each(st.tuples(moment, moment))],
-        "least": each(st.sampled_from([0, 3, 30])),
+        "min_in_window": each(st.sampled_from([0, 3, 30])),
         "match": each(st.sampled_from([0.0, 0.75, 1.0])),
         "best": each(st.integers(1, 70)),
         "hops": each(st.integers(0, 3)),
@@ -179,7 +179,7 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
         "starts": each(st.lists(st.integers(ATOMS, ATOMS + CONCEPTS - 1), max_size=2)),
         "kept": each(st.integers(1, 70)),
         "discount": each(st.sampled_from([0.5, 0.9, 1.0])),
-        "late": each(st.sampled_from([0.0, 3e6])),
+        "slack_seconds": each(st.sampled_from([0.0, 3e6])),
     }
 
 
@@ -291,7 +291,7 @@ def test_forward_lists_what_a_plan_left(
     index: MemoryIndex, random_questions: Callable[..., QueryBatch], limit: int
 ) -> None:
     """Whether every atom is scored, or only what is left and what is beside it."""
-    config = replace(index.config, rank=replace(index.config.rank, dense_limit=limit))
+    config = replace(index.config, rank=replace(index.config.rank, exhaustive_up_to=limit))
     own = MemoryIndex.from_state_dict(index.state_dict(), config)
     query = random_questions(3)
     plan = plan_of(3, window=[[1.7e9, 1.71e9]] * 3, best=[4] * 3)

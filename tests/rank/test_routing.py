@@ -246,7 +246,7 @@ def test_proximity_of_candidates_and_masks(
     allowed = torch.arange(ATOMS)[None] % 3 > 0
     query = replace(random_questions(COUNT), allowed=allowed)
     dense = index_of(random_columns, WEIGHTS)
-    large = index_of(random_columns, WEIGHTS, **{"rank.dense_limit": 1, "rank.candidates": 60})
+    large = index_of(random_columns, WEIGHTS, **{"rank.exhaustive_up_to": 1, "rank.candidates": 60})
     every = dense.candidates(query, k=5)
     anchors = every.reached.anchors
     assert anchors is not None

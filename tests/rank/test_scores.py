@@ -44,7 +44,7 @@ WEIGHTS |= {
 
 
 def config_of(scale: str = "background", limit: int = 4096) -> Config:
-    base = load_config("default", {"rank.scale": scale, "rank.dense_limit": limit})
+    base = load_config("default", {"rank.scale": scale, "rank.exhaustive_up_to": limit})
     return replace(base, rank=replace(base.rank, weights=WEIGHTS))
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import solved_to
 from graphmem_torch.spectral import ElectricalNetwork, laplacian, structure_of
@@ -50,10 +49,9 @@ def _score(inverse: np.ndarray, i: int, j: int, weight: float, sign: int) -> flo
 def test_structure_of_a_large_graph_is_exact_for_weights_of_any_size(unit: float) -> None:
     index, weight = _edges()
     graph = Graph.from_edges(index, weight * unit, num_nodes=NODES)
-    settings = StructureConfig(eigenpairs=4, top=3, columns=32)
     generator = torch.Generator().manual_seed(0)
     network = ElectricalNetwork(graph, columns=32, generator=generator, dense=8)
-    found = structure_of(graph, settings, network=network)
+    found = structure_of(graph, network=network, eigenpairs=4, top=3, columns=32)
     assert found.converged
     inverse = _inverse(Graph.from_edges(index, weight, num_nodes=NODES))
     pairs = zip(*found.bridges.pairs.tolist(), found.bridges.weight.tolist(), strict=True)

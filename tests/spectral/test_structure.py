@@ -21,7 +21,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.spectral import laplacian, modularity
 from graphmem_torch.spectral.structure import Structure, structure_of
 
-SETTINGS = StructureConfig(eigenpairs=6, top=5)
+SIZES = {"eigenpairs": 6, "top": 5}
 
 
 def _planted(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -63,7 +63,7 @@ def _same(one: Structure, other: Structure) -> None:
 
 def test_values_and_vectors_against_numpy() -> None:
     graph = _graph()
-    found = structure_of(graph, SETTINGS)
+    found = structure_of(graph, **SIZES)
     values = np.linalg.eigvalsh(_normalised(graph))
     assert found.num_components == 2 and found.gap == 0.0
     np.testing.assert_allclose(found.values.numpy(), values[2:8], atol=1e-5)
@@ -76,7 +76,7 @@ def test_values_and_vectors_against_numpy() -> None:
 
 def test_communities_bridges_and_links_fit_together() -> None:
     graph = _graph()
-    found = structure_of(graph, SETTINGS)
+    found = structure_of(graph, **SIZES)
     truth = np.concatenate([np.repeat(np.arange(5), 24), np.repeat([5, 6], 20)])
     assert adjusted_rand_score(truth, found.community) > 0.9
     peer = nx.Graph(list(zip(graph.source.tolist(), graph.target.tolist(), strict=True)))
@@ -89,7 +89,7 @@ def test_communities_bridges_and_links_fit_together() -> None:
 
 def test_links_lower_the_total_resistance_by_what_they_say_one_after_another() -> None:
     graph = _graph(3)
-    found = structure_of(graph, SETTINGS).links
+    found = structure_of(graph, **SIZES).links
 
     def total(extra: torch.Tensor) -> float:
         """Sum of the resistances inside both components."""
@@ -110,7 +110,7 @@ def test_links_lower_the_total_resistance_by_what_they_say_one_after_another() -
 
 def test_no_single_link_is_better_than_the_first_one() -> None:
     graph = Graph.from_edges(torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]]))
-    first = structure_of(graph, SETTINGS).links.pairs[:, 0].tolist()
+    first = structure_of(graph, **SIZES).links.pairs[:, 0].tolist()
     matrix = np.diag(np.ones(6), 1)
     matrix += matrix.T
 
@@ -119,7 +119,7 @@ def test_no_single_link_is_better_than_the_first_one() -> None:
         changed[i, j] = changed[j, i] = 1.0
         return float((1 / np.linalg.eigvalsh(np.diag(changed.sum(1)) - changed)[1:]).sum())
 
-    label = structure_of(graph, SETTINGS).community
+    label = structure_of(graph, **SIZES).community
     pairs = [(i, j) for i in range(7) for j in range(i + 2, 7) if label[i] != label[j]]
     assert tuple(first) == min(pairs, key=lambda pair: total(*pair))
 
@@ -127,9 +127,7 @@ def test_no_single_link_is_better_than_the_first_one() -> None:
 def test_start_of_a_graph_that_has_changed_since_takes_fewer_products() -> None:
     peer = nx.random_regular_graph(6, 1500, seed=0)
     index = torch.tensor(list(peer.edges)).T.contiguous()
-    before = structure_of(
-        Graph.from_edges(index), StructureConfig(eigenpairs=4, top=1, columns=4)
-    ).vectors
+    before = structure_of(Graph.from_edges(index), eigenpairs=4, top=1, columns=4).vectors
     operator = laplacian(Graph.from_edges(index[:, 1:], num_nodes=1500), signed=False)
     cold, warm = (
         pairs_beyond_null(
@@ -150,12 +148,12 @@ def test_start_of_a_graph_that_has_changed_since_takes_fewer_products() -> None:
 @pytest.mark.parametrize("nodes", [0, 1, 159, 161])
 def test_start_changes_no_result_beyond_its_residual(nodes: int) -> None:
     index, weight, count = _planted()
-    before = structure_of(Graph.from_edges(index, weight, num_nodes=count), SETTINGS)
+    before = structure_of(Graph.from_edges(index, weight, num_nodes=count), **SIZES)
     inside = (index < nodes).all(0)
     graph = Graph.from_edges(index[:, inside], weight[inside], num_nodes=nodes)
     start = torch.zeros(nodes, before.vectors.shape[1])
     start[: min(nodes, count)] = before.vectors[:nodes]
-    _same(structure_of(graph, SETTINGS, start=start), structure_of(graph, SETTINGS))
+    _same(structure_of(graph, **SIZES, start=start), structure_of(graph, **SIZES))
 
 
 @pytest.mark.parametrize(
@@ -181,9 +179,9 @@ def test_edges_of_weight_zero_are_none() -> None:
     index = torch.tensor([[0, 1, 0, 3, 4, 3, 6, 7, 6, 9], [1, 2, 2, 4, 5, 5, 7, 8, 8, 10]])
     weight = torch.ones(10)
     weight[9] = 0
-    found = structure_of(Graph.from_edges(index, weight), SETTINGS)
+    found = structure_of(Graph.from_edges(index, weight), **SIZES)
     assert found.community.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
-    bare = structure_of(Graph.from_edges(index, torch.zeros(10)), SETTINGS)
+    bare = structure_of(Graph.from_edges(index, torch.zeros(10)), **SIZES)
     assert bare.community.tolist() == list(range(11))
 
 

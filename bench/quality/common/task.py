@@ -18,7 +18,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.progress import Progress
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.results import Result
+from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
@@ -118,12 +118,27 @@ class RetrievalTask:
         """Questions as tensors, those of the conversation asked at their times."""
         return self.memory.encode_questions(questions, asked=[self._time.get(q) for q in questions])
 
-    def retrieve(self, questions: Sequence[str], k: int) -> list[Result]:
-        """What the memory finds for some of the questions, each asked at its time."""
+    def retrieve(
+        self,
+        questions: Sequence[str],
+        k: int,
+        *,
+        plan: bool | Sequence[QueryPlan | None] | None = None,
+    ) -> list[Result]:
+        """What the memory finds for some of the questions, each asked at its time.
+
+        Args:
+            questions: B questions.
+            k: Hits of each.
+            plan: One for all or for each, as `Memory.retrieve` takes it.
+        """
+        each = [plan] * len(questions) if plan is None or isinstance(plan, bool) else plan
+        plans = dict(zip(questions, each, strict=True))
         kinds, results = None if self.kind is None else [self.kind], {}
         for asked in dict.fromkeys(self._time.get(question) for question in questions):
             part = [question for question in questions if self._time.get(question) == asked]
-            found = self.memory.retrieve(part, k=k, kinds=kinds, asked=asked)
+            own = None if plan is None else [plans[question] for question in part]
+            found = self.memory.retrieve(part, k=k, kinds=kinds, asked=asked, plan=own)
             results |= dict(zip(part, found, strict=True))
         return [results[question] for question in questions]
 

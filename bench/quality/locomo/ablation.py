@@ -83,11 +83,11 @@ def variants(config: Config) -> dict[str, Config]:
             config, spread=replace(spread, fan="none"), gate=replace(gate, fan="score")
         ),
         "no node decay": replace(config, spread=replace(spread, retention=1.0)),
-        "no edge decay": replace(config, spread=replace(spread, temporal_decay=0.0)),
+        "no edge decay": replace(config, spread=replace(spread, temporal_decay_per_hour=0.0)),
         "no activation": ranked({k: w for k, w in weights.items() if k != "activation"}),
         "no graph": ranked(config.rank.cold_weights or without),
         "vectors only": ranked({"semantic": 1.0}),
-        "waiting undiluted": replace(config, spread=replace(spread, fan_least="one")),
+        "waiting undiluted": replace(config, spread=replace(spread, min_fan="one")),
         "all compete": replace(config, spread=replace(spread, competitors="all")),
         "gate of the score": replace(config, gate=replace(gate, firing="score", fan="score")),
     }
@@ -101,7 +101,7 @@ def variants(config: Config) -> dict[str, Config]:
     if spread.fan == "sqrt":
         found["whole fan"] = replace(config, spread=replace(spread, fan="degree"))
     for every in (10, 20):
-        link = replace(config.link, every=every)
+        link = replace(config.link, batch_concepts=every)
         found[f"consolidated every {every}"] = replace(config, link=link)
     return {name: own for name, own in found.items() if name == WHOLE or own != config}
 

@@ -38,7 +38,7 @@ PRESETS: tuple[str, ...] = ("sgrm", "default")
 
 ABLATIONS: Mapping[str, tuple[float, ...]] = {
     "link.similarity_k": (0, 1, 2, 5, 10, 20),
-    "link.similarity_min": (0.1, 0.2, 0.3, 0.5),
+    "link.min_similarity": (0.1, 0.2, 0.3, 0.5),
     "segment.hops": (0, 1, 2, 3, 4),
     "segment.seeds": (1, 2, 4, 8),
     "segment.discount": (0.7, 0.8, 0.9, 1.0),

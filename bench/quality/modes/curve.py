@@ -339,16 +339,20 @@ def _preset(
         generator = torch.Generator().manual_seed(seed)
         modes = modes_by(preset, field.vectors, generator=generator)
         (found,) = by_modes(
-            modes, field.vectors, field.queries, searched=preset.look, taken=[preset.per_mode]
+            modes,
+            field.vectors,
+            field.queries,
+            searched=preset.modes_searched,
+            taken=[preset.atoms_per_mode],
         )
         parts.append(measured(field, found))
         counts.append(len(modes))
     point = joined(parts)
     return {
-        "assign": preset.assign,
+        "assign": "kmeans",  # of every preset
         "count": sum(counts) / len(counts),
-        "modes": preset.look,
-        "atoms": preset.per_mode,
+        "modes": preset.modes_searched,
+        "atoms": preset.atoms_per_mode,
         **figures(point),
         "difference": mean_interval(point.recall[:, _TEN] - exact, seed=seed, resamples=resamples),
     }

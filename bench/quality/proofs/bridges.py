@@ -378,8 +378,7 @@ def _systems(
     """Names and scores `[N, N]`, one at a time: each is as large as the whole."""
     for name, baseline in PAIR_BASELINES.items():
         yield name, baseline(left, proofs.views[0], chance)
-    own = config.structure
-    label = communities(left, own.communities, resolution=own.resolution)
+    label = communities(left, config.structure.communities)
     yield "published_bridges", published_bridges(left, label)
     place = torch.arange(left.num_nodes)
     model = fit_links(left, proofs.views, order=proofs.order, place=place, generator=chance)

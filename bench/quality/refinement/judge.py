@@ -169,9 +169,9 @@ def _systems(
 
     found: list[tuple[str, dict[str, Any], Keep | None]] = [("all", {}, None)]
     for share in shares:
-        own = {"keep": max(1, round(turns * share))}
+        own = {"max_memories": max(1, round(turns * share))}
         found.append((f"{100 * share:g} %, refined", own, refined))
-    own = {"keep": max(1, round(turns * shares[0]))}
+    own = {"max_memories": max(1, round(turns * shares[0]))}
     name = f"{100 * shares[0]:g} %"
     return [*found, (f"{name}, the newest", own, newest), (f"{name}, any", own, any_of_them)]
 
@@ -198,7 +198,7 @@ def _live(
     together, timed = numbers
     config = replace(
         config,
-        refine=replace(config.refine, keep=0, prune=0.0)
+        refine=replace(config.refine, max_memories=0, prune_below=0.0)
         if keep is None
         else replace(config.refine, **own),
     )
@@ -231,7 +231,7 @@ def _live(
                 memory.touch([first for first in hits if first is not None])
                 if keep is not None and told.session - refined >= every:
                     refined, start = told.session, time.process_time()
-                    keep(memory, int(own["keep"]))
+                    keep(memory, int(own["max_memories"]))
                     lived.refining.append(time.process_time() - start)
                 if marks and told.session >= marks[0]:
                     marks.pop(0)

@@ -82,7 +82,9 @@ def sweep(
 
 
 def _pruning(config: Config, half_life: float, base: float) -> Config:
-    refine = replace(config.refine, half_life=half_life, base=base, prune=_PRUNE, keep=0)
+    refine = replace(
+        config.refine, half_life_days=half_life, base=base, prune_below=_PRUNE, max_memories=0
+    )
     return replace(config, refine=refine, decay=replace(config.decay, now="latest"))
 
 

@@ -149,13 +149,13 @@ def systems_of(config: Config) -> dict[str, System]:
         return detector_of(regime, dim) or _Chance(dim, threshold=2.0)
 
     systems = {f"{n}_baseline" if n == config.name else n: s for n, s in BASELINES.items()}
+    shipped = make(1).threshold
     if regime.detector != "spectral":
-        fixed = regime.factor if regime.detector == "published" else 2.0
-        return systems | {config.name: System(make, fixed=fixed)}
+        return systems | {config.name: System(make, fixed=shipped)}
     return systems | {
         "cold": System(make),
-        "cold_shipped": System(make, fixed=regime.threshold),
+        "cold_shipped": System(make, fixed=shipped),
         "foreign": System(make, learns=True, abroad=True),
-        "shipped": System(make, learns=True, fixed=regime.threshold),
+        "shipped": System(make, learns=True, fixed=shipped),
         config.name: System(make, learns=True),
     }

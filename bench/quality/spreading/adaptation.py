@@ -160,7 +160,9 @@ def learned_gains(
 
 
 def _open(edges: Mapping[str, float], reverse: Mapping[str, float]) -> SpreadConfig:
-    return SpreadConfig(edges=edges, reverse=reverse, max_edges=100_000, temporal_decay=0.0)
+    return SpreadConfig(
+        edges=edges, reverse=reverse, max_edges=100_000, temporal_decay_per_hour=0.0
+    )
 
 
 def _score(one: _Unrolled, logs: Tensor) -> Tensor:  # [B, T]

@@ -31,7 +31,14 @@ __all__ = [
     "with_controls",
 ]
 
-_EDGES = ("edges", "reverse", "max_edges", "capped", "temporal_decay", "temporal_step")
+_EDGES = (
+    "edges",
+    "reverse",
+    "max_edges",
+    "capped",
+    "temporal_decay_per_hour",
+    "temporal_step_hours",
+)
 _ROWS, _CELLS = 1 << 13, 1 << 26  # of a batch, and of its matrix over the nodes: 268 MB
 _FANS = {"degree": -1.0, "sqrt": -0.5, "none": 0.0}
 
@@ -115,8 +122,8 @@ def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setti
             firing="linear" if chance.random() < 0.5 else "sigmoid",
             gain=chance.choice((5.0, 10.0)),
             threshold=chance.choice((0.1, 0.3, 0.5)),
-            temporal_decay=chance.choice((0.0, 0.01, 0.1)),
-            temporal_step=1.0,
+            temporal_decay_per_hour=chance.choice((0.0, 0.01, 0.1)),
+            temporal_step_hours=1.0,
             edges=forwards,
             reverse=backwards,
             max_edges=cap,
@@ -189,7 +196,7 @@ class Patterns:
         table = {"one": degree, "mean": raised}
         return torch.stack(
             [
-                table[own.fan_least][place] ** -_FANS[own.fan]
+                table[own.min_fan][place] ** -_FANS[own.fan]
                 for own, place in zip(settings, places, strict=True)
             ]
         )

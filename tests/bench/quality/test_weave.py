@@ -22,7 +22,9 @@ def test_what_was_archived_is_not_found() -> None:
         Question(f"Where is the {w}?", 1, (f"a{i}",)) for i, w in enumerate(("violin", "canoe"))
     )
     one = QuestionSet("one", (Conversation("one", atoms, asked),), at=2)
-    config = load_config("weave", {"link.concepts": "none", "refine.keep": 3, "refine.prune": 0.0})
+    config = load_config(
+        "weave", {"link.concepts": "none", "refine.max_memories": 3, "refine.prune_below": 0.0}
+    )
     found = measure(one, config, CachingEmbedder(HashingEmbedder(64)))
     assert found["recall"]["weave"]["all"] == 0.5  # the oldest of equals has gone
     assert found["recall"]["none of them"]["all"] == found["recall"]["no pruning"]["all"] == 1.0
@@ -33,11 +35,11 @@ def test_what_was_archived_is_not_found() -> None:
 
 
 def test_each_part_is_a_setting() -> None:
-    config = load_config("weave", {"refine.prune": 0.1})
+    config = load_config("weave", {"refine.prune_below": 0.1})
     found = variants(config)
     assert len(found) == 5
     assert "no pruning" not in variants(load_config("weave"))
     for name, own in found.items():
         off = (not own.reconcile.automatic, not own.aggregate.build)
-        pruning = own.refine.prune == 0.0 and own.refine.keep == 0
+        pruning = own.refine.prune_below == 0.0 and own.refine.max_memories == 0
         assert sum((*off, pruning)) == {"weave": 0, "none of them": 3}.get(name, 1)

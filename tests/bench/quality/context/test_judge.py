@@ -79,7 +79,7 @@ def test_judge_on_a_small_root(root: Path) -> None:
 
 
 def test_entry_costs_are_those_of_the_prompt(root: Path) -> None:
-    config = load_config("default", {"link.concepts": "pattern", "context.floor": 0})
+    config = load_config("default", {"link.concepts": "pattern", "context.min_relevance": 0})
     sizes = {}
     for gold in read_gold_sets(root):
         for task in gold.tasks(config, load_embedder("hashing"), "cpu"):
@@ -136,7 +136,7 @@ def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     text = 'Two "lines",\nof which one is quoted.'
     atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
     config = load_config(
-        "default", {"link.concepts": "none", "context.format": layout, "context.floor": 0}
+        "default", {"link.concepts": "none", "context.format": layout, "context.min_relevance": 0}
     )
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add(atoms)
@@ -153,7 +153,7 @@ def test_kept_part_is_the_share_of_words_of_an_extract() -> None:
     rain = [f"It rained for {day} hours that day." for day in range(2, 11)]
     sentences = ["The pump was mended.", *rain, "The spare key is in the barn."]
     text = " ".join(sentences)
-    config = load_config("default", {"link.concepts": "none", "context.floor": 0})
+    config = load_config("default", {"link.concepts": "none", "context.min_relevance": 0})
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add([Atom("a", text)])
         (atom,) = memory.get(["a"])

@@ -66,7 +66,7 @@ def _write(folder: Path, name: str = "tiny", **change: Any) -> Path:
 
 
 def _small() -> Config:
-    change = {"link.similarity_k": 5, "link.similarity_min": 0.05, "segment.hops": 3}
+    change = {"link.similarity_k": 5, "link.min_similarity": 0.05, "segment.hops": 3}
     return load_config("sgrm", {"embedder.max_tokens": 24, **change})
 
 

@@ -29,7 +29,7 @@ def test_measure_curves_on_conversations() -> None:
         noise = 0.3 * unit(12, 16, seed=number)
         queries = torch.nn.functional.normalize(x[:12] + noise, dim=1)
         fields.append(SearchTask(x, queries, gold, torch.full((len(x),), 5)))
-    own = ModesConfig(count=6, look=6, per_mode=50)
+    own = ModesConfig(count=6, modes_searched=6, atoms_per_mode=50)
     report = measure_curves(fields, preset=own, resamples=20, rounds=2, rules=rules)
     assert report["preset"]["agreement"] == 1.0
     assert report["preset"]["difference"] == [0.0, 0.0, 0.0]
