@@ -161,7 +161,7 @@ def _write(
 
 
 def _archived(memory: Memory, name: str) -> bool:
-    archive = memory.archived()
+    archive = memory.upkeep.archived()
     return archive is not None and name in archive
 
 
@@ -212,7 +212,7 @@ def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
         first = _turns("start", options.atoms, options)
         memory.add(first)
         alive |= {turn.id for turn in first}
-        refining = memory.refining(every=options.refining) if options.refining else None
+        refining = memory.upkeep.in_background(every=options.refining) if options.refining else None
         end = time.monotonic() + options.seconds
 
         def goes_on() -> bool:
@@ -249,6 +249,7 @@ def _process(
     counts, alive = _Counts(), set[str]()
     with counts.watched(), _opened(folder, options, mode) as memory:
         memory.retrieve("What is noted?")
+        refine = memory.upkeep.in_background  # loads what it needs before the time runs
         all_ready.wait(_WAITING)
         end = time.monotonic() + seconds
 
@@ -257,7 +258,7 @@ def _process(
 
         if mode == "w":
             if options.refining:
-                memory.refining(every=options.refining)
+                refine(every=options.refining)
             _write(memory, name, counts, options, goes_on, alive)
         else:
             known = {turn.id for turn in _turns("start", options.atoms, options)}
@@ -327,8 +328,8 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
     conflicts: dict[str, int] = {}
     if options.reconciling:
         replaced = _superseded(memory)  # as refining left it
-        memory.reconcile()
-        found, least = memory.conflicts(), memory.config.reconcile.confidence
+        memory.facts.reconcile()
+        found, least = memory.facts.conflicts(), memory.config.reconcile.confidence
         unresolved = [each for each in found if each.state == "open" and each.confidence >= least]
         conflicts = {
             "superseded": replaced,
@@ -339,7 +340,7 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
     name = dict(zip(columns.node.tolist(), names, strict=True))
     every = memory.get([each for each in names if not each.startswith(CONCEPT)])
     atoms = [atom for atom in every if atom.kind != AGGREGATE]
-    archive = memory.archived()
+    archive = memory.upkeep.archived()
     away = set() if archive is None else {*archive.store.ids()}
     sessions: dict[str, list[Atom]] = {}
     for atom in atoms:
@@ -366,11 +367,11 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
 
 def _superseded(memory: Memory) -> int:
     """How many memories others took the place of, in the memory and in its archive."""
-    archive = memory.archived()
+    archive = memory.upkeep.archived()
     count = 0
     for part in (memory,) if archive is None else (memory, archive):
         names = [name for name in part.store.ids() if not name.startswith(CONCEPT)]
-        count += sum(span.by is not None for span in part.validity(names).values())
+        count += sum(span.by is not None for span in part.facts.validity(names).values())
     return count
 
 

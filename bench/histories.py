@@ -94,7 +94,7 @@ def differences(memory: Memory) -> list[str]:
     PageRank, which is carried along, may be off by the bound that it states.
     """
     pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
-    anew, found = IndexBuilder(), memory._current()
+    anew, found = IndexBuilder(), memory._state.current()
     expected = anew(memory.store, memory.config, pieces)
     wrong = [
         name
@@ -109,13 +109,13 @@ def differences(memory: Memory) -> list[str]:
     )
     wrong += sorted(own.keys() ^ other.keys())
     wrong += [n for n in own.keys() & other.keys() - {"pagerank"} if not _equal(own[n], other[n])]
-    ranks = [each._growing._graph.rank for each in (memory._assemble, anew)]
+    ranks = [each._growing._graph.rank for each in (memory._state.builder, anew)]
     if None in ranks:
         return wrong if ranks == [None, None] else [*wrong, "pagerank, carried by one only"]
     carried, exact = (rank.values for rank in ranks if rank is not None)
     missed = float((carried - exact).abs().sum() / exact.sum()) if len(exact) else 0.0
     atoms = carried[found.node].float()
-    if missed > memory._assemble.rank_error + _ROUNDING or not torch.equal(
+    if missed > memory._state.builder.rank_error + _ROUNDING or not torch.equal(
         own["pagerank"], atoms / atoms.max() if len(atoms) else atoms
     ):
         wrong.append(f"pagerank, off by {missed:.2g}")
@@ -181,14 +181,14 @@ class _History:
         memory = self._memory
         wrong = differences(memory) + memory.check()
         self._outcome.comparisons += 1
-        self._outcome.rank_error = max(self._outcome.rank_error, memory._assemble.rank_error)
+        self._outcome.rank_error = max(self._outcome.rank_error, memory._state.builder.rank_error)
         there = [name for name in memory.store.ids() if not name.startswith(CONCEPT)]
         if sorted(there) != sorted(self._kept):
             wrong.append(f"ids: {sorted(set(there) ^ set(self._kept))[:3]}")
         else:
             wrong += [a.id for a in memory.get(there) if a.text != self._kept[a.id][-1]]
             for name in self._some(5):
-                if [each.atom.text for each in memory.versions(name)] != self._kept[name]:
+                if [each.atom.text for each in memory.facts.versions(name)] != self._kept[name]:
                     wrong.append(f"versions of {name}")
         return wrong
 
@@ -237,7 +237,7 @@ class _History:
     def _connect(self) -> None:
         ids, kinds = self._some(4), ("supports", "causes", "contradicts", "derived_from")
         edges = [(a, b, self._chance.choice(kinds)) for a, b in pairwise(ids)]
-        self._memory.connect(edges)
+        self._memory.graph.connect(edges)
 
     def _disconnect(self) -> None:
         """Edges go that are there, temporal ones among them."""
@@ -247,7 +247,7 @@ class _History:
         for i in self._chance.sample(range(len(edges)), min(6, len(edges))):
             ends = name[int(edges.source[i])], name[int(edges.target[i])]
             if set(ends) <= self._kept.keys():
-                self._memory.disconnect(*ends)
+                self._memory.graph.disconnect(*ends)
 
     def _update(self) -> None:
         for name in self._some(2):

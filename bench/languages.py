@@ -130,7 +130,7 @@ def right(
             with Memory.open(None, config=config, embedder=cached, device="cpu") as memory:
                 memory.add([Atom(str(place), text) for place, text in enumerate(case.said)])
                 for weight in weights:
-                    memory.use_weights({**config.rank.weights, _SIGNAL: weight})
+                    memory.learning.use_weights({**config.rank.weights, _SIGNAL: weight})
                     results = memory.retrieve([question for question, _ in case.questions], k=1)
                     line[f"{weight:g}"] += sum(
                         bool(result.hits) and result.hits[0].id == str(answer)

@@ -29,7 +29,7 @@ import torch
 from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.quality.common.measure import code_version
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import HashingEmbedder
@@ -130,7 +130,7 @@ def run(options: Crossing, folder: Path, say: Callable[[str], object] = print) -
         half = options.atoms // 2
         for part, (first, last) in enumerate(((0, half), (half, options.atoms))):
             for name, own in alone.items():
-                view, state = memory.namespace(name, create=True), rng.getstate()
+                view, state = memory.namespaces.create(name), rng.getstate()
                 for each in (view, own):
                     rng.setstate(state)
                     each.add(_atoms(rng, pool, name, first, last))
@@ -138,7 +138,9 @@ def run(options: Crossing, folder: Path, say: Callable[[str], object] = print) -
                         each.delete([f"m{rng.randrange(half)}"])
             for asked in _batches(rng, pool, names, options.questions // 2):
                 found = memory.retrieve(
-                    [q for q, _ in asked], namespaces=[n for _, n in asked], k=options.k
+                    [q for q, _ in asked],
+                    scope=Scope(namespaces=[n for _, n in asked]),
+                    k=options.k,
                 )
                 at: dict[str, list[int]] = {}
                 for place, (_, name) in enumerate(asked):
@@ -191,11 +193,11 @@ def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str])
                 each.add(_atoms(rng, pool, "own", 0, options.atoms))
         begun = time.process_time()
         for name in names:
-            memory.namespace(name, create=True).add(_atoms(rng, pool, name, 0, options.atoms))
+            memory.namespaces.create(name).add(_atoms(rng, pool, name, 0, options.atoms))
         made = (time.process_time() - begun) / len(names)
         for name in names:  # once, as a service has asked every one of them before
-            memory.retrieve(["anything"], namespaces=[name])
-        view = memory.namespace(names[-1])
+            memory.retrieve(["anything"], scope=Scope(namespaces=[name]))
+        view = memory.namespaces[names[-1]]
         lately = names[-8:]
         return {
             "stores": options.stores,
@@ -204,10 +206,10 @@ def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str])
             "ms_own_store": _timed(own.retrieve, asked),
             "ms_held_namespace": _timed(view.retrieve, asked),
             "ms_by_name_lately_used": _timed(
-                lambda q: memory.retrieve([q], namespaces=[rng.choice(lately)]), asked
+                lambda q: memory.retrieve([q], scope=Scope(namespaces=[rng.choice(lately)])), asked
             ),
             "ms_by_name_any": _timed(
-                lambda q: memory.retrieve([q], namespaces=[rng.choice(names)]), asked
+                lambda q: memory.retrieve([q], scope=Scope(namespaces=[rng.choice(names)])), asked
             ),
             "ms_own_store_opened": _timed(lambda q: _ask_opened(folder / "single", q), asked[:50]),
             "open_files": _open_files(folder / "many"),

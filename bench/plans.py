@@ -36,7 +36,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.ops.sorted_rows import merged_order, sorted_order
 from graphmem_torch.quality.common.chats import read_chats
 from graphmem_torch.quality.common.encoder import CachingEmbedder, TimedEmbedder, load_encoders
@@ -239,8 +239,8 @@ def _asked(
 ) -> dict[str, Any]:
     """Latencies with a plan and without, interleaved; what each step leaves; recall of both."""
     ways: dict[str, Callable[[Sequence[str]], list[Result]]] = {
-        "plan": lambda part: memory.retrieve(list(part), k=10, plan=True),
-        "no plan": lambda part: memory.retrieve(list(part), k=10, plan=False),
+        "plan": lambda part: memory.retrieve(list(part), k=10, scope=Scope(plan=True)),
+        "no plan": lambda part: memory.retrieve(list(part), k=10, scope=Scope(plan=False)),
     }
     listed = list(asked)
     for ask in ways.values():

@@ -81,11 +81,11 @@ def _measured(options: Reach, preset: str, size: int) -> Mapping[str, Any]:
         atoms = list(paragraphs(options.data, size))
         for begin in range(0, len(atoms), _ADDED):
             memory.add(atoms[begin : begin + _ADDED])
-        memory.consolidate()
+        memory.upkeep.consolidate()
         index = memory.index
         shares = []
         for begin in range(0, len(asked), options.batch):
-            query = memory.encode_questions(asked[begin : begin + options.batch])
+            query = memory.tensors.encode(asked[begin : begin + options.batch])
             with torch.inference_mode():
                 brought = index.candidates(query).reached
             assert brought.activation is not None and brought.anchors is not None

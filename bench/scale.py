@@ -25,8 +25,7 @@ from tyro.conf import arg
 from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory, link
-from graphmem_torch.memory import memory as memory_module
+from graphmem_torch.memory import Memory, asking, link
 from graphmem_torch.memory.index_builder import IndexBuilder
 from graphmem_torch.quality.common.encoder import TimedEmbedder
 from graphmem_torch.quality.common.measure import (
@@ -128,7 +127,7 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
             start = time.perf_counter()
             memory.retrieve(asked[:1])
             first_seconds = time.perf_counter() - start
-            clock.watch(memory_module, "encode_questions", "question")
+            clock.watch(asking, "encode_questions", "question")
             clock.watch(memory.index, "forward", "rank")
             sizes = (1, options.batch)
             batches = {str(size): _latency(memory, clock, asked, size) for size in sizes}

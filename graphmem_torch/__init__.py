@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from graphmem_torch.evaluation.retrieval import RetrievalReport, evaluate
     from graphmem_torch.graph import Graph
     from graphmem_torch.index import MemoryIndex
-    from graphmem_torch.memory import Memory
+    from graphmem_torch.memory import Layout, Memory, Scope
+    from graphmem_torch.memory.reembedding import reembed
     from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
     from graphmem_torch.readers import read_atoms
     from graphmem_torch.results import (
@@ -93,6 +94,7 @@ __all__ = [
     "HuggingFaceSummariser",
     "Indexed",
     "InputError",
+    "Layout",
     "Learned",
     "Link",
     "Memory",
@@ -115,6 +117,7 @@ __all__ = [
     "RegimeSwitch",
     "Result",
     "RetrievalReport",
+    "Scope",
     "Start",
     "Statement",
     "StoreDamagedError",
@@ -134,6 +137,7 @@ __all__ = [
     "ops",
     "rank",
     "read_atoms",
+    "reembed",
     "spectral",
 ]
 
@@ -146,7 +150,8 @@ _NAMES = {
     "evaluation.retrieval": "RetrievalReport evaluate",
     "graph": "Graph",
     "index": "MemoryIndex",
-    "memory": "Memory",
+    "memory": "Layout Memory Scope",
+    "memory.reembedding": "reembed",
     "oracle": "OpenAIClient OpenAIOracle Oracle Verdict",
     "readers": "read_atoms",
     "results": "PRESENT Added Answer ChainEntry Change Conflict Consolidated Context EdgeGradient "

@@ -7,6 +7,7 @@ import itertools
 import math
 import resource
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.memory import Memory
-from graphmem_torch.results import Result
+from graphmem_torch.memory import Memory, Scope
+from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import Database
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
@@ -32,6 +33,30 @@ Pairs = list[tuple[str, str]]
 
 def config_of(**overrides: Any) -> Config:
     return load_config("default", {"link.concepts": "pattern", "link.batch_atoms": 12, **overrides})
+
+
+_AT = ("as_of", "valid_at")
+_SCOPE = tuple(field.name for field in fields(Scope))
+
+
+def asked_with(memory: Memory, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What is asked, and how, by the names of all conditions, wherever they belong."""
+    moments = {name: options[name] for name in _AT if name in options}
+    scope = Scope(**{name: options[name] for name in _SCOPE if name in options})
+    left = {name: each for name, each in options.items() if name not in (*_AT, *_SCOPE)}
+    return memory.at(**moments) if moments else memory, {"scope": scope, **left}
+
+
+def retrieved(memory: Memory, questions: str | Sequence[str], **options: Any) -> Any:
+    """`Memory.retrieve` with all conditions by name."""
+    view, conditions = asked_with(memory, options)
+    return view.retrieve(questions, **conditions)
+
+
+def planned(memory: Memory, question: str, **options: Any) -> QueryPlan:
+    """The plan of a question, chosen from its words unless one is given."""
+    plan = retrieved(memory, question, **{"plan": True} | options).plan
+    return QueryPlan(hops=0) if plan is None else plan
 
 
 def turns(count: int = 24) -> list[Atom]:

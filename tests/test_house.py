@@ -280,7 +280,7 @@ def test_a_small_file_with_one_importer_lies_in_it() -> None:
 
 
 # Files that still write `f(*(a, b))`, which hides arguments from readers; the list only shrinks.
-STARRED = {"memory.memory", "memory.questions", "memory.writer"}
+STARRED = {"memory.writer"}
 
 
 def test_calls_do_not_unpack_a_tuple_that_they_write_out() -> None:
@@ -292,6 +292,155 @@ def test_calls_do_not_unpack_a_tuple_that_they_write_out() -> None:
         and any(isinstance(a, ast.Starred) and isinstance(a.value, ast.Tuple) for a in call.args)
     }
     assert found <= STARRED
+
+
+# Lists of today's exceptions. They may only shrink: whoever makes one needless removes it here.
+
+LONGEST, MOST_PUBLIC = 600, 40
+"""Lines of a file, and public members of a class, its bases in the package included."""
+
+LONG_FILES = {
+    "index.module": 630,
+    "memory.file_sync": 902,
+    "memory.memory": 716,
+    "memory.state": 645,
+    "memory.weight_fitting": 604,
+    "memory.writer": 772,
+}
+"""Files that are longer, with their lines."""
+
+WIDE_CLASSES = {
+    "MemoryStore": 96,
+    "StoreReader": 57,
+    "TensorReader": 74,
+    "_Past": 74,
+}
+"""Classes that have more public members, with their number."""
+
+SHARED_FILES: set[str] = set()
+SHARED_CLASSES: set[str] = set()
+"""Names that several files, and several classes, have."""
+
+HANDED_METHODS = {"AtomFields.where: _Evaluation", "Writer._made_anew: Linker"}
+"""Parts of a memory that are given a method of what holds them."""
+
+PACKAGE_FILES = {name: path for name, path in MODULES.items() if not name.startswith("quality.")}
+
+
+def _classes() -> dict[str, list[tuple[str, ast.ClassDef]]]:
+    """The classes of the package at the top of a file, by name."""
+    found = defaultdict(list)
+    for name in PACKAGE_FILES:
+        for node in _tree(name).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append((name, node))
+    return found
+
+
+def _functions(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _public(node: ast.ClassDef, classes: dict[str, list[tuple[str, ast.ClassDef]]]) -> set[str]:
+    """The public methods and properties of a class and of its bases in the package."""
+    found = {each.name for each in _functions(node) if not each.name.startswith("_")}
+    for base in node.bases:
+        named = base.value if isinstance(base, ast.Subscript) else base
+        # An attribute is a class of another library, such as `click.Group`.
+        for _, above in classes.get(named.id, []) if isinstance(named, ast.Name) else ():
+            found |= _public(above, classes)
+    return found
+
+
+def test_files_are_short() -> None:
+    lines = {n: len(path.read_text("utf-8").splitlines()) for n, path in PACKAGE_FILES.items()}
+    long = {name: count for name, count in lines.items() if count > LONGEST}
+    grown = {n: count for n, count in long.items() if count > LONG_FILES.get(n, LONGEST)}
+    assert not grown, f"split these: {grown}"
+    assert not LONG_FILES.keys() - long.keys(), "take these from the list"
+
+
+def test_classes_have_few_members() -> None:
+    classes = _classes()
+    counts = {
+        name: len(_public(node, classes)) for name, same in classes.items() for _, node in same
+    }
+    wide = {name: count for name, count in counts.items() if count > MOST_PUBLIC}
+    grown = {n: count for n, count in wide.items() if count > WIDE_CLASSES.get(n, MOST_PUBLIC)}
+    assert not grown, f"split these: {grown}"
+    assert not WIDE_CLASSES.keys() - wide.keys(), "take these from the list"
+
+
+def test_methods_of_a_memory_have_few_arguments() -> None:
+    many = {
+        f"{name}.{method.name}": len(given)
+        for name, same in _classes().items()
+        for module, node in same
+        for method in _functions(node)
+        if module.startswith("memory.")
+        and not method.name.startswith("_")
+        and len(given := [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs])
+        > 11
+    }
+    assert not many, "ten beside `self`"
+
+
+def test_a_name_means_one_file_and_one_class() -> None:
+    files = defaultdict(list)
+    for name, path in PACKAGE_FILES.items():
+        if name not in FACES and not name.startswith("kernels."):  # named like their operations
+            files[path.name].append(name)
+    shared = {name for name, same in files.items() if len(same) > 1}
+    assert shared == SHARED_FILES
+    assert {name for name, same in _classes().items() if len(same) > 1} == SHARED_CLASSES
+
+
+def _holds(given: ast.AST, plain: set[str], holding: dict[str, ast.AST]) -> bool:
+    """Whether an argument is a method of its owner, or a function that uses the owner."""
+    for n in ast.walk(given):
+        if isinstance(n, ast.Attribute) and n.attr in plain and ast.unparse(n.value) == "self":
+            return True
+        body = n if isinstance(n, ast.Lambda) else None
+        if isinstance(n, ast.Name):
+            body = holding.get(n.id)
+        if body and any(isinstance(x, ast.Name) and x.id == "self" for x in ast.walk(body)):
+            return True
+    return False
+
+
+def _handed(node: ast.ClassDef, parts: set[str]) -> list[str]:
+    """Constructors of parts in a class that are given its methods, or functions that hold it."""
+    plain = {n.name for n in _functions(node) if not n.decorator_list}
+    found = []
+    for method in _functions(node):
+        holding: dict[str, ast.AST] = {
+            n.name: n for n in ast.walk(method) if isinstance(n, ast.FunctionDef) and n != method
+        }
+        for call in ast.walk(method):
+            if not isinstance(call, ast.Call) or _called(call) not in parts:
+                continue
+            for each in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                given = each.value if isinstance(each, ast.Starred) else each
+                # A call of a method gives its result, which is a value.
+                value = isinstance(given, ast.Call) and _called(given) != "partial"
+                if not value and _holds(given, plain, holding):
+                    found.append(f"{node.name}.{method.name}: {_called(call)}")
+    return found
+
+
+def test_no_part_of_a_memory_is_given_a_method_of_its_owner() -> None:
+    inside = {name for name in PACKAGE_FILES if name.startswith("memory.")}
+    classes = [(name, node) for same in _classes().values() for name, node in same]
+    parts = {node.name for name, node in classes if name in inside}
+    found = {each for name, node in classes if name in inside for each in _handed(node, parts)}
+    assert found == HANDED_METHODS
+    wrong = "class Owner:\n def m(self): pass\n def make(self):\n  def f(): self.m()\n  "
+    for given in ("self.m", "lambda: self.m()", "f", "partial(self.m, 1)", "k=self.m"):
+        (owner,) = ast.parse(f"{wrong}Part({given})").body
+        assert isinstance(owner, ast.ClassDef) and _handed(owner, {"Part"}), given
+    for given in ("self.m()", "self.x", "lambda: 1"):
+        (owner,) = ast.parse(f"{wrong}Part({given})").body
+        assert isinstance(owner, ast.ClassDef) and not _handed(owner, {"Part"}), given
 
 
 def test_kernels_folder_is_no_regular_package() -> None:

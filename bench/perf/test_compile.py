@@ -32,7 +32,7 @@ def test_compile(race: Race, size: Size) -> None:
     asked = [f"{' '.join(_drawn(words, 9, 10_000 + b))}?" for b in range(size["batch"])]
 
     def index() -> Any:
-        query = memory.encode_questions(asked)
+        query = memory.tensors.encode(asked)
         with torch.inference_mode():
             return memory.index(query, k=pool)
 

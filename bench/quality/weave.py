@@ -25,6 +25,7 @@ from tyro.conf import arg
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.memory import Scope
 from graphmem_torch.results import Consolidated
 
 from .common.chats import read_chats
@@ -120,9 +121,9 @@ def _recall(
     """The share of the gold of each question among its first hits; 0 where there is none."""
     concepts = encoder.extractor(config.link.concepts)
     with memory_of(conversation.atoms, config, encoder, "cpu", concepts=concepts) as memory:
-        done = memory.consolidate()
+        done = memory.upkeep.consolidate()
         results = [
-            memory.retrieve(question.text, k=at, kinds=[TURN], asked=question.time)
+            memory.retrieve(question.text, k=at, scope=Scope(kinds=[TURN], asked=question.time))
             for question in conversation.questions
         ]
     shares = [

@@ -44,7 +44,7 @@ def get(target: Target, ids: tuple[str, ...], particle: bool) -> Reply:
     """Show memories by their ids."""
     if particle:
         with target.open("r") as memory:
-            particles = memory.particles(ids)
+            particles = memory.upkeep.particles(ids)
         return Reply(
             data={"particles": [asdict(each) for each in particles]},
             text="\n\n".join("\n".join(particle_lines(each)) for each in particles),
@@ -74,10 +74,12 @@ def list_atoms(
     given: dict[str, Any] = {"order": order, "limit": limit or None, "after": after}
     if where is not None or order.endswith("importance"):  # both need the engine
         with target.open("r") as memory:
-            page = expect_archive(memory, archived).list(where=where, **given)
+            asked = expect_archive(memory.upkeep.archived()) if archived else memory
+            page = asked.list(where=where, **given)
     else:
         with target.read() as stored:
-            page = expect_archive(stored, archived).list(**given)
+            kept = expect_archive(stored.archived()) if archived else stored
+            page = kept.list(**given)
     return Reply(
         data={"atoms": _records(page), "next": page.next},
         text=_blocks(page) or "no memories",
@@ -165,7 +167,7 @@ def _forgettable(
     asked = {name: conditions.pop(name) for name in ("where", "question", "k")}
     if any(value is not None for value in asked.values()):  # these need the engine
         with target.open("r") as memory:
-            found = memory.forgettable(ids, **conditions, **asked)
+            found = memory.forget(ids, **conditions, **asked, dry_run=True)
     else:
         with target.read() as stored:
             found = [*stored.forgettable(ids, **conditions)]
@@ -238,13 +240,13 @@ _CHANGES = (
         "archive",
         "Put memories aside: only `query --archived` finds them.",
         "archived",
-        lambda memory, ids: memory.archive(ids),
+        lambda memory, ids: memory.upkeep.archive(ids),
     ),
     _Change(
         "restore",
         "Bring archived memories back.",
         "restored",
-        lambda memory, ids: memory.restore(ids),
+        lambda memory, ids: memory.upkeep.restore(ids),
     ),
 )
 

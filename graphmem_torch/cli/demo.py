@@ -148,7 +148,7 @@ def _shown(settings: Settings, k: int) -> Demonstration:
     start = time.perf_counter()
     with settings.open(None, "w") as memory:
         with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
-            atoms = list(read_atoms([path], tokenizer=memory.chunker))
+            atoms = list(read_atoms([path], tokenizer=memory._state.chunker))
         memory.add(atoms)
         seconds = time.perf_counter() - start
 

@@ -29,7 +29,7 @@ def supersede(target: Target, old: str, new: str, at: float | None) -> Reply:
     OLD is true until then; `graphmem query --valid-at` still finds it.
     """
     with target.open("w") as memory:
-        found = memory.supersede(old, new, when=at)
+        found = memory.facts.supersede(old, new, when=at)
     data = {"id": old, "validity": asdict(found)}
     return Reply(data=data, text=f"{old}: {validity_line(found)}")
 
@@ -83,7 +83,7 @@ def changes(target: Target, since: float) -> Reply:
 def split_name(target: Target, name: str, undo: bool) -> Reply:
     """Split a name from the concept it shares, for good."""
     with target.open("w") as memory:
-        changed = memory.join_name(name) if undo else memory.split_name(name)
+        changed = memory.facts.join_name(name) if undo else memory.facts.split_name(name)
     state = "joins others again" if undo else "is a concept of its own"
     return Reply(
         data={"name": name, "split": not undo, "changed": changed},

@@ -156,25 +156,21 @@ class Target:
             if self.namespace is None:
                 yield memory
                 return
-            known = self.namespace in memory.namespaces()
-            own = memory.namespace(self.namespace, create=create)
+            known = self.namespace in memory.namespaces
+            spaces = memory.namespaces
+            own = spaces.create(self.namespace) if create else spaces[self.namespace]
             if not (known or in_memory):
                 name = f"{self.namespace!r} of {self.store}"
                 print_text(f"graphmem: {name} is a new namespace", beside=True)
             yield own
 
 
-def expect_archive(memory: M, archived: bool) -> M:
-    """Return a memory, or its archive if that is asked for.
-
-    Args:
-        memory: The memory.
-        archived: Whether the archive is asked for.
+def expect_archive(found: M | None) -> M:
+    """Return an archive that was asked for.
 
     Raises:
         InputError: There is no archive.
     """
-    found = memory.archived() if archived else memory
     if found is None:
         raise InputError("--archived: expected an archive, got none; leave it out")
     return found

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,13 +25,16 @@ from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.results import PRESENT, Result
 from graphmem_torch.text.times import parse_span
 
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
+
 __all__ = ["answer", "context", "explain", "query"]
 
 SHOWN = 5
 """Hits of a question that `query` prints, unless `-k` says how many."""
 
 _FILTERS = "Filters"
-_NAMED = ("k", "kinds", "between", "as_of", "valid_at", "asked", "where", "exclude")
+_NAMED = ("k", "kinds", "between", "as_of", "valid_at", "asked", "where", "exclude", "seeds")
 
 
 def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Callable[..., int]]:
@@ -94,7 +97,7 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
         ),
         option(
             "--seed-entity",
-            "seed_entities",
+            "seeds",
             multiple=True,
             metavar="NAME",
             section=_FILTERS,
@@ -105,8 +108,7 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
     def decorate(run: Callable[..., Reply]) -> Callable[..., int]:
         @wraps(run)
         def asked(target: Target, **own: Any) -> Reply:
-            filters = {name: own.pop(name) for name in (*_NAMED, "seed_entities")}
-            filters["kinds"] = filters["kinds"] or None
+            filters = {name: own.pop(name) for name in _NAMED}
             if (span := filters["between"]) is not None:
                 ends = [time_of(each, "--between") for each in span]
                 filters["between"] = parse_span(ends, "--between", said=" ".join(span))
@@ -118,6 +120,17 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
         return command
 
     return decorate
+
+
+def _viewed(memory: Memory, filters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the view of a memory at the times asked for, and the other conditions."""
+    from graphmem_torch.memory import Scope
+
+    given = dict(filters)
+    moments = {name: given.pop(name) for name in ("as_of", "valid_at")}
+    conditions = {name: given.pop(name) for name in ("k", "where", "between")}
+    scope = {name: value for name, value in given.items() if value not in (None, ())}
+    return memory.at(**moments), {**conditions, "scope": Scope(**scope)}
 
 
 @click.command("query", cls=Leaf)
@@ -176,9 +189,10 @@ def query(
     filters["as_of"] = [*instants] if len(instants) > 1 else next(iter(instants), None)
     filters["plan"] = PRESENT if present else plan or None
     with served_oracle(verify, base_url) as oracle, target.open("r") as memory:
-        found = expect_archive(memory, archived).retrieve(
-            asked, oracle=oracle, trace=trace, **filters
+        view, conditions = _viewed(
+            expect_archive(memory.upkeep.archived()) if archived else memory, filters
         )
+        found = view.retrieve(asked, oracle=oracle, trace=trace, **conditions)
     rows: list[tuple[Result, dict[str, float]]]
     if len(instants) > 1:
         rows = [
@@ -257,8 +271,11 @@ def context(
     The prompt never exceeds the budget. It goes to standard output, messages of a chat as JSON;
     a line about it goes to standard error.
     """
+    from graphmem_torch.memory import Layout
+
     with target.open("r") as memory:
-        made = memory.compile(question, budget=budget, **layout, **filters)
+        view, conditions = _viewed(memory, filters)
+        made = view.compile(question, budget=budget, layout=Layout(**layout), **conditions)
     text = made.text
     if made.messages:
         system = {} if made.system is None else {"system": made.system}
@@ -285,7 +302,8 @@ def explain(
     other memory.
     """
     with target.open("r") as memory:
-        found = memory.explain(question, id, most=most, **filters)
+        view, conditions = _viewed(memory, filters)
+        found = view.explain(question, id, limit=most, **conditions)
     return Reply(data=found.as_dict(), text=str(found))
 
 
@@ -341,7 +359,8 @@ def answer(
         _quiet("graphmem_torch.memory.contexts"),
     ):
         oracle = OpenAIOracle(client) if verify else None
-        found = memory.answer(question, llm=client, budget=budget, oracle=oracle, **filters)
+        view, conditions = _viewed(memory, filters)
+        found = view.answer(question, llm=client, budget=budget, oracle=oracle, **conditions)
     if found.text is None:
         raise OracleError(f"no answer: {found.error}")
     cited = [f"graphmem: cites {', '.join(found.cited)}"] if found.cited else []

@@ -44,7 +44,7 @@ def stats(target: Target, switches: bool) -> Reply:
             counts = stored.stats(target.settings.config)
         return Reply(data=counts, text="\n".join(rows(counts)))
     with target.open("r") as memory:
-        counts, found = memory.stats(), memory.switches()
+        counts, found = memory.stats(), memory.themes.switches()
     data = counts | {"switches": [asdict(each) for each in found]}
     shown = counts | {"switches": {each.atom: f"{each.statistic:.1f}" for each in found}}
     return Reply(data=data, text="\n".join(rows(shown)))
@@ -95,7 +95,7 @@ def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
 def compact(target: Target) -> Reply:
     """Return to the disk what forgetting has freed."""
     with target.open("w") as memory:
-        freed = memory.compact()
+        freed = memory.upkeep.compact()
     return Reply(
         data={"store": str(target.store), "freed": freed},
         text=f"{target.store} is {freed / 1e6:.1f} MB smaller",
@@ -193,7 +193,7 @@ def namespaces(target: Target, drop: str | None) -> Reply:
     """List the namespaces of a store with their sizes."""
     if drop is not None:
         with target.open("w") as memory:
-            memory.drop_namespace(drop)
+            memory.namespaces.drop(drop)
         return Reply(data={"dropped": drop}, text=f"{target.store}: namespace {drop!r} is deleted")
     with target.read() as memory:
         sizes = memory.sizes()
@@ -224,10 +224,11 @@ def reembed(target: Target) -> Reply:
             "its namespaces have one encoder"
         )
     load_engine(settings.imports)
-    from graphmem_torch.memory import Memory
 
     start = time.perf_counter()
-    count = Memory.reembed(
+    from graphmem_torch.memory.reembedding import reembed as encode_again
+
+    count = encode_again(
         target.store,
         settings.embedder,
         config=settings.config,
@@ -251,7 +252,7 @@ def consolidate(target: Target) -> Reply:
     default nothing is archived.
     """
     with target.open("w") as memory:
-        done = memory.consolidate()
+        done = memory.upkeep.consolidate()
     return Reply(data={"store": str(target.store), **asdict(done)}, text=f"{target.store}: {done}")
 
 
@@ -276,7 +277,7 @@ def classify(
     if extract and model is None:
         raise InputError("--extract: expected a model that extracts, got none; add --model NAME")
     with served_oracle(model, base_url) as oracle, target.open("w") as memory:
-        done = memory.classify(oracle, ids or None, extract=extract, progress=True)
+        done = memory.upkeep.classify(oracle, ids or None, extract=extract, progress=True)
     found = ", ".join(f"{count:,} {type}" for type, count in done.types.items()) or "nothing"
     parts = [f"{found} found"]
     parts += [f"{done.failed:,} of them by rules, asked again next time"] * bool(done.failed)
@@ -328,14 +329,14 @@ def learned(target: Target, learn: bool, preset_file: Path | None, reset: tuple[
     """Show, export or reset what a store has learned."""
     said: list[str] = []
     with target.open("w" if reset or learn else "r") as memory:
-        if learn and memory.learn_from_feedback() is None:
+        if learn and memory.learning.correct() is None:
             said.append("nothing was learned: it takes 40 questions that tell hits apart")
         if preset_file is not None:
-            memory.export_preset(preset_file)
+            memory.learning.export_preset(preset_file)
             said.append(f"the settings are written to {preset_file}")
-        dropped = memory.reset_learned(*reset) if reset else 0
+        dropped = memory.learning.reset(*reset) if reset else 0
         said += [f"dropped: {dropped:,}"] * bool(reset)
-        found, counts = memory.learned(), memory.stats()["feedback"]
+        found, counts = memory.learning.records(), memory.stats()["feedback"]
     data: dict[str, Any] = {"learned": [each.as_dict() for each in found], "feedback": counts}
     kinds = {each.kind: str(each) for each in found} or {"learned": "nothing"}
     return Reply(

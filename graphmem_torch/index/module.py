@@ -608,7 +608,7 @@ class MemoryIndex(nn.Module):
         if not isinstance(query, QueryBatch):
             raise InputError(
                 f"query: expected a QueryBatch, got {type(query).__name__}; "
-                "`Memory.encode_questions` makes one, or QueryBatch(embedding)"
+                "`Tensors.encode` makes one, or QueryBatch(embedding)"
             )
         atoms, dim = self.embeddings.shape
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))

@@ -100,7 +100,7 @@ class MemorySearch:
         )
         self.memory.add(atoms)
         ids = list(dict.fromkeys(atom.id for atom in atoms))
-        rows = self.memory.rows_of(ids).tolist()
+        rows = self.memory.tensors.rows(ids).tolist()
         self._ids = [name for _, name in sorted(zip(rows, ids, strict=True))]
         self._corpus = digest.hexdigest()
 
@@ -144,7 +144,7 @@ class MemorySearch:
         index, ids = memory.index, self._ids
         if not index.num_atoms:
             return {name: {} for name, _ in rows}
-        query = memory.encode_questions([text for _, text in rows])
+        query = memory.tensors.encode([text for _, text in rows])
         if top_ranked:
             listed = torch.ones(len(rows), index.num_atoms, dtype=torch.bool)
             place = {name: row for row, name in enumerate(ids)}

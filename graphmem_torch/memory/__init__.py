@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphmem_torch.memory.memory import Memory
+    from graphmem_torch.memory.request import Layout, Scope
     from graphmem_torch.results import Added
 
-__all__ = ["Added", "Memory"]
+__all__ = ["Added", "Layout", "Memory", "Scope"]
 
-_MODULE = {"Added": "results", "Memory": "memory.memory"}
+_MODULE = {
+    "Added": "results",
+    "Layout": "memory.request",
+    "Memory": "memory.memory",
+    "Scope": "memory.request",
+}
 
 
 def __getattr__(name: str) -> Any:

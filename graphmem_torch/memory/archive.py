@@ -220,7 +220,7 @@ def expect_apart(store: StoreReader, nodes: Sequence[int], other: StoreReader) -
             raise InputError(
                 f"ids: expected ids that the memory and its archive have for one thing, got "
                 f"{ids[node]!r:.80}, which says something else in each; delete it in the memory, "
-                "or in `archived()`, or forget both"
+                "or in `upkeep.archived()`, or forget both"
             )
     return moving
 

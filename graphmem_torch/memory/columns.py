@@ -22,7 +22,7 @@ from graphmem_torch.store.atom_columns import Coded, Columns
 from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.tensor_reader import TensorReader
-from graphmem_torch.text.asking import FORMS, NOTHING_ASKED, Asked, read_asked
+from graphmem_torch.text.asked import FORMS, NOTHING_ASKED, Asked, read_asked
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days

@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,9 +27,9 @@ from graphmem_torch.context.summarise import Shorten, shortened
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
-from graphmem_torch.memory.duplicates import Statement
+from graphmem_torch.memory.duplicates import ComparedContent
 from graphmem_torch.memory.index_builder import Snapshot, to_rows
-from graphmem_torch.memory.scope import Filters
+from graphmem_torch.memory.request import Layout
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context, QueryPlan
@@ -37,25 +37,19 @@ from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
-    "REDUNDANCY",
-    "CompileOptions",
     "ContextCompiler",
     "ContextSettings",
-    "FormatName",
-    "OrderName",
     "Wait",
-    "answer_settings",
+    "answer_layout",
     "ask_known",
     "ask_model",
     "awaited",
+    "callers_loop",
     "checked_budgets",
     "context_settings",
     "own_loop",
     "waiting",
 ]
-
-FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
-OrderName = Literal["relevance", "time", "topological"]
 
 Wait = Callable[[Awaitable[Any]], Any]
 """The result of an awaitable, for a caller that is not async."""
@@ -84,16 +78,6 @@ _PROMPT = (
 )
 
 
-class CompileOptions(Filters, total=False):
-    """What `Memory.compile` takes beside a question and a budget."""
-
-    tokenizer: str | TokenCounter | None
-    order: OrderName | None
-    format: FormatName | None
-    template: str | Mapping[str, str] | None
-    shorten: Shorten | None
-
-
 @dataclass(frozen=True)
 class ContextSettings:
     """How contexts are made.
@@ -118,32 +102,28 @@ class ContextSettings:
 
 
 def context_settings(
-    own: ContextConfig,
-    *,
-    tokenizer: str | TokenCounter | None = None,
-    order: OrderName | None = None,
-    format: FormatName | None = None,
-    template: str | Mapping[str, str] | None = None,
-    shorten: Shorten | None = None,
-    redundancy: float = REDUNDANCY,
+    own: ContextConfig, layout: Layout, *, redundancy: float = REDUNDANCY
 ) -> ContextSettings:
-    """The settings with what a caller asks for instead.
+    """Return the settings with what a caller asks for instead.
 
     Raises:
         InputError: An unknown tokenizer, order, format or field of the template, or nothing that
             can be called to shorten texts.
     """
+    if not isinstance(layout, Layout):
+        raise InputError(f"layout: expected a Layout, got {layout!r:.80}; give Layout(format=...)")
+    shorten = layout.shorten
     if shorten is not None and not callable(shorten):
         raise InputError(
             f"shorten: expected a function (question, texts) -> texts, got {shorten!r:.60}; "
             "Summaries(0.5) is one"
         )
-    config = own if order is None else replace(own, order=order)
+    config = own if layout.order is None else replace(own, order=layout.order)
     check_order(config.order)
-    counted = own.tokenizer if tokenizer is None else tokenizer
+    counted = own.tokenizer if layout.tokenizer is None else layout.tokenizer
     get_counter(counted)
-    layout = load_format(own.format if format is None else format, template)
-    return ContextSettings(config, counted, layout, shorten, redundancy)
+    written = load_format(own.format if layout.format is None else layout.format, layout.template)
+    return ContextSettings(config, counted, written, shorten, redundancy)
 
 
 def checked_budgets(budget: int | Sequence[int]) -> list[int]:
@@ -299,7 +279,7 @@ class ContextCompiler:
         rows, place = torch.cat([one, other]).unique(return_inverse=True)
         atoms = self._fetched(snapshot.node[rows].tolist())
         number: dict[Hashable, int] = {}
-        said = [number.setdefault(Statement.of(atom).content, len(number)) for atom in atoms]
+        said = [number.setdefault(ComparedContent.of(atom).content, len(number)) for atom in atoms]
         first, second = torch.tensor(said, dtype=torch.int64)[place].view(2, -1)
         return first == second
 
@@ -368,17 +348,13 @@ def _unrelated(
     return below.cpu()
 
 
-def answer_settings(
-    llm: Any,
-    own: ContextConfig,
-    format: FormatName | None,
-    template: str | Mapping[str, str] | None,
-) -> tuple[FormatName, str | Mapping[str, str] | None]:
-    """Format and template of a prompt that asks a language model the question.
+def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
+    """Return a layout whose prompt asks a language model the question.
 
     Raises:
         InputError: Nothing that can be asked, or a template without `{question}`.
     """
+    format, template = layout.format, layout.template
     complete = getattr(llm, "complete", llm)
     if not callable(complete):
         raise InputError(
@@ -394,7 +370,7 @@ def answer_settings(
             "template: expected the field {question}, for a model is to answer it, got "
             f"{template!r:.80}; add it"
         )
-    return format, template
+    return replace(layout, format=format, template=template)
 
 
 @contextmanager

@@ -3,15 +3,15 @@
 A memory that says again what an earlier one says supports it (`docs/mathematics.md` 5.8), so the
 groups are in the graph: nothing else is kept of them, and what is deleted leaves them.
 
-`Statement.repeats` is the definition of saying the same; reconciling, groups, `rank.unique` and
-contexts use it. Groups and contexts also ask for a cosine. Search by modes asks for less, equal
+`ComparedContent.repeats` is the definition of saying the same; reconciling, groups, `rank.unique`
+and contexts use it. Groups and contexts also ask for a cosine. Search by modes asks for less, equal
 text whoever says it (`TensorReader.first_nodes`), as the design that it follows prints it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,13 +26,16 @@ from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
 from graphmem_torch.text.wording import wording
 
-__all__ = ["DuplicateGroups", "Statement"]
+__all__ = ["DUPLICATE_COSINE", "ComparedContent", "DuplicateGroups"]
+
+DUPLICATE_COSINE = 0.75
+"""Cosine from which memories that say the same word for word are duplicates."""
 
 _SAYING = 2  # content words of a text that says something: every "thanks" would support another
 
 
 @dataclass(frozen=True)
-class Statement:
+class ComparedContent:
     """Content of a memory, to be compared with that of another one.
 
     Attributes:
@@ -46,7 +49,7 @@ class Statement:
     days: tuple[int, int]
 
     @classmethod
-    def of(cls, atom: Atom) -> Statement:
+    def of(cls, atom: Atom) -> ComparedContent:
         """Read the content of a memory."""
         return cls(atom, wording(atom.whole), told_days(atom.whole, atom.time))
 
@@ -60,7 +63,7 @@ class Statement:
         """
         return composed(self.atom.speaker or ""), self.words, self.days
 
-    def repeats(self, other: Statement) -> bool:
+    def repeats(self, other: ComparedContent) -> bool:
         """Whether both say the same, and say something."""
         if self.content != other.content:
             return False
@@ -71,18 +74,14 @@ class Statement:
 class DuplicateGroups:
     """The groups of a store; safe between threads. Pairs are looked at once."""
 
-    def __init__(
-        self, store: TensorReader, least: float, cosines: Callable[[Tensor], Tensor]
-    ) -> None:
-        """Nothing is read before it is asked for.
+    def __init__(self, store: TensorReader, least: float) -> None:
+        """Read nothing yet.
 
         Args:
-            store: Of the memories.
-            least: Cosine from which memories that say the same are duplicates; those of equal text
-                are.
-            cosines: Function from pairs [2, P] of nodes to their cosines [P].
+            store: Store of the memories.
+            least: Minimum cosine of duplicates whose texts differ.
         """
-        self._store, self._least, self._cosines = store, least, cosines
+        self._store, self._least = store, least
         self._lock = threading.Lock()
         self._known: dict[tuple[int, int], bool] = {}  # by pair of nodes; their texts never change
         self._found: tuple[str, list[list[int]]] | None = None
@@ -100,7 +99,8 @@ class DuplicateGroups:
             fresh = [pair for pair in zip(*pairs.tolist(), strict=True) if pair not in self._known]
             nodes = store.present(sorted({node for pair in fresh for node in pair}))
             atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
-        told = self._told(fresh, atoms)
+            vectors = store.vectors(nodes, tokens=False).embeddings
+        told = self._told(fresh, atoms, vectors)
         with self._lock:
             self._known |= told
             kept = [self._known.get(pair, False) for pair in zip(*pairs.tolist(), strict=True)]
@@ -109,18 +109,26 @@ class DuplicateGroups:
         return found
 
     def _told(
-        self, pairs: Sequence[tuple[int, int]], atoms: Mapping[int, Atom]
+        self,
+        pairs: Sequence[tuple[int, int]],
+        atoms: Mapping[int, Atom],
+        vectors: Tensor,  # [n, d]
     ) -> dict[tuple[int, int], bool]:
-        """Which pairs of memories that are there say the same."""
+        """Return whether the memories of a pair say the same, for pairs that are both there.
+
+        `vectors` are those of `atoms`, in their order.
+        """
         there = [pair for pair in pairs if pair[0] in atoms and pair[1] in atoms]
         if not there:
             return {}
         said = {
-            node: Statement.of(atoms[node])
+            node: ComparedContent.of(atoms[node])
             for node in {node for pair in there for node in pair}
             if atoms[node].kind != AGGREGATE
         }
-        cosine = self._cosines(torch.tensor(there).T)
+        row = {node: number for number, node in enumerate(atoms)}
+        one, other = vectors[torch.tensor([[row[a], row[b]] for a, b in there]).T]
+        cosine = (one * other).sum(1)
         return {
             (one, other): one in said
             and other in said

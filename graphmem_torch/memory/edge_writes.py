@@ -84,7 +84,7 @@ def _edge_type(value: object) -> EdgeType:
 
 
 def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
-    """Stores edges of the forms that `Memory.connect` takes in one transaction: all, or none.
+    """Stores edges of the forms that `GraphEdits.connect` takes in one transaction: all, or none.
 
     Of the edges of one (source, target, type) the strongest counts, as everywhere in the engine
     (`Graph.from_edges`): one that is not stronger than what is stored is passed over.
@@ -173,7 +173,7 @@ def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
 
 @dataclass(frozen=True, slots=True)
 class JudgedEdges:
-    """What a `judge_edges` did.
+    """What a `GraphEdits.judge` did.
 
     Attributes:
         entailed, contradicted, neutral: Pairs by verdict.

@@ -13,9 +13,10 @@ import math
 import os
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edge_writes import connect_all
 from graphmem_torch.memory.exchange import KnownVectors, stored_rows
 from graphmem_torch.memory.exporting import Exported
+from graphmem_torch.memory.lookup import nodes_of
 from graphmem_torch.memory.writer import batched
+from graphmem_torch.memory.writing import Writing
+from graphmem_torch.progress import Progress
 from graphmem_torch.readers.chats import edited_at, is_export_atom
 from graphmem_torch.readers.proofs import edges_beside, read_proofs
 from graphmem_torch.readers.read import (
@@ -43,7 +47,7 @@ from graphmem_torch.readers.read import (
 )
 from graphmem_torch.readers.slack import slack_tables
 from graphmem_torch.readers.source import leaving_out, raw_parts, says_nothing
-from graphmem_torch.results import Added, Indexed
+from graphmem_torch.results import Added, Indexed, RegimeSwitch
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.followed_files import NOBODY, Held, SourceRow
 from graphmem_torch.text.tokens import Tokenizer
@@ -116,30 +120,22 @@ class _File:
 class FileSync:
     """One run over files; `run` may be called once."""
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        reading: ReadSettings,
-        known: KnownVectors | None,
-        prepare: Callable[[Sequence[Atom]], object],
-        add: Callable[[list[Atom], Mapping[str, str]], Added],
-        update: Callable[[Atom], object],
-        delete: Callable[[Sequence[str]], int],
-    ) -> None:
-        """Nothing is read yet.
+    def __init__(self, writing: Writing, reading: ReadSettings, *, dry_run: bool) -> None:
+        """Read nothing yet.
 
         Args:
-            store: Where the files go.
+            writing: Writing to the memory that the files go to.
             reading: How they are read.
-            known: What `add` encodes with; None changes nothing and only counts.
-            prepare: Does what `add` need not do itself then, while others write.
-            add: Stores memories, with the files and lines they are of.
-            update: Gives a stored memory another content.
-            delete: Deletes memories by id.
+            dry_run: Whether nothing is changed, and everything only counted.
         """
-        self._store, self._reading = store, reading
-        self._known, self._prepare, self._add = known, prepare, add
-        self._update, self._delete = update, delete
+        self._writing, self._state = writing, writing.state
+        self._store, self._reading = writing.state.store, reading
+        self._known = None if dry_run else KnownVectors(self._state.embedder)
+        # Encodes with `_known`; None: nothing is changed.
+        self._writer = None if self._known is None else self._state.writer_with(self._known)
+        self._switches: list[RegimeSwitch] = []  # of which nobody is notified yet
+        self._deleted: set[str] = set()
+        self._bar: Progress | None = None
         self._done = Indexed()
         # What waits to be stored: source, ids that become its own, atoms, those among them that it
         # held; and the sources of which all is stored when that is.
@@ -152,19 +148,40 @@ class FileSync:
         self._losses: Counter[str] = Counter()
         self._origins: dict[str, str] = {}
         self._planned: set[str] = set()  # ids of what is only counted
-        self._advance: Callable[[int], object] = lambda count: None
 
     def run(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         prune: bool,
         skip_bad: bool,
-        advance: Callable[[int], object],
+        progress: bool,
     ) -> Indexed:
-        """Follows files and folders; see `Memory.add_files`."""
+        """Follow files and folders; see `Memory.add_files`."""
+        several = list(paths) if isinstance(paths, Iterable) else []
+        listed = [paths] if isinstance(paths, (str, os.PathLike)) else several
+        if self._writer is not None:
+            self._writer.load()  # before anybody waits for this run
+        with (
+            nullcontext() if self._writer is None else self._store.following(),
+            Progress(what="index", unit="atoms", shown=progress) as self._bar,
+        ):
+            try:
+                done = self._run(listed, prune=prune, skip_bad=skip_bad)
+            except BaseException:
+                self._state.regimes.read_again()  # what the detector has read may be undone
+                raise
+            self._advance(0)
+        if self._writer is not None:
+            gone = self._deleted.difference(self._store.known(sorted(self._deleted)))
+            self._writing.drop_archive_links(gone)
+            self._writer.warn_of_unresolved()
+        return done
+
+    def _run(
+        self, paths: Sequence[str | os.PathLike[str]], *, prune: bool, skip_bad: bool
+    ) -> Indexed:
         self._skipped, self._skip_bad = ([] if skip_bad else None), skip_bad
-        self._advance = advance
         kept = self._store.meta_get(_BASE)
         base = None if kept is None or not Path(kept).is_dir() else Path(kept)
         rows = {row.name: row for row in self._store.sources.rows()}
@@ -551,7 +568,7 @@ class FileSync:
         mine: Sequence[tuple[int, Sequence[str]]],
     ) -> None:
         """Stores atoms in place of those of the same ids, and notes whose they are."""
-        assert self._known is not None
+        assert self._known is not None and self._writer is not None
         store, ids = self._store, list(again)
         # Beforehand, lest others wait for it.
         old = store.present([each.node for each in again.values()])
@@ -559,7 +576,7 @@ class FileSync:
         stored = store.cached(list(hashes.values()))
         fresh = [text for text, own in hashes.items() if own not in stored]
         self._known.learn(self._exported([*old, *self._mentioned(old)]), fresh)
-        self._prepare(atoms)
+        self._writer.prepare(atoms)
         # In one transaction: what is said of those that are put anew is never said of none.
         with store.gathering() if ids else nullcontext():
             nodes = [node for node, _ in store.known(ids).values()]
@@ -617,10 +634,35 @@ class FileSync:
         atoms = zip(found, self._store.atoms(found), strict=True)
         return [node for node, atom in atoms if atom.kind == CONCEPT]
 
+    def _add(self, atoms: list[Atom]) -> Added:
+        added, found = self._writing.add_batch(atoms, self._origins, self._writer)
+        self._switches += found
+        return added
+
+    def _update(self, atom: Atom) -> None:
+        if self._writer is not None:
+            change = partial(_with_edges_of, atom)
+            self._writer.update(atom.id, change, self._state.clock())
+
+    def _delete(self, ids: Sequence[str]) -> int:
+        with self._store.turn():
+            nodes = list(nodes_of(self._store, ids).values())
+            if self._writer is not None:
+                self._writing.remove(nodes, self._writer)
+        self._deleted.update(ids)
+        return len(nodes)
+
+    def _advance(self, count: int) -> None:
+        """Show progress and notify of switches; outside of a turn, which listeners may need."""
+        if self._bar is not None:
+            self._bar.update(count)
+        self._state.regimes.notify(self._switches)
+        self._switches = []
+
     def _sound(self, atoms: list[Atom]) -> Added:
         """Adds atoms, where that is wanted without those that cannot be stored."""
         try:
-            return self._add(atoms, self._origins)
+            return self._add(atoms)
         except (InputError, EmbedderError) as error:
             if self._skipped is None:
                 raise
@@ -853,3 +895,8 @@ def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection
         else:
             last[atom.session] = math.inf
     return staying
+
+
+def _with_edges_of(atom: Atom, old: Atom) -> Atom:
+    """Return an atom with the edges of its earlier version."""
+    return replace(atom, edges=old.edges)

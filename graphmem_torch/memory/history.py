@@ -12,7 +12,7 @@ __all__ = ["changes_since", "history_of", "versions_of", "with_archived"]
 
 
 def versions_of(store: StoreReader, node: int) -> list[Version]:
-    """See `Memory.versions`; inside `store.reading()`."""
+    """See `Facts.versions`; inside `store.reading()`."""
     earlier, (atom,) = store.versions(node), store.atoms([node])
     ends = [until for _, until in earlier]
     atoms = [*(version for version, _ in earlier), atom]
@@ -20,7 +20,7 @@ def versions_of(store: StoreReader, node: int) -> list[Version]:
 
 
 def history_of(store: StoreReader, node: int) -> History:
-    """See `Memory.history`; inside `store.reading()`."""
+    """See `Facts.history`; inside `store.reading()`."""
     (atom,) = store.atoms([node])
     found: dict[str, tuple[int, Validity]] = {}
     front = {atom.id: node}
@@ -61,7 +61,7 @@ def _nodes(store: StoreReader, ids: list[str]) -> dict[str, int]:
 
 
 def changes_since(store: StoreReader, since: float) -> list[Change]:
-    """See `Memory.changes`; inside `store.reading()`.
+    """See `Facts.changes`; inside `store.reading()`.
 
     Args:
         store: Store of the atoms.

@@ -1,607 +1,312 @@
-"""Learning the weights of the signals: from evidence, from feedback; and when they are applied."""
+"""Learning: weights, threshold and correction of one memory, from questions and feedback."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isfinite
-from typing import Any, NamedTuple
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import torch
-from torch import Tensor
-from torch.nn.utils import parametrize
 
 from graphmem_torch.checks import check_share
-from graphmem_torch.config import Config, config_to_dict, former_section
-from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
-from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.index.retrieve import Features
-from graphmem_torch.linalg.logistic import minimise
-from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, signal_names, weight_table
+from graphmem_torch.config import checked_config, save_preset
+from graphmem_torch.errors import InputError, StoreError, unknown
+from graphmem_torch.memory import weight_fitting
+from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.questions import checked_questions
+from graphmem_torch.memory.request import Filters
+from graphmem_torch.memory.state import State
+from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.results import Learned
-from graphmem_torch.store.learned import LearnedRow
 
-__all__ = [
-    "CORRECTION",
-    "KINDS",
-    "THRESHOLD",
-    "WEIGHTS",
-    "Applied",
-    "FitReport",
-    "LabelledQuestions",
-    "apply_learned",
-    "check_evidence",
-    "check_feedback",
-    "fit_and_report",
-    "fit_correction",
-    "fit_weights",
-    "is_due",
-    "listwise_loss",
-    "reweighted",
-    "settings_digest",
-    "shown",
-    "with_learned",
-    "with_weights",
-]
+__all__ = ["Learning", "correct_if_due", "record_feedback"]
 
-WEIGHTS, CORRECTION, THRESHOLD = KINDS = ("weights", "correction", "threshold")
-"""What a memory learns, in the order in which it is applied."""
-
-_TILE = 64  # questions whose signals are computed at once
-_OF_ONE_FORM = 3.0  # times the penalty
-_DEPTH = 10  # hits by which held-out questions are judged
-_LEAST = 1e-6  # deviation of a signal that tells anything
-_TOWARDS = 0.1  # penalty on the distance of a correction from the weights that it corrects
-_OTHERS = 64  # best candidates that feedback which names used memories alone is told from
-_LEAST_QUESTIONS = 20  # of feedback that a correction is learned from, and judged on, at least
-_RANKING = ("anchors", "spread", "rank", "modes", "segment", "walk")  # sections of the settings
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledQuestions:
-    """Questions to one index, and what answers them.
+class Learning:
+    """What a memory learns: kept in its store, and used by everyone who has it open.
 
-    Attributes:
-        index: With the weights that learning starts from.
-        query: B questions as tensors.
-        evidence: B times the rows of the atoms that answer a question, each once.
-        texts: The B questions as texts; a question that is asked twice is never on both sides.
-        weight: What each question counts beside those to other memories.
-        against: B times the rows of the atoms that the evidence is told from, where these are known
-            to be none, empty for the best of the others; None: all others.
+    Whoever opens the store with other settings or another encoder than those it was learned with
+    does not use it. What a memory opened to read learns is its own, and ends with it.
     """
 
-    index: MemoryIndex
-    query: QueryBatch
-    evidence: Sequence[Tensor]
-    texts: Sequence[str] = ()
-    weight: float = 1.0
-    against: Sequence[Tensor] | None = None
+    def __init__(self, asking: Asking) -> None:
+        """Load nothing yet.
 
-    def take(self, places: Sequence[int]) -> LabelledQuestions:
-        """Some of the questions."""
-        return LabelledQuestions(
-            self.index,
-            self.query.rows(torch.tensor(places, dtype=torch.int64)),
-            [self.evidence[place] for place in places],
-            [self.texts[place] for place in places] if self.texts else (),
-            self.weight,
-            None if self.against is None else [self.against[place] for place in places],
+        Args:
+            asking: Asking of the memory.
+        """
+        self._asking = asking
+        self._state, self._store = asking.state, asking.state.store
+
+    def fit(
+        self,
+        questions: Sequence[str],
+        evidence: Sequence[Sequence[str]],
+        *,
+        l2: float = 1e-2,
+        validation_fraction: float = 0.0,
+        seed: int = 0,
+    ) -> weight_fitting.FitReport:
+        """Fit the weights of the signals, and use them from now on (`fit_weights`).
+
+        A correction by feedback is dropped, and learned again.
+
+        Args:
+            questions: Questions; never those on which figures will be reported.
+            evidence: Ids of the atoms that answer each question.
+            l2: Penalty on the squared weights of signals of unit variance.
+            validation_fraction: Share of the questions that is held out to measure the gain.
+            seed: Seed of the choice of these questions and of the interval.
+
+        Returns:
+            The weight of each signal, as a mapping; its `held_out` has the measured gain.
+
+        Raises:
+            InputError: No evidence at all, or too few questions to hold some out.
+            StoreError: Memories were erased meanwhile, or a full disk; nothing was learned.
+        """
+        weight_fitting.check_evidence(questions, evidence)
+        erased = self._store.learned.erased
+        wanted = [list(dict.fromkeys(ids)) for ids in evidence]
+        snapshot, rows = self._state.rows_for([name for ids in wanted for name in ids])
+        gold = rows.split([len(ids) for ids in wanted])
+        query = self._asking.query(self._state.view(snapshot), questions)
+        labelled = weight_fitting.LabelledQuestions(snapshot.index, query, gold, questions)
+        report = weight_fitting.fit_and_report(
+            labelled, l2=l2, validation_fraction=validation_fraction, seed=seed
         )
-
-    def weighted(self, weights: Mapping[str, float]) -> LabelledQuestions:
-        """The same questions to the index with other weights."""
-        config = with_weights(self.index.config, weights)
-        return replace(self, index=reweighted(self.index, config))
-
-    def tiles(self) -> Iterator[LabelledQuestions]:
-        """Parts of the questions that are computed at once."""
-        for start in range(0, len(self.query), _TILE):
-            yield self.take(range(start, min(start + _TILE, len(self.query))))
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """What weights give on questions that they were not learned from.
-
-    Attributes:
-        questions: How many of them have evidence.
-        before: Their mean recall@10 with the weights from before.
-        after: The same with the learned weights.
-        difference: Mean of after minus before, question by question, and the ends of its 95 %
-            bootstrap interval.
-    """
-
-    questions: int
-    before: float
-    after: float
-    difference: Interval
-
-
-class FitReport(dict[str, float]):
-    """Learned weights by signal: a mapping, so that it goes where weights go.
-
-    Attributes:
-        held_out: What they give on the questions held out; None where none were.
-        questions: How many with evidence they were learned from.
-    """
-
-    def __init__(
-        self, weights: Mapping[str, float], learned: LabelledQuestions, held_out: HeldOut | None
-    ) -> None:
-        super().__init__(weights)
-        self.held_out = held_out
-        self.questions = sum(len(rows) > 0 for rows in learned.evidence)
-
-
-def fit_and_report(
-    labelled: LabelledQuestions, *, penalty: float, held_out: float, seed: int
-) -> FitReport:
-    """Weights for one memory, judged on the share `held_out` of the questions.
-
-    The weights returned are the ones that are judged: the held-out questions are never learned
-    from, not even afterwards. A question that is asked twice is on one side only.
-
-    Raises:
-        InputError: As `Memory.fit` says.
-    """
-    check_share("held_out", held_out, usual=0.3)
-    if held_out == 0.0:
-        return FitReport(fit_weights([labelled], penalty=penalty), labelled, None)
-    generator = torch.Generator().manual_seed(seed)
-    asked = list(dict.fromkeys(labelled.texts))
-    count = round(held_out * len(asked))
-    if not 0 < count < len(asked):
-        raise InputError(
-            f"held_out: expected to hold some of the questions back and to learn from the others, "
-            f"got {held_out} of {len(asked)} different questions; give more, or held_out=0"
+        judged = report.held_out
+        figures = {} if judged is None else asdict(judged)
+        self._state.keep(
+            weight_fitting.WEIGHTS,
+            {
+                "value": dict(report),
+                "questions": report.questions,
+                "evidence": sorted({*snapshot.node[rows].tolist()}),
+                "atoms": snapshot.index.num_atoms,
+                "measure": "recall@10",
+                "held_out": figures.pop("questions", 0),
+                **figures,
+            },
+            erased,
         )
-    order = torch.randperm(len(asked), generator=generator)
-    kept = {asked[place] for place in order[:count].tolist()}
-    learned, judged = (
-        labelled.take([i for i, text in enumerate(labelled.texts) if (text in kept) is side])
-        for side in (False, True)
-    )
-    before = _recall(judged)
-    weights = fit_weights([learned], penalty=penalty)
-    after = _recall(judged.weighted(weights))
-    known = ~torch.isnan(before)
-    (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
-    if difference is None:
-        raise InputError(
-            "held_out: expected evidence for some of the questions held out, got none; give more "
-            "questions with evidence"
-        )
-    means = float(before[known].mean()), float(after[known].mean())
-    return FitReport(weights, learned, HeldOut(int(known.sum()), *means, difference))
+        return report
 
+    def calibrate(self, questions: Sequence[str], *, max_refusal_rate: float = 0.05) -> float:
+        """Set the gate so that it refuses at most this share of answerable questions.
 
-def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
-    """Share of each question's evidence among its first hits; NaN where it has none."""
-    values = []
-    for part in labelled.tiles():
-        with torch.inference_mode():
-            rows = part.index(part.query, k=_DEPTH).rows.cpu()
-        for line, gold in zip(rows, part.evidence, strict=True):
-            found = torch.isin(gold, line).double()
-            values.append(found.mean() if len(gold) else torch.tensor(torch.nan).double())
-    return torch.stack(values) if values else torch.empty(0, dtype=torch.float64)
+        `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these.
 
+        Args:
+            questions: Answerable questions, none of them among those that the weights were fitted
+                to. With fewer than 1 / max_refusal_rate the gate never closes.
+            max_refusal_rate: Share of answerable questions that may be refused, in [0, 1).
 
-def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) -> dict[str, float]:
-    """Weights from questions to one or several memories.
+        Returns:
+            The threshold, which the memory uses from now on.
 
-    Listwise softmax (`docs/mathematics.md` 8.2). Twice: activation starts at anchors that the
-    weights choose, so the second pass learns from the activation of the first pass's anchors.
-
-    The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
-    and the indices keep their own weights. What is added for one form of memories (`length@chat`)
-    has to pay three times, so that it is used for what the forms do not share. A signal that a
-    memory does not have, such as those of documents, is 0 there. What is not learned
-    (`Signal.learned`) keeps the weight that the preset gives it.
-
-    Raises:
-        InputError: No evidence at all, or a penalty that is negative or not finite.
-    """
-    given = {k: v for source in sources for k, v in source.index.config.rank.weights.items()}
-    every = dict.fromkeys(key for source in sources for key in source.index.weight_keys)
-    keys = [key for key in every if SIGNALS[Weight.named(key).signal].learned]
-    kept = {key: given[key] for key in every if key not in keys}
-    weights = kept | _trained(sources, keys, kept, penalty)
-    if any(SIGNALS[Weight.named(key).signal].graph for key in keys):
-        sources = [source.weighted(weights) for source in sources]
-        weights = kept | _trained(sources, keys, kept, penalty)
-    return weights
-
-
-def _trained(
-    sources: Sequence[LabelledQuestions],
-    keys: Sequence[str],
-    start: Mapping[str, float],
-    penalty: float,
-) -> dict[str, float]:
-    """The weights of some keys where the loss of `docs/mathematics.md` 8.2 is least.
-
-    A loop over the parameters of the indices, which share what they learn: the step of each key
-    from `start` (0 where there is none), in units of one over the deviation of what it weighs. The
-    signals are computed once. Convex in the steps, so where it begins does not matter.
-    """
-    if not 0.0 <= penalty < torch.inf:
-        raise InputError(
-            f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
-        )
-    told = [[_with_evidence(*one) for one in _examples(source)] for source in sources]
-    total = sum(
-        s.weight * len(gold) for s, own in zip(sources, told, strict=True) for _, gold in own
-    )
-    if not total:
-        raise InputError(
-            "evidence: expected questions whose evidence is in the store, got none; check the ids"
-        )
-    weighed = [Weight.named(key) for key in keys]
-    unit = _deviations(weighed, sources, told)
-    unit = unit.masked_fill(unit <= _LEAST, torch.inf)  # a constant signal gets weight 0
-    forms = torch.tensor([one.form is not None for one in weighed], device=unit.device)
-    penalties = penalty * torch.where(forms, _OF_ONE_FORM, 1.0).to(unit)
-    step = torch.nn.Parameter(torch.zeros_like(unit))
-    indices = [reweighted(source.index, source.index.config) for source in sources]
-    for index in indices:
-        by_key = _ByKey(index, keys, unit, start)
-        parametrize.register_parametrization(index, "weights", by_key, unsafe=True)
-        index.parametrizations.weights.original = step  # type: ignore[union-attr]
-
-    def loss() -> Tensor:
-        value = (penalties * step.square()).sum()
-        for source, index, examples in zip(sources, indices, told, strict=True):
-            for found, gold in examples:
-                each = listwise_loss(_scores(found, index.weights).double(), gold)
-                value = value + source.weight / total * each.sum()
-        return value
-
-    minimise(torch.nn.ModuleList(indices).parameters(), loss)
-    return {
-        key: start.get(key, 0.0) + value
-        for key, value in zip(keys, (step.detach() / unit).tolist(), strict=True)
-    }
-
-
-class _ByKey(torch.nn.Module):
-    """The weights [3, F] of an index by the steps [K] of keys: what `parametrize` asks for."""
-
-    def __init__(
-        self, index: MemoryIndex, keys: Sequence[str], unit: Tensor, start: Mapping[str, float]
-    ) -> None:
-        super().__init__()
-        names, weighed = index.signal_names, [Weight.named(key) for key in keys]
-        had = {key: value for key, value in start.items() if Weight.named(key).signal in names}
-        self.start = weight_table(dict.fromkeys(index.weight_keys, 0.0) | had).to(unit)
-        self.weighs = _weighs(weighed, names).to(unit) / unit[:, None, None]
-
-    def forward(self, step: Tensor) -> Tensor:  # [K] -> [3, F]
-        return self.start + torch.tensordot(step, self.weighs, 1)
-
-
-def listwise_loss(scores: Tensor, gold: Tensor) -> Tensor:  # [B, C], [B, C] bool -> [B]
-    """The mean of -log softmax(scores) over the gold of each question, which has some."""
-    return -(scores.log_softmax(1).masked_fill(~gold, 0.0).sum(1) / gold.sum(1))
-
-
-def _scores(found: Features, weights: Tensor) -> Tensor:  # [B, C]
-    """The scores of candidates, minus infinity for what is none."""
-    return found.scores(weights).masked_fill(~found.listed, -torch.inf)
-
-
-def _with_evidence(found: Features, gold: Tensor) -> tuple[Features, Tensor]:
-    """Those questions of a tile that have evidence among their candidates."""
-    told = gold.any(1)
-    return Features(*(part[told] for part in found)), gold[told]
-
-
-def _weighs(weighed: Sequence[Weight], names: Sequence[str]) -> Tensor:  # [K, 3, F]
-    """1 where a weight of an index with these signals is changed by what is weighed, else 0."""
-    table = torch.zeros(len(weighed), len(FORMS), len(names))
-    for own, one in zip(table, weighed, strict=True):
-        if one.signal in names:
-            own[one.rows, names.index(one.signal)] = 1.0
-    return table
-
-
-def _deviations(
-    weighed: Sequence[Weight],
-    sources: Sequence[LabelledQuestions],
-    examples: Sequence[Sequence[tuple[Features, Tensor]]],
-) -> Tensor:  # [K] float64
-    """The standard deviation of what is weighed, over all candidates of all questions."""
-    count = 0
-    mean = square = torch.zeros(len(weighed), dtype=torch.float64)
-    for source, own in zip(sources, examples, strict=True):
-        weighs = _weighs(weighed, source.index.signal_names).double()
-        for found, _ in own:
-            values = found.values[found.listed].double()
-            form = torch.nn.functional.one_hot(found.form[found.listed], len(FORMS)).double()
-            there = weighs.to(values)
-            mean = mean.to(values) + (there * (form.T @ values)).sum((1, 2))
-            square = square.to(values) + (there * (form.T @ values.square())).sum((1, 2))
-            count += len(values)
-    mean, square = mean / count, square / count
-    return ((square - mean**2).clamp(min=0) * (count / max(1, count - 1))).sqrt()
-
-
-def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
-    """The same settings with other weights of the signals."""
-    return replace(config, rank=replace(config.rank, weights=weights))
-
-
-def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
-    """The same index with the weights of other settings; the tensors are shared."""
-    tensors = dict(index.named_buffers())
-    return MemoryIndex(tensors, config).to(index.embeddings.device)
-
-
-def _examples(labelled: LabelledQuestions) -> Iterator[tuple[Features, Tensor]]:
-    """Candidates, and which of them are evidence [B, C], of a tile of questions after the other."""
-    index = labelled.index
-    for tile in labelled.tiles():
-        with torch.no_grad():
-            found = index.features(tile.query)
-        gold = _marked(index, found.rows, tile.evidence)
-        if tile.against is not None:
-            known = _marked(index, found.rows, tile.against)
-            score = _scores(found, index.weights.detach())
-            best = score.topk(min(_OTHERS, score.shape[1]))[1]
-            others = torch.zeros_like(known).scatter_(1, best, True)
-            asked = (gold | known.where(known.any(1, keepdim=True), others)) & found.listed
-            width = int(asked.sum(1).max())
-            first = asked.int().argsort(dim=1, descending=True, stable=True)[:, :width]
-            values = found.values.gather(1, first[:, :, None].expand(-1, -1, found.values.shape[2]))
-            rows, form, kept = (part.gather(1, first) for part in (found.rows, found.form, asked))
-            found, gold = Features(rows, values, form, kept), gold.gather(1, first)
-        yield found, gold
-
-
-def _marked(
-    index: MemoryIndex,
-    rows: Tensor,  # [B, C], -1 = none
-    wanted: Sequence[Tensor],  # B times rows
-) -> Tensor:  # [B, C] bool
-    """Which candidates are among these."""
-    marked = torch.zeros(len(wanted), index.num_atoms, dtype=torch.bool)
-    for line, found in zip(marked, wanted, strict=True):
-        line[found] = True
-    return marked.to(rows.device).gather(1, rows.clamp(min=0)) & (rows >= 0)
-
-
-def is_due(given: int, tried: int) -> bool:
-    """Whether feedback is worth learning from: at first, and when it has grown by half.
-
-    Args:
-        given: How often it was given so far.
-        tried: How often it had been when it was learned from last; 0: never.
-    """
-    return given >= max(2 * _LEAST_QUESTIONS, 1.5 * tried)
-
-
-class Correction(NamedTuple):
-    """Weights that feedback speaks for, and whether it does on questions held back.
-
-    Attributes:
-        weights: By signal.
-        learned: Questions that they were learned from.
-        held_out: Questions that they are judged on.
-        before, after: Mean AUC on these: how often what was used ranks above what was not.
-        difference: Mean of after minus before, and the ends of its 95 % bootstrap interval.
-    """
-
-    weights: dict[str, float]
-    learned: int
-    held_out: int
-    before: float
-    after: float
-    difference: Interval
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is better, as sure as the interval is."""
-        return self.difference[1] > 0.0
-
-
-def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction | None:
-    """Weights near those of the index that tell what was used from what was not.
-
-    The listwise softmax of `fit_weights` with a strong penalty on the distance from the weights of
-    the index. Half of the questions, by a hash of their texts, are only judged on, so that one that
-    comes again stays on its side. None where either half has too few questions that tell anything.
-    """
-    side = [
-        hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % 2 for text in labelled.texts
-    ]
-    learned, judged = (
-        labelled.take([place for place, own in enumerate(side) if own == each]) for each in (0, 1)
-    )
-    number = sum(int(_tells(*one).sum()) for one in _examples(learned))
-    before = _auc(judged)
-    known = ~torch.isnan(before)
-    if min(number, int(known.sum())) < _LEAST_QUESTIONS:
-        return None
-    keys, given = labelled.index.weight_keys, labelled.index.config.rank.weights
-    start = {key: given.get(key, 0.0) for key in keys}
-    weights = _trained([learned], keys, start, _TOWARDS)
-    # By an index with these weights, for what is activated depends on them.
-    after = _auc(judged.weighted(weights))
-    generator = torch.Generator().manual_seed(seed)
-    (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
-    assert difference is not None
-    means = float(before[known].mean()), float(after[known].mean())
-    return Correction(weights, number, int(known.sum()), *means, difference)
-
-
-def _tells(found: Features, gold: Tensor) -> Tensor:  # [B] bool
-    """Which questions have some of both kinds."""
-    return gold.any(1) & (found.listed & ~gold).any(1)
-
-
-def _auc(labelled: LabelledQuestions) -> Tensor:  # [B]
-    """How often evidence ranks above what it is told from; NaN where there are not both."""
-    values = []
-    for found, gold in _examples(labelled):
-        score = found.scores(labelled.index.weights.detach())
-        for line, ours, theirs in zip(score, gold, found.listed & ~gold, strict=True):
-            above = (line[ours, None] - line[None, theirs]).sign().double()
-            values.append(above.mean() / 2 + 0.5)  # the mean of none is NaN
-    return torch.stack(values).cpu() if values else torch.empty(0, dtype=torch.float64)
-
-
-class Applied(NamedTuple):
-    """Something learned, and whether it is applied.
-
-    Attributes:
-        value: As `Memory` put it into the store.
-        stop: As in `LearnedRow`.
-        reason: Why it is not applied; empty where it is.
-    """
-
-    value: Mapping[str, Any]
-    stop: int
-    reason: str
-
-
-def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
-    """What names the settings and the encoder that something learned depends on."""
-    names = {*_RANKING}
-    # What a preset does not use does not change what was learned by it.
-    if "hop" in signal_names(config.rank.weights):
-        names.add("hops")
-    if kind == THRESHOLD:
-        names.add("gate")
-    settings = config_to_dict(config)
-    sections = {name: former_section(name, settings[name]) for name in names}
-    del sections["rank"]["k"]
-    if not config.anchors.named:
-        del sections["anchors"]["named"]
-    if kind == THRESHOLD:
-        del sections["gate"]["threshold"]
-    data = json.dumps([encoder, sections], sort_keys=True)
-    return hashlib.sha256(data.encode()).hexdigest()[:16]
-
-
-def apply_learned(
-    settings: Config, rows: Mapping[str, LearnedRow], encoder: str | None
-) -> tuple[Config, dict[str, Applied]]:
-    """The settings with what was learned by them, and what became of each kind.
-
-    Weights of signals that were not learned, for the memory had none of them, are the settings'.
-
-    Args:
-        settings: As the memory was opened with.
-        rows: What its store holds.
-        encoder: Fingerprint of the encoder.
-    """
-    config, found = settings, dict[str, Applied]()
-    for kind in (kind for kind in KINDS if kind in rows):
-        value, stop = rows[kind]
-        if value is None or not _usable(kind, value, settings):
-            reason = "what the store holds of it is damaged, or of other signals"
-            found[kind] = Applied({}, stop, reason)
-            continue
-        changed = with_learned(config, kind, value["value"])
-        # A correction is of the weights that it was learned beside.
-        by = settings_digest(config if kind == CORRECTION else settings, kind, encoder)
-        reason = ""
-        if not value["counts"]:
-            mean, low, high = value["difference"]
-            reason = (
-                f"no better by feedback held back: AUC {mean:+.3f} [{low:+.3f}, {high:+.3f}] on "
-                f"{value['held_out']} questions"
+        Raises:
+            InputError: A share out of range, or no question.
+            StoreError: As `fit`.
+        """
+        check_share("max_refusal_rate", max_refusal_rate, usual=0.05)
+        asked, erased = checked_questions(questions), self._store.learned.erased
+        if not asked:
+            raise InputError(
+                "questions: expected answerable questions, got none; give at least one"
             )
-        elif changed != config and value["settings"] != by:
-            reason = "the settings, their signals or weights, or the encoder are others"
-        if not reason:
-            config = changed
-        found[kind] = Applied(value, stop, reason)
-    return config, found
+        results = self._asking.retrieve(asked, Filters(), k=1)
+        # Of a language that the encoder does not read, the confidence is on another scale.
+        sure = torch.tensor([result.confidence for result in results if result.known is not None])
+        if not len(sure):
+            raise InputError(
+                "questions: expected some in a language that the encoder reads, got none; give some"
+            )
+        # No confidence is below 0: a gate that never closes.
+        threshold = max(conformal_threshold(sure, max_refusal_rate), 0.0)
+        before = self._state.config.gate.threshold
+        best = self._store.known([hit.id for result in results for hit in result.hits])
+        shares = [float((sure < each).float().mean()) for each in (before, threshold)]
+        self._state.keep(
+            weight_fitting.THRESHOLD,
+            {
+                "value": threshold,
+                "questions": len(sure),
+                "evidence": sorted({node for node, _ in best.values()}),
+                "atoms": self._store.num_atoms,
+                "measure": "refused",
+                "before": shares[0],
+                "after": shares[1],
+            },
+            erased,
+        )
+        return threshold
 
+    def use_weights(self, weights: Mapping[str, float]) -> None:
+        """Replace the weights of the signals, for this object, until something is learned.
 
-def with_learned(config: Config, kind: str, value: Any) -> Config:
-    """The settings with weights, by signal, or a threshold; other weights stay."""
-    if kind == THRESHOLD:
-        return replace(config, gate=replace(config.gate, threshold=value))
-    # Scores of other weights are no longer those that constants were fitted to.
-    rough = replace(config.calibration, encoders={})
-    changed = with_weights(config, {**config.rank.weights, **value})
-    return replace(changed, calibration=rough)
+        Args:
+            weights: Weight of each signal.
 
+        Raises:
+            ConfigError: An unknown signal or form, or a weight that is no finite number.
+        """
+        state = self._state
+        config = checked_config(weight_fitting.with_weights(state.config, weights))
+        with state.lock:
+            state.use(config)
+            state.own |= {weight_fitting.WEIGHTS: None, weight_fitting.CORRECTION: None}
 
-def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:
-    """Whether it has the form of what is learned, by signals of the settings."""
-    learned, figures = value.get("value"), value.get("difference")
-    numbers = [learned]
-    if kind != THRESHOLD:
-        known = {*settings.rank.weights, *settings.rank.cold_weights}
-        if not isinstance(learned, dict) or not learned or not learned.keys() <= known:
+    def correct(self) -> Learned | None:
+        """Learn a correction of the weights from feedback, and use it if it is better.
+
+        `fit_correction` learns from half of the questions, cited answers included, near the weights
+        that it corrects. It is used only if on the other half it ranks what was used above what was
+        not more often than the present weights: if the lower end of the 95 % bootstrap interval of
+        the difference in AUC is above 0. Takes as long as asking all of the questions.
+
+        Returns:
+            The record, as in `records`, used or not; None if either half has fewer than 20
+            questions with memories that were used and others that were not, or if another thread
+            is learning.
+
+        Raises:
+            StoreError: Read-only store or full disk, or memories were erased meanwhile.
+        """
+        state = self._state
+        self._store.expect_writable()
+        if not state.correcting.acquire(blocking=False):
+            return None
+        try:
+            if not self._learn_correction():
+                return None
+        finally:
+            state.correcting.release()
+        return next(each for each in self.records() if each.kind == weight_fitting.CORRECTION)
+
+    def _learn_correction(self) -> bool:
+        """Learn from the feedback that there is, and return whether it was enough."""
+        self._store.uses.flush()
+        rows = self._store.learned
+        erased, given, known = rows.erased, rows.given(), rows.rows()
+        known.pop(weight_fitting.CORRECTION, None)
+        encoder = self._store.fingerprint
+        base, _ = weight_fitting.apply_learned(self._state.settings, known, encoder)
+        said = [each for each in rows.feedback() if each.used]
+        self._state.tried = given
+        snapshot = self._state.current()
+        if not said or not snapshot.index.num_atoms:
             return False
-        numbers = list(learned.values())
-    if not value.get("counts", True):
-        numbers += [value.get("held_out"), *(figures if isinstance(figures, list) else [None])]
-    finite = all(isinstance(number, (int, float)) and isfinite(number) for number in numbers)
-    return finite and {"settings", "counts", "evidence"} <= value.keys()
-
-
-def shown(kind: str, value: Mapping[str, Any], reason: str, ids: Sequence[str]) -> Learned:
-    """Something learned, as a plain value; `ids` are those of its evidence that are there."""
-    difference = value.get("difference")
-    return Learned(
-        kind=kind,
-        value=value.get("value", {}),
-        applied=not reason,
-        reason=reason,
-        when=value.get("when", 0.0),
-        questions=value.get("questions", 0),
-        atoms=value.get("atoms", 0),
-        evidence=tuple(ids),
-        gone=len(value.get("evidence", ())) - len(ids),
-        settings=value.get("settings", ""),
-        measure=value.get("measure", ""),
-        held_out=value.get("held_out", 0),
-        before=value.get("before"),
-        after=value.get("after"),
-        difference=None if difference is None else tuple(difference),
-    )
-
-
-def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
-    """Raises InputError where feedback says nothing, or that one memory was used and was not."""
-    if not used and not not_used:
-        raise InputError(
-            "used, not_used: expected ids of memories that helped or did not, got none of either; "
-            "name at least one"
-        )
-    both = next((name for name in used if name in set(not_used)), None)
-    if both is not None:
-        raise InputError(
-            f"used, not_used: expected different memories, got {both!r:.80} in both; name it once"
-        )
-
-
-def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
-    """Raises InputError where there are no lists of texts, one of evidence for each question."""
-    for name, value in (("questions", questions), ("evidence", evidence)):
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise InputError(
-                f"{name}: expected a list, one entry for each question, got {value!r:.80}; wrap "
-                "one in a list"
+        asked = [each.question for each in said]
+        found = weight_fitting.fit_correction(
+            weight_fitting.LabelledQuestions(
+                weight_fitting.reweighted(snapshot.index, base),
+                self._asking.query(self._state.view(snapshot), asked),
+                [snapshot.rows_of(each.used) for each in said],
+                asked,
+                against=[snapshot.rows_of(each.not_used) for each in said],
             )
-    for ids in evidence:
-        if isinstance(ids, str) or not isinstance(ids, Iterable):
-            raise InputError(
-                f"evidence: expected a list of ids for each question, got {ids!r:.80} for one; "
-                "wrap it in a list"
-            )
-    if len(questions) != len(evidence):
-        raise InputError(
-            f"evidence: expected a list of ids for each question, got {len(questions)} questions "
-            f"and {len(evidence)} lists; give an empty one where there is none"
         )
+        if found is None:
+            return False
+        record = {
+            "value": found.weights,
+            "questions": found.learned,
+            "evidence": sorted({node for each in said for node in each.used}),
+            "atoms": snapshot.index.num_atoms,
+            "settings": weight_fitting.settings_digest(base, weight_fitting.CORRECTION, encoder),
+            "measure": "auc",
+            "held_out": found.held_out,
+            "before": found.before,
+            "after": found.after,
+            "difference": found.difference,
+            "counts": found.counts,
+            "given": given,
+        }
+        self._state.keep(weight_fitting.CORRECTION, record, erased)
+        return True
+
+    def records(self) -> list[Learned]:
+        """Return what `fit`, `calibrate` and `correct` have learned, and whether it is used."""
+        self._state.follow()
+        with self._state.lock:
+            found, own = dict(self._state.learned), dict(self._state.own)
+        found |= {kind: each for kind, each in own.items() if each is not None}
+        shown = []
+        for kind in (kind for kind in weight_fitting.KINDS if kind in found):
+            value, _, reason = found[kind]
+            ids = self._store.learned.ids(value.get("evidence", ()))
+            if kind in own and own[kind] is None:
+                threshold = kind == weight_fitting.THRESHOLD
+                other = "another threshold was" if threshold else "other weights were"
+                reason = f"{other} given to this object"
+            shown.append(weight_fitting.shown(kind, value, reason, ids))
+        return shown
+
+    def reset(self, *kinds: str) -> int:
+        """Drop what was learned, so that the settings count again, and return its number.
+
+        Args:
+            kinds: `weights`, `correction`, `threshold`, by default all of them; `feedback` drops
+                the feedback and the correction that was learned from it.
+
+        Raises:
+            InputError: An unknown kind.
+            StoreError: Read-only store or full disk.
+        """
+        every = (*weight_fitting.KINDS, "feedback")
+        for kind in kinds:
+            if kind not in every:
+                raise InputError(unknown("kinds", kind, every))
+        self._store.expect_writable()
+        wanted, count = {*(kinds or weight_fitting.KINDS)}, 0
+        if "feedback" in wanted:
+            self._store.uses.flush()
+            count += self._store.learned.drop_feedback()
+            wanted.add(weight_fitting.CORRECTION)
+        count += self._store.learned.reset(wanted)
+        self._state.follow()
+        return count
+
+    def export_preset(self, path: str | os.PathLike[str]) -> None:
+        """Write the settings with what was learned as a preset, which `preset=` reads.
+
+        It extends the shipped preset of the settings' name, or `default`.
+
+        Args:
+            path: A file that ends in .yaml or .yml.
+
+        Raises:
+            ConfigError: Another ending.
+        """
+        self._state.follow()
+        save_preset(self._state.config, path)
+
+
+def correct_if_due(learning: Learning, state: State) -> bool:
+    """Learn from feedback if there is enough that is new, and return whether anything was found."""
+    state.store.uses.flush()
+    state.follow()
+    last = state.learned.get(weight_fitting.CORRECTION)
+    tried = max(state.tried, 0 if last is None else last.value.get("given", 0))
+    if not weight_fitting.is_due(state.store.learned.given(), tried):
+        return False
+    try:
+        return learning.correct() is not None
+    except StoreError as error:
+        _log.warning("feedback is kept, but nothing was learned from it: %s", error)
+        return False
+
+
+def record_feedback(
+    state: State, question: str, used: str | Sequence[str], not_used: str | Sequence[str]
+) -> None:
+    """Record which memories helped with a question; see `Memory.feedback`."""
+    (asked,) = checked_questions([question])
+    with state.store.turn():
+        (yes, ours), (no, theirs) = state.resolve_ids(used), state.resolve_ids(not_used)
+        weight_fitting.check_feedback(yes, no)
+        state.store.learned.give(asked, ours, theirs, state.clock())

@@ -155,8 +155,8 @@ def nodes_of(
             continue
         if is_archived is not None and is_archived(name):
             raise InputError(
-                f"ids: expected ids of memories, got {name!r:.80}, which is archived; `restore` "
-                "brings it back"
+                f"ids: expected ids of memories, got {name!r:.80}, which is archived; "
+                "`upkeep.restore` brings it back"
             )
         near = nearest(name, store.ids_like(name), cutoff=_LIKE)
         do = f"did you mean {near!r}?" if near else "check it, or add the memory first"

@@ -11,7 +11,8 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.config import PlanConfig
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.memory.scope import PlanLike, concept_nodes
+from graphmem_torch.memory.filter_masks import concept_nodes
+from graphmem_torch.memory.request import PlanLike
 from graphmem_torch.rank.succession import WAYS
 from graphmem_torch.results import PRESENT, QueryPlan
 from graphmem_torch.store.tensor_reader import TensorReader

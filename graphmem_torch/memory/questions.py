@@ -41,7 +41,7 @@ from graphmem_torch.results import (
 from graphmem_torch.store import TokenRows
 from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.store.tensor_reader import TensorReader
-from graphmem_torch.text.asking import NOTHING_ASKED, asks_for_questions, read_asked
+from graphmem_torch.text.asked import NOTHING_ASKED, asks_for_questions, read_asked
 from graphmem_torch.text.embedder import (
     Embedder,
     Encoded,
@@ -308,7 +308,7 @@ def to_results(
     steps = {
         edge: PathStep(atoms[begin].id, atoms[end].id, _EDGE_NAMES[type_], round(strength, 4))
         for edge, begin, end, type_, strength in zip(
-            *(travelled, source, target, kind, weight), strict=True
+            travelled, source, target, kind, weight, strict=True
         )
     }
     sent = dict(zip(travelled, (atoms[begin] for begin in source), strict=True))

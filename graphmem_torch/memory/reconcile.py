@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.judge.statements import split_speaker
 from graphmem_torch.memory.conflict_pairs import SharedKeys, similar_nodes
 from graphmem_torch.memory.conflicts import aggregates_of, atoms_of, begin_of, conflicts_of
-from graphmem_torch.memory.duplicates import Statement
+from graphmem_torch.memory.duplicates import DUPLICATE_COSINE, ComparedContent
 from graphmem_torch.memory.edge_writes import (
     connect_all,
     contradiction,
@@ -35,6 +35,7 @@ from graphmem_torch.memory.edge_writes import (
     told_since,
 )
 from graphmem_torch.memory.validity import Superseding, supersede, validity_of
+from graphmem_torch.memory.writing import Writing
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled
 from graphmem_torch.store import MemoryStore
@@ -46,8 +47,6 @@ __all__ = ["Resolver", "find"]
 
 _log = logging.getLogger(__name__)
 
-DUPLICATE_COSINE = 0.75
-"""Cosine from which memories that say the same word for word are duplicates."""
 
 _SIMILAR = 0.5  # cosine from which memories that linking found similar are compared
 _SHARED = 16  # memories of a key that each new one is compared with, the latest first
@@ -329,7 +328,7 @@ def _repeat_block(
 ) -> Reconciled:
     """Notes of duplicates that the first one was said again."""
     nodes = {*alike.flatten().tolist(), *(node for pair in equal for node in pair)}
-    read = {node: Statement.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
+    read = {node: ComparedContent.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
     pairs = {
         later: earlier
         for later, earlier in [*alike.T.tolist()[::-1], *equal]
@@ -350,25 +349,23 @@ def _repeat_block(
 
 @dataclass(frozen=True)
 class Resolver:
-    """What a resolution needs of a memory.
+    """The memory that a resolution writes to.
 
     Attributes:
-        importance: Function from ids to the importance of each.
-        add: Function that stores atoms; how many were new.
-        named: Node numbers of ids of stored atoms.
+        writing: Writing to the memory.
         now: Seconds since the epoch UTC.
     """
 
-    importance: Callable[[list[str]], Mapping[str, float]]
-    add: Callable[[list[Atom]], int]
-    named: Callable[..., tuple[list[str], list[int]]]
+    writing: Writing
     now: float
 
 
 def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) -> Reconciled:
     """State open conflicts in memories of their own; both sides stay."""
     left = _open(store, pairs)
-    return Reconciled(stated=by.add(aggregates_of(store, left))) if left else Reconciled()
+    return (
+        Reconciled(stated=by.writing.add(aggregates_of(store, left)).new) if left else Reconciled()
+    )
 
 
 def _open(store: TensorReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
@@ -408,7 +405,7 @@ def _end(
         spans = validity_of(store, {name: number for name, (number, _) in node.items()})
         since = told_since(store, node)
     left = [each for each in left if each.earlier in node and each.later in node]
-    rank = by.importance(list(node)) if policy == "importance" else {}
+    rank = by.writing.state.importance_of(list(node)) if policy == "importance" else {}
     for each in left:
         old, new = each.earlier, each.later
         if rank and rank[old] > rank[new]:
@@ -444,7 +441,7 @@ def _known(*since: float | None) -> float | None:
 def _supersede(store: MemoryStore, pairs: list[Superseding], by: Resolver) -> int:
     """Together where that is possible; else each alone, and what cannot be stays open."""
     try:
-        supersede(store, pairs, by.named, by.now)
+        supersede(store, pairs, by.writing.state.resolve_ids, by.now)
     except InputError as error:
         if len(pairs) == 1:
             _log.warning("reconcile: %s stays open (%s)", pairs[0][:2], error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Protocol, Self
 
 from graphmem_torch.checks import check_range
 from graphmem_torch.errors import GraphMemError, StoreLockedError
@@ -19,8 +19,19 @@ _log = logging.getLogger(__name__)
 _LONGEST = 1e6  # seconds between two looks
 
 
+class Refines(Protocol):
+    """What is run again and again."""
+
+    @property
+    def news(self) -> object:
+        """Name of all that a run looks at; None if it depends on the time as well."""
+
+    def run(self, *, going: Callable[[], bool]) -> Consolidated:
+        """Do what there is to do, for as long as `going` says."""
+
+
 class Refining:
-    """Consolidates again and again, until it is stopped; `Memory.refining` starts it.
+    """Consolidates again and again, until it is stopped; `Upkeep.in_background` starts it.
 
     It is a context manager, which stops at the end of its block. An error is logged, and the next
     turn tries again. Of several processes and threads that refine one store, one does at a time:
@@ -33,18 +44,15 @@ class Refining:
 
     def __init__(
         self,
-        refine: Callable[[Callable[[], bool]], Consolidated],
-        news: Callable[[], object],
+        work: Refines,
         lock: WriterLock,
         every: float,
     ) -> None:
-        """Starts the thread.
+        """Start the thread.
 
         Args:
-            refine: Consolidates for as long as it is told to go on.
-            news: Names what is refined; the same as after the last run: there is nothing to do.
-                None: there may be always.
-            lock: Whose turn it is to refine.
+            work: What is run. Equal `news` as after the last run mean that there is nothing to do.
+            lock: Lock of refining the store.
             every: Seconds from one look to the next.
 
         Raises:
@@ -53,7 +61,7 @@ class Refining:
         check_range("every", every, 1e-3, _LONGEST)
         self.done: Consolidated | None = None
         self.error: Exception | None = None
-        self._refine, self._news, self._lock, self._every = refine, news, lock, every
+        self._work, self._lock, self._every = work, lock, every
         self._seen: object = None
         self._ending = threading.Event()
         lock.wait = 0.0
@@ -79,6 +87,9 @@ class Refining:
         """Stops it."""
         self.stop()
 
+    def _goes_on(self) -> bool:
+        return not self._ending.is_set()
+
     def _live(self) -> None:
         while not self._ending.wait(self._every):
             try:
@@ -96,10 +107,10 @@ class Refining:
 
     def _look(self) -> None:
         """Refines, where there is something new."""
-        news = self._news()
+        news = self._work.news
         if news is not None and news == self._seen:
             return
         with self._lock:
-            self.done = self._refine(lambda: not self._ending.is_set())
+            self.done = self._work.run(going=self._goes_on)
         # What was written meanwhile, here or by others, is something new.
         self._seen = news if self.done == Consolidated() else None

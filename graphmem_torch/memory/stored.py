@@ -265,15 +265,15 @@ class StoredMemory:
             return {}
         # Whether it is applied depends on the signals, which the engine registers.
         from graphmem_torch.config import load_config
-        from graphmem_torch.memory import learning
+        from graphmem_torch.memory import weight_fitting
         from graphmem_torch.memory.compatibility import resolved_settings
 
         settings = resolved_settings(load_config("default") if config is None else config)
-        _, found = learning.apply_learned(settings, rows, self.store.fingerprint)
+        _, found = weight_fitting.apply_learned(settings, rows, self.store.fingerprint)
         said = {}
         for kind, (value, _, reason) in found.items():
             ids = self.store.learned.ids(value.get("evidence", ()))
-            said[kind] = str(learning.shown(kind, value, reason, ids))
+            said[kind] = str(weight_fitting.shown(kind, value, reason, ids))
         return said
 
     @contextmanager

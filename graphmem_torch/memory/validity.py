@@ -103,7 +103,7 @@ def _results(store: StoreReader, spans: Mapping[str, _Span]) -> dict[str, Validi
 def validity_of(
     store: StoreReader, nodes: Mapping[str, int], as_of: float | None = None
 ) -> dict[str, Validity]:
-    """See `Memory.validity`; inside `store.reading()`.
+    """See `Facts.validity`; inside `store.reading()`.
 
     Args:
         store: Store of the atoms.
@@ -127,7 +127,7 @@ def supersede(
 ) -> list[Validity]:
     """States that atoms took the place of others, one after the other, all or none.
 
-    See `Memory.supersede`.
+    See `Facts.supersede`.
 
     Args:
         store: Store of the atoms.
@@ -139,7 +139,7 @@ def supersede(
         The validity of the old atom of each pair.
 
     Raises:
-        InputError, StoreError: As `Memory.supersede`; nothing has changed then.
+        InputError, StoreError: As `Facts.supersede`; nothing has changed then.
     """
     with store.turn():
         made = _Statements(store, named([name for pair in pairs for name in pair[:2]]), now)
@@ -164,10 +164,10 @@ def set_validity(
     named: _Named,
     now: float,
 ) -> dict[str, Validity]:
-    """States when atoms are valid, all or none; see `Memory.set_validity`.
+    """States when atoms are valid, all or none; see `Facts.set_validity`.
 
     Raises:
-        InputError, StoreError: As `Memory.set_validity`; nothing has changed then.
+        InputError, StoreError: As `Facts.set_validity`; nothing has changed then.
     """
     ends = [
         each if isinstance(each, EllipsisType) else _end(each, name, bound)

@@ -36,6 +36,7 @@ from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import WAITING, waiting_nodes
 from graphmem_torch.memory.mentions import concept_id
+from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.results import RegimeSwitch
@@ -109,7 +110,7 @@ class Writer:
         embedder: Embedder,
         config: LinkConfig,
         concepts: str | ConceptExtractor,
-        observe: Callable[[Sequence[Atom], Tensor, int], list[RegimeSwitch]] | None = None,
+        regimes: RegimeWatch | None = None,
         device: str = "cpu",
     ) -> None:
         """Nothing is read before the first batch.
@@ -119,12 +120,11 @@ class Writer:
             embedder: The one that the store is bound to.
             config: How the graph grows.
             concepts: What finds the concepts of a store that has none yet; see `bind_concepts`.
-            observe: Called in the turn with atoms that were just stored, their vectors [n, d] and
-                the node number of the first of them.
+            regimes: Watch that reads what is stored, in its turn.
             device: Where what is similar is looked for.
         """
         self._store, self._embedder, self._config = store, embedder, config
-        self._concepts, self._observe, self._device = concepts, observe, device
+        self._concepts, self._regimes, self._device = concepts, regimes, device
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
         self._waiting: list[_Addition] = []
@@ -238,7 +238,7 @@ class Writer:
         config, finder, waiting = self._config, self._extractor, waiting_nodes(self._store)
         others = self._alias_vectors
         return unlink(
-            *(self._store, atoms, config, finder, linker, others, heir, waiting, changed, first)
+            self._store, atoms, config, finder, linker, others, heir, waiting, changed, first
         )
 
     def consolidate(self, when: float) -> int:
@@ -435,9 +435,9 @@ class Writer:
             first = self._link(fresh, encoded, rows, max(each.when for each in group))
         for each, places in parts:
             each.stored, each.done = [each.atoms[i] for i in places], True
-        if fresh and self._observe is not None:
+        if fresh and self._regimes is not None:
             owner = {each.atoms[i].id: each for each, places in parts for i in places}
-            for switch in self._observe(fresh, encoded.pooled, first):
+            for switch in self._regimes.observe(fresh, encoded.pooled, first):
                 owner[switch.atom].switches.append(switch)
 
     def _link(

@@ -29,7 +29,7 @@ _LEADS = 8  # maximum of echoes whose replies are looked for
 _TURNS = 4  # maximum of turns after an echo that are looked at
 _EARLIER = 0.5  # share of a reply's weight for the reply to the echo before
 _LATER = 0.5  # share of a reply's weight for the turn after it
-_OPEN, _NO_ANSWER = 1, 2  # of `text.asking.FORMS`
+_OPEN, _NO_ANSWER = 1, 2  # of `text.asked.FORMS`
 _TILE = 1 << 22  # floats at a time
 
 

@@ -78,8 +78,8 @@ class MemoryTensors:
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
         asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
         asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
-        asked_bits: [A] int64, these terms as bits (`text.asking.Asked.bits`).
-        asked_form: [A] int8, places in `text.asking.FORMS`.
+        asked_bits: [A] int64, these terms as bits (`text.asked.Asked.bits`).
+        asked_form: [A] int8, places in `text.asked.FORMS`.
         derived_source, derived_target: [D] rows; the source was derived from the target.
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.

@@ -1,4 +1,4 @@
-"""Facts: everything that a report tells, gathered from a memory at one moment."""
+"""ReportFacts: everything that a report tells, gathered from a memory at one moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC
 from graphmem_torch.text.words import letter_runs, lowered, pairs
 
-__all__ = ["Facts", "ReportInput", "characteristic_words", "gather"]
+__all__ = ["ReportFacts", "ReportInput", "characteristic_words", "gather"]
 
 _READ = 600  # characters of a text that are looked at
 _COMMON = 20_000  # words that are counted
@@ -110,7 +110,7 @@ class ReportInput:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class ReportFacts:
     """What is known of a memory, for the N nodes of its structure; A of them are no concepts."""
 
     name: str
@@ -163,7 +163,7 @@ class Facts:
         return links, order[self.sizes.cumsum(0) - self.sizes]
 
 
-def gather(data: ReportInput) -> Facts:
+def gather(data: ReportInput) -> ReportFacts:
     """Computes what is shown."""
     structure, columns, every = _on_cpu(data.structure), data.columns, data.ids
     known = {name: row for row, name in enumerate(every)}
@@ -178,7 +178,7 @@ def gather(data: ReportInput) -> Facts:
     told = len(vectors) > 0 and bool(vectors.any())
     watched = data.config.regime
     detector = detector_of(watched, vectors.shape[1]) if told else None
-    return Facts(
+    return ReportFacts(
         name=data.name,
         preset=data.config.name,
         stats=data.stats,

@@ -13,8 +13,8 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.report.contents import Facts
-from graphmem_torch.report.graph_layout import Layout, layout
+from graphmem_torch.report.contents import ReportFacts
+from graphmem_torch.report.graph_layout import GraphLayout, layout
 from graphmem_torch.report.markup import clipped
 
 __all__ = ["Drawing", "draw"]
@@ -113,7 +113,7 @@ class Drawing:
     notes: list[str]  # what is left out, in sentences
 
 
-def draw(facts: Facts, *, limit: int, most_edges: int, iterations: int) -> Drawing:
+def draw(facts: ReportFacts, *, limit: int, most_edges: int, iterations: int) -> Drawing:
     """Chooses nodes and edges, places them and packs them for the page.
 
     Args:
@@ -179,7 +179,7 @@ def draw(facts: Facts, *, limit: int, most_edges: int, iterations: int) -> Drawi
     return Drawing(data, place, notes)
 
 
-def _chosen(facts: Facts, limit: int) -> tuple[Tensor, list[str]]:
+def _chosen(facts: ReportFacts, limit: int) -> tuple[Tensor, list[str]]:
     """Nodes to draw, ascending, and what is told of the others."""
     notes = []
     concepts = facts.stats["kinds"].get(CONCEPT, 0)
@@ -207,7 +207,7 @@ def _importance(graph: Graph) -> Tensor:  # [N] 0..255
     return (degree / degree.max().clamp(min=1) * 255).round()
 
 
-def _communities(facts: Facts, placed: Layout, label: Tensor) -> list[dict[str, Any]]:
+def _communities(facts: ReportFacts, placed: GraphLayout, label: Tensor) -> list[dict[str, Any]]:
     sizes = torch.bincount(label, minlength=len(placed.radius)).tolist()
     return [
         {"name": name, "size": size, "x": round(x, 2), "y": round(y, 2), "r": round(r, 2)}
@@ -226,7 +226,7 @@ def _texts(texts: list[str]) -> dict[str, Any]:
     return {"texts": list(known), "text_of": packed(numbers, np.uint32)}
 
 
-def _marked(facts: Facts, place: Tensor) -> dict[str, Any]:
+def _marked(facts: ReportFacts, place: Tensor) -> dict[str, Any]:
     """Bridges and frontiers by their numbers in the drawing."""
     ends = place[facts.structure.bridges.pairs].T.tolist()
     nodes = place[facts.structure.frontiers.node].tolist()

@@ -19,7 +19,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.component import undirected
 
-__all__ = ["Layout", "layout", "pack_discs"]
+__all__ = ["GraphLayout", "layout", "pack_discs"]
 _GAP = 2.0  # least distance between two discs
 _WIDE = 1.25  # above 1 the whole becomes wider than high
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
@@ -132,7 +132,7 @@ _MOST_CELLS = 1024  # along one side of the grid
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class GraphLayout:
     """Places in the plane; the unit is the mean distance of neighbouring nodes.
 
     Attributes:
@@ -152,7 +152,7 @@ def layout(
     *,
     iterations: int = 100,
     generator: torch.Generator | None = None,
-) -> Layout:
+) -> GraphLayout:
     """Places the nodes of a graph in the plane, community by community.
 
     The start inside a disc is a diffusion of random places along the edges (power iterations with
@@ -183,7 +183,7 @@ def layout(
     links = label[low], label[high], weight
     centre = pack_discs(radius, *links, steps=3 * iterations, generator=generator)
     if not nodes:
-        return Layout(centre.new_zeros(0, 2), centre, radius)
+        return GraphLayout(centre.new_zeros(0, 2), centre, radius)
     pull = _Pull(low, high, weight, label)
     own = centre[label]
     reach = (radius[label] - 0.5).clamp(min=0.0)
@@ -199,7 +199,7 @@ def layout(
             even = _filled(inner, label, size) * reach[:, None]
             inner = inner + left * (even - inner)
         place = own + _inside(inner, reach)
-    return Layout(place, centre, radius)
+    return GraphLayout(place, centre, radius)
 
 
 class _Pull:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.report.contents import Facts, characteristic_words
+from graphmem_torch.report.contents import ReportFacts, characteristic_words
 from graphmem_torch.report.drawing import Drawing
 from graphmem_torch.report.markup import (
     Chart,
@@ -52,7 +52,7 @@ def paragraph(text: str) -> Html:
     return Html(f'<p class="note">{escaped(text)}</p>')
 
 
-def node_cell(facts: Facts, drawing: Drawing, node: int) -> Html:
+def node_cell(facts: ReportFacts, drawing: Drawing, node: int) -> Html:
     """A memory's text, as a button that shows it in the graph where it is drawn there."""
     text = escaped(clipped(facts.texts[node], _TEXT))
     place = int(drawing.place[node])
@@ -61,7 +61,7 @@ def node_cell(facts: Facts, drawing: Drawing, node: int) -> Html:
     return Html(f'<button type="button" class="goto" data-node="{place}">{text}</button>')
 
 
-def community_cell(facts: Facts, community: int) -> Html:
+def community_cell(facts: ReportFacts, community: int) -> Html:
     """A community's colour and name."""
     name = facts.names[community] or f"community {community + 1}"
     return Html(
@@ -69,7 +69,7 @@ def community_cell(facts: Facts, community: int) -> Html:
     )
 
 
-def questions_panel(facts: Facts, drawing: Drawing) -> Panel:
+def questions_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """Hits of each of the questions: score, memory, and the reasons in words."""
     node = {name: place for place, name in enumerate(facts.ids)}
     columns = [("score", "number"), ("memory", "text"), ("why", "text")]
@@ -97,7 +97,7 @@ def questions_panel(facts: Facts, drawing: Drawing) -> Panel:
 _SHOWN = 25
 
 
-def communities_panel(facts: Facts, drawing: Drawing) -> Panel:
+def communities_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """A row for each of the largest communities."""
     if not facts.num_nodes:
         return Panel("Communities", (paragraph("The store is empty: there is nothing to part."),))
@@ -123,7 +123,7 @@ def communities_panel(facts: Facts, drawing: Drawing) -> Panel:
     return Panel("Communities", (paragraph(said), listed) if rows else (paragraph(said),))
 
 
-def bridges_panel(facts: Facts, drawing: Drawing) -> Panel:
+def bridges_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """The links between communities that the graph would miss the most."""
     title = "Bridges"
     found = facts.structure.bridges
@@ -149,7 +149,7 @@ def bridges_panel(facts: Facts, drawing: Drawing) -> Panel:
     return Panel(title, (paragraph(said), table(f"The best {len(found)}", columns, rows)))
 
 
-def frontiers_panel(facts: Facts, drawing: Drawing) -> Panel:
+def frontiers_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """The remote memories with little that ties them to the rest."""
     title = "Frontiers"
     found = facts.structure.frontiers
@@ -180,7 +180,7 @@ _STATISTIC = {
 }
 
 
-def regime_panel(facts: Facts, drawing: Drawing) -> Panel:
+def regime_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """The statistic of every memory in the order of storing, its threshold, and the alarms."""
     title = "Drift and regime switches"
     steps = facts.regime
@@ -263,7 +263,7 @@ _LEAST = 1e-7  # of the largest eigenvalue: less is rounding
 _SPECTRUM_POINTS = 400
 
 
-def spectrum_panel(facts: Facts, drawing: Drawing) -> Panel:
+def spectrum_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """Eigenvalues with the chosen K, and the energy that the leading ones hold."""
     title = "Spectrum of the memory kernel"
     if facts.spectrum is None or facts.modes is None:
@@ -301,7 +301,7 @@ def spectrum_panel(facts: Facts, drawing: Drawing) -> Panel:
     return Panel(title, (eigenvalues.html(), energy.html()))
 
 
-def laplacian_panel(facts: Facts, drawing: Drawing) -> Panel:
+def laplacian_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """The eigenvalues next to 0, and how often 0 occurs."""
     title = "Spectrum of the graph"
     values = facts.structure.values.tolist()
@@ -340,7 +340,7 @@ _BARS = 60
 _MODES_SHOWN = 40
 
 
-def modes_panel(facts: Facts, drawing: Drawing) -> Panel:
+def modes_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """Size, variance, recency and typical memories of the modes."""
     title = "Modes"
     modes = facts.modes
@@ -391,7 +391,7 @@ def modes_panel(facts: Facts, drawing: Drawing) -> Panel:
     return Panel(title, (chart.html(), listed), wide=True)
 
 
-def store_panel(facts: Facts, drawing: Drawing) -> Panel:
+def store_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
     """Counts, sizes and bindings."""
     known = facts.time[~facts.time.isnan()]
     span = f"{when(float(known.min()))} to {when(float(known.max()))} UTC" if len(known) else "none"
@@ -416,7 +416,7 @@ def _told(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-PANELS: tuple[Callable[[Facts, Drawing], Panel], ...] = (
+PANELS: tuple[Callable[[ReportFacts, Drawing], Panel], ...] = (
     communities_panel,
     bridges_panel,
     frontiers_panel,

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, output_file
-from graphmem_torch.report.contents import Facts, ReportInput, gather
+from graphmem_torch.report.contents import ReportFacts, ReportInput, gather
 from graphmem_torch.report.drawing import Drawing, draw
 from graphmem_torch.report.markup import escaped, number, script_json
 from graphmem_torch.report.panels import PANELS, paragraph, questions_panel
@@ -118,7 +118,7 @@ def _write(target: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _page(facts: Facts, drawing: Drawing) -> str:
+def _page(facts: ReportFacts, drawing: Drawing) -> str:
     from graphmem_torch.version import __version__
 
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -149,7 +149,7 @@ def _page(facts: Facts, drawing: Drawing) -> str:
     )
 
 
-def _graph(facts: Facts, drawing: Drawing) -> str:
+def _graph(facts: ReportFacts, drawing: Drawing) -> str:
     if not drawing.data["nodes"]:
         said = paragraph(
             "The store is empty: there is no graph to draw yet. `graphmem index` fills it."

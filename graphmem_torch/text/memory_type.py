@@ -4,7 +4,7 @@ Cues are counted at the beginning of a text and weighed; the type of the largest
 weights are rounded ones of a logistic regression on hand-labelled sentences: turns, facts extracted
 from them, essays, instructions and notes. On the half of them that was held out, 153 sentences, 82
 in 100 are right, where the kind of atom alone gives 50 (`bench.quality.memory_types`). ContextOS
-(section 4.2) asks a language model instead, as `Memory.classify` does where there is one. The cues
+(section 4.2) asks a language model instead, as `Upkeep.classify` does where there is one. The cues
 are English; of other texts (`text.words.foreign`) only kind, speaker and length are read.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from bench.namespaces import main
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.request import EVERYTHING, Scope
 
 SMALL = "--namespaces=2 --atoms=8 --questions=12 --k=3 --stores=2 --timed=2".split()  # noqa: SIM905
 
@@ -25,8 +27,9 @@ def test_nothing_crosses_and_a_crossing_is_seen(
     assert report["cost"]["stores"] == 2
     ask = Memory.retrieve
 
-    def crossing(self: Memory, questions: Any, namespaces: Any = None, **more: Any) -> Any:
-        return ask(self, questions, namespaces=namespaces and namespaces[::-1], **more)
+    def crossing(self: Memory, questions: Any, scope: Scope = EVERYTHING, **more: Any) -> Any:
+        names = scope.namespaces
+        return ask(self, questions, scope=replace(scope, namespaces=names and names[::-1]), **more)
 
     monkeypatch.setattr(Memory, "retrieve", crossing)
     assert main([*SMALL[:-2], "--stores=0", *out]) == 1

@@ -472,7 +472,7 @@ def test_feedback_and_what_was_learned(
     )
     assert given["feedback"] == {"questions": 1, "used": 1, "not_used": 1}
     with Memory.open(store, embedder="hashing") as memory:
-        memory.calibrate(["ovens", "canoes"], refused=0.4)
+        memory.learning.calibrate(["ovens", "canoes"], max_refusal_rate=0.4)
         threshold = memory.config.gate.threshold
     preset = tmp_path / "mine.yaml"
     shown = reply("store", "learned", "--store", store, "--learn", "--preset-file", preset)

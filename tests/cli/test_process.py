@@ -162,10 +162,10 @@ def test_commands_that_read_and_usage_errors_load_no_engine(
     from graphmem_torch import Memory
 
     with Memory.open(store, embedder="hashing") as memory:
-        memory.archive("D2:2")
-        memory.supersede("D1:1", "D2:1")
+        memory.upkeep.archive("D2:2")
+        memory.facts.supersede("D1:1", "D2:1")
         receipt = memory.forget("D1:2")
-        memory.namespace("ada", create=True).add("The canoe is red.")
+        memory.namespaces.create("ada").add("The canoe is red.")
     (tmp_path / "receipt.json").write_text(receipt.to_json())
     (tmp_path / "forgotten.txt").write_text("Does he deliver them as well?\n")
     there, missing = ["--store", str(store)], ["--store", str(tmp_path / "stor")]

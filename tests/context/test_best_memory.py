@@ -11,6 +11,7 @@ import pytest
 from graphmem_torch import Memory
 from graphmem_torch.config import load_config
 from graphmem_torch.context.summarise import extract
+from graphmem_torch.memory import Layout
 from graphmem_torch.text.tokens import count_tokens
 
 REST = "The committee met on many mornings and went through the list without any haste. "
@@ -33,12 +34,12 @@ def memory_of(*texts: str, **settings: Any) -> Memory:
 @pytest.mark.parametrize("budget", [90, 130, 300])
 def test_a_memory_that_does_not_fit_is_there_in_part(format: Any, budget: int) -> None:
     with memory_of(FACT, *SHORT) as memory:
-        context = memory.compile(ASKED, budget=budget, format=format)
+        context = memory.compile(ASKED, budget=budget, layout=Layout(format=format))
         assert KEY.strip() in context.text + str(context.messages)
         assert context.tokens <= budget and context.extract
         assert context.sources == ("0",) and set(context.unrelated) == {"1", "2", "3", "4"}
         assert any("extract" in note for note in context.notes)
-        whole = memory.compile(ASKED, budget=2000, format=format)
+        whole = memory.compile(ASKED, budget=2000, layout=Layout(format=format))
         assert not whole.extract and FACT.strip()[:60] in whole.text + str(whole.messages)
 
 

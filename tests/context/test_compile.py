@@ -11,8 +11,8 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.cli.terminal import context_note
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format, render
-from graphmem_torch.memory import Memory
-from graphmem_torch.memory.contexts import FormatName, OrderName
+from graphmem_torch.memory import Layout, Memory
+from graphmem_torch.memory.request import FormatName, OrderName
 from graphmem_torch.text.tokens import get_counter
 from tests.memories import WORDS, opened, turns
 
@@ -97,10 +97,10 @@ def pinned() -> Iterator[Memory]:
 @pytest.mark.parametrize("order", ["time", "relevance"])
 def test_any_way_of_counting(pinned: Memory, name: str, order: OrderName) -> None:
     counter = COUNTERS[name]
-    least = counter(pinned.compile("canoe", budget=10**9, k=1, order="time").text)
+    least = counter(pinned.compile("canoe", budget=10**9, k=1, layout=Layout(order="time")).text)
     budgets = [least + more for more in (0, 3, 20, 60, 200, 1000, 10_000)]
     for context in pinned.compile(
-        "Where is the canoe?", budget=budgets, order=order, tokenizer=counter
+        "Where is the canoe?", budget=budgets, layout=Layout(order=order, tokenizer=counter)
     ):
         assert context.tokens == counter(context.text) <= context.budget
         assert "a2" in context.sources
@@ -113,7 +113,7 @@ def test_what_merges_into_fewer_tokens_makes_room() -> None:
     counter = COUNTERS["something for every text"]
     with opened() as memory:
         memory.add(turns())
-        found = memory.compile("Where is the canoe?", budget=150, tokenizer=counter)
+        found = memory.compile("Where is the canoe?", budget=150, layout=Layout(tokenizer=counter))
         # By the costs of the entries alone a third of the budget would stay empty.
         assert found.tokens > 120 and found.tokenizer == "<lambda>"
 
@@ -141,7 +141,9 @@ def test_where_nothing_fits_an_extract_is_written(format: FormatName, order: Ord
     with opened() as memory:
         memory.add(atom)
         budgets = range(bare, whole + 3)
-        made = memory.compile(CANOE, budget=list(budgets), format=format, order=order)
+        made = memory.compile(
+            CANOE, budget=list(budgets), layout=Layout(format=format, order=order)
+        )
     parts: list[str] = []
     for budget, context in zip(budgets, made, strict=True):
         assert context.tokens <= budget
@@ -164,6 +166,8 @@ def test_an_extract_is_of_the_best_memory_and_said() -> None:
         assert "an extract stands for a memory" in context_note(context)
         assert not memory.compile("Where is the violin?", budget=4000).extract
         for counter in COUNTERS.values():
-            contexts = memory.compile("violin", budget=[9, 27, 81], tokenizer=counter)
+            contexts = memory.compile(
+                "violin", budget=[9, 27, 81], layout=Layout(tokenizer=counter)
+            )
             for budget, made in zip((9, 27, 81), contexts, strict=True):
                 assert made.tokens == counter(made.text) <= budget

@@ -374,7 +374,7 @@ def test_forward_compiled() -> None:
     with opened(config=config) as memory:
         memory.add(PASSAGES)
         index = memory.index
-        asked = memory.encode_questions(["Where was the director of the film born?", "Subject 3"])
+        asked = memory.tensors.encode(["Where was the director of the film born?", "Subject 3"])
     asked = QueryBatch(asked.embedding, asked.terms)
     compiled = torch.compile(index, fullgraph=True, dynamic=False, backend="eager")
     with torch.no_grad():

@@ -228,7 +228,7 @@ def test_turns_that_wait_open_the_gate_no_more_than_linked_ones(every: int) -> N
             own.clamp(min=float(own.mean())).sqrt().tolist()
         )
         before = [result.confidence for result in memory.retrieve(QUESTIONS)]
-        memory.consolidate()
+        memory.upkeep.consolidate()
         after = [result.confidence for result in memory.retrieve(QUESTIONS)]
     for one, other in zip(before, after, strict=True):
         assert one <= other + 0.01

@@ -229,7 +229,7 @@ def test_another_speakers_words_end_nothing(minilm: Embedder) -> None:
     with Memory.open(None, config=load_config("default"), embedder=minilm) as memory:
         memory.add(["Ana: I live in Leipzig.", "Ben: You moved from Leipzig to Dresden."])
         memory.add(["Ana: I am vegan.", "Ben: Ana is no longer vegan."])
-        assert memory.reconcile().superseded == 0
+        assert memory.facts.reconcile().superseded == 0
 
 
 @pytest.mark.parametrize("pair", [*ALIASES, *HARMLESS])
@@ -262,10 +262,10 @@ def test_a_memory_flags_what_is_at_odds_and_ends_only_what_has_changed(minilm: E
     for pair, ended in ((AT_ODDS[0], 0), (STATED[0], 1), (HARMLESS[0], 0), (ALIASES[0], 0)):
         with Memory.open(None, config=load_config("default"), embedder=minilm) as memory:
             memory.add(spoken(pair))
-            done = memory.reconcile()
+            done = memory.facts.reconcile()
             assert done.superseded == ended, pair
             flagged = pair in AT_ODDS
-            open_ = [each for each in memory.conflicts() if each.state == "open"]
+            open_ = [each for each in memory.facts.conflicts() if each.state == "open"]
             assert len(open_) == flagged, pair
 
 

@@ -154,8 +154,8 @@ from graphmem_torch.config import load_config
 config = load_config("default", {"link.concepts": "pattern"})
 with Memory.open(None, config=config, embedder="hashing") as memory:
     memory.add(["The port is 8080.", "The port is 9090."])
-    done = memory.reconcile()
-    assert not memory.conflicts() and done.superseded == 0
+    done = memory.facts.reconcile()
+    assert not memory.facts.conflicts() and done.superseded == 0
     assert memory.retrieve("port").hits
 """
     done = subprocess.run(

@@ -16,7 +16,7 @@ class Agent:
 
     def hear(self, user: str, text: str, key: str | None = None) -> str:
         """Stores what a user says; of a question also the answer, which it returns."""
-        own = self.memory.namespace(user, create=True)
+        own = self.memory.namespaces.create(user)
         own.add({"role": "user", "content": text}, session="chat", key=key)
         if not text.endswith("?"):
             return "noted"
@@ -27,20 +27,20 @@ class Agent:
 
     def find(self, user: str, words: str) -> str:
         """The id of what a user said."""
-        own = self.memory.namespace(user)
+        own = self.memory.namespaces[user]
         return next(a.id for a in own if words in a.text and a.speaker == "user")
 
     def correct(self, user: str, words: str, text: str) -> None:
         """Has a user's memory say something else."""
-        self.memory.namespace(user).update(self.find(user, words), {"text": text})
+        self.memory.namespaces[user].update(self.find(user, words), {"text": text})
 
     def drop(self, user: str, words: str) -> None:
         """Deletes what a user said."""
-        self.memory.namespace(user).delete(self.find(user, words))
+        self.memory.namespaces[user].delete(self.find(user, words))
 
     def context(self, user: str, question: str) -> str:
         """What a model would be given."""
-        return self.memory.namespace(user).compile(question, budget=120).text
+        return self.memory.namespaces[user].compile(question, budget=120).text
 
 
 FACTS = {
@@ -80,11 +80,11 @@ def test_the_answers_of_an_agent_are_right(tmp_path: Path) -> None:
         for _ in range(2):  # a request that is delivered twice
             agent.hear("ben", "yes", key="request 7")
         agent.hear("ben", "yes")
-        assert sum(atom.text == "yes" for atom in memory.namespace("ben")) == 2
+        assert sum(atom.text == "yes" for atom in memory.namespaces["ben"]) == 2
     with opened(tmp_path) as memory:
         agent = Agent(memory)
         agent.hear("ben", "yes", key="request 7")
         assert "Oslo" in agent.hear("ada", "In which city do I live?")
-        said = memory.namespace("ben").list(where={"speaker": "user"}, order="-added", limit=3)
+        said = memory.namespaces["ben"].list(where={"speaker": "user"}, order="-added", limit=3)
         assert [atom.text for atom in said].count("yes") == 2
-        assert all(memory.namespace(user).check() == [] for user in memory.namespaces())
+        assert all(memory.namespaces[user].check() == [] for user in list(memory.namespaces))

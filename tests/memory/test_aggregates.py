@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -13,13 +14,12 @@ import torch
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory
-from graphmem_torch.memory import memory as memory_module
+from graphmem_torch.memory import Memory, Scope, consolidation
 from graphmem_torch.memory.clusters import star_clusters
 from graphmem_torch.memory.digest import SpeakerNames, tellings
 from graphmem_torch.results import Consolidated
 from graphmem_torch.text.terms import terms
-from tests.memories import config_of, opened
+from tests.memories import config_of, opened, retrieved
 
 DAY = 86_400.0
 
@@ -114,7 +114,7 @@ def built(memory: Memory, depth: int = 1) -> list[Atom]:
 
 
 def test_what_belongs_together_is_aggregated_once(memory: Memory) -> None:
-    done = memory.consolidate()
+    done = memory.upkeep.consolidate()
     made = built(memory)
     assert done.aggregated == len(memory) - 15 >= len(made) >= 3
     for atom in made:
@@ -124,55 +124,55 @@ def test_what_belongs_together_is_aggregated_once(memory: Memory) -> None:
         assert atom.time == max(each.time or 0.0 for each in members)
         said = " ".join(each.text for each in members) + (members[0].speaker or "")
         assert {*terms(atom.text)} <= {*terms(said)}, "nothing that no member says"
-        vectors = memory.index.embeddings[memory.rows_of([each.id for each in members])]
+        vectors = memory.index.embeddings[memory.tensors.rows([each.id for each in members])]
         assert atom.meta["coherence"] == pytest.approx(float(vectors.mean(0).norm()), abs=1e-3)
     of = [link.target for atom in made for link in atom.edges]
     assert len(of) == len({*of})
-    assert str(memory.consolidate()) == "nothing to do"
+    assert str(memory.upkeep.consolidate()) == "nothing to do"
     assert memory.check() == []
 
 
 def test_they_follow_their_members(memory: Memory) -> None:
-    memory.consolidate()
+    memory.upkeep.consolidate()
     names = {link.target: atom.id for atom in built(memory) for link in atom.edges}
     (one, first), (other, second) = itertools.islice(
         {owner: (name, owner) for name, owner in names.items()}.values(), 2
     )
     memory.delete(one)
     memory.update(other, text="Something else altogether: a comet.")
-    done = memory.consolidate()
+    done = memory.upkeep.consolidate()
     assert done.dissolved >= 2
     assert first not in memory and second not in memory
     assert one not in {link.target for atom in built(memory) for link in atom.edges}
     name = built(memory)[0].edges[0].target
     receipt = memory.forget(name)
-    assert receipt.atoms >= 2 and memory.check_receipt(receipt) == []
-    memory.consolidate()
+    assert receipt.atoms >= 2 and memory.upkeep.check_receipt(receipt) == []
+    memory.upkeep.consolidate()
     assert all(name not in {link.target for link in atom.edges} for atom in built(memory))
-    memory.archive(built(memory)[0].edges[0].target)
-    assert str(memory.consolidate()) != "nothing to do" and memory.check() == []
+    memory.upkeep.archive(built(memory)[0].edges[0].target)
+    assert str(memory.upkeep.consolidate()) != "nothing to do" and memory.check() == []
 
 
 def test_what_did_not_change_is_not_looked_at_again(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    while memory.consolidate() != Consolidated():
+    while memory.upkeep.consolidate() != Consolidated():
         pass
-    looks, real = list[int](), memory_module.clusters
+    looks, real = list[int](), consolidation.clusters
 
     def looked(*given: Any) -> Any:
         looks.append(1)
         return real(*given)
 
-    monkeypatch.setattr(memory_module, "clusters", looked)
-    memory.consolidate()
+    monkeypatch.setattr(consolidation, "clusters", looked)
+    memory.upkeep.consolidate()
     assert looks == []
     memory.add("Dora plays the harp.")
-    memory.consolidate()
+    memory.upkeep.consolidate()
     assert looks
     count = len(looks)
-    memory.config = config_of(**{"aggregate.build": True, "aggregate.min_similarity": 0.35})
-    memory.consolidate()
+    memory._state.config = config_of(**{"aggregate.build": True, "aggregate.min_similarity": 0.35})
+    memory.upkeep.consolidate()
     assert len(looks) > count
 
 
@@ -180,14 +180,14 @@ def test_they_are_of_what_the_archive_leaves() -> None:
     settings = {"aggregate.build": True, "aggregate.min_similarity": 0.3, "refine.max_memories": 10}
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(told())
-        done = memory.consolidate()
+        done = memory.upkeep.consolidate()
         assert done.archived == 5 and done.aggregated >= 2
         assert len(memory) == 10 + done.aggregated
         assert all(link.target in memory for atom in built(memory) for link in atom.edges)
-        assert str(memory.consolidate()) == "nothing to do"
+        assert str(memory.upkeep.consolidate()) == "nothing to do"
 
 
-@pytest.mark.parametrize("what", ["forget", "delete", "archive", "update"])
+@pytest.mark.parametrize("what", ["forget", "delete", "upkeep.archive", "update"])
 def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what: str) -> None:
     gone: list[str] = []
 
@@ -195,13 +195,13 @@ def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what
         if not gone:
             gone.append("violin2")
             change = {"text": "A harp."} if what == "update" else {}
-            getattr(memory, what)("violin2", **change)
+            attrgetter(what)(memory)("violin2", **change)
         return list(texts)
 
     old = memory.get("violin2").text
-    memory.consolidate(oracle=summarise)
+    memory.upkeep.consolidate(oracle=summarise)
     assert gone and all(old not in atom.text for atom in built(memory))
-    memory.consolidate()
+    memory.upkeep.consolidate()
     assert any("violin" in atom.text for atom in built(memory)) and memory.check() == []
 
 
@@ -213,16 +213,16 @@ def test_a_moment_is_told_nothing_that_was_changed_later() -> None:
         memory.add(told())
         for name in ("violin1", "violin2", "violin3"):
             memory.update(name, text=memory.get(name).text.replace("brought", "SECRET"))
-        memory.consolidate()
+        memory.upkeep.consolidate()
         assert any("SECRET" in atom.text for atom in built(memory))
         for moment, said in ((now[0] - 1, False), (now[0], True)):
-            hits = memory.retrieve("SECRET violin", k=50, as_of=moment).hits
+            hits = memory.at(as_of=moment).retrieve("SECRET violin", k=50).hits
             assert any("SECRET" in hit.text for hit in hits) is said
 
 
 @pytest.mark.parametrize("answer", ["\ud800 bad", " ".join(["violin"] * 10_000), "", None, 7])
 def test_a_summary_that_cannot_be_used_leaves_the_sentences(memory: Memory, answer: Any) -> None:
-    memory.consolidate()
+    memory.upkeep.consolidate()
     own = {atom.text for atom in built(memory)}
     with opened(config=memory.config, embedder="hashing:256") as other:
         other.add(told())
@@ -232,7 +232,7 @@ def test_a_summary_that_cannot_be_used_leaves_the_sentences(memory: Memory, answ
             asked.append(len(texts))
             return [answer] * len(texts)
 
-        other.consolidate(oracle=summarise)
+        other.upkeep.consolidate(oracle=summarise)
         assert {atom.text for atom in built(other)} == own
         assert asked and 0 not in asked
 
@@ -242,9 +242,9 @@ def test_those_of_users_stay(memory: Memory) -> None:
         "mine", "My own words.", kind=AGGREGATE, edges=(Link("canoe1", EdgeType.DERIVED_FROM),)
     )
     memory.add(own)
-    memory.consolidate()
+    memory.upkeep.consolidate()
     memory.delete("canoe2")
-    memory.consolidate()
+    memory.upkeep.consolidate()
     assert memory.get("mine").text == "My own words."
     assert "mine" not in {link.target for atom in built(memory) for link in atom.edges}
 
@@ -260,22 +260,24 @@ def test_an_oracle_writes_them_and_claims_nothing_of_its_own(memory: Memory) -> 
             for i, text in enumerate(texts)
         ]
 
-    memory.consolidate(oracle=summarise)
+    memory.upkeep.consolidate(oracle=summarise)
     texts = {atom.text for atom in built(memory)}
     assert "canoe it is." in texts
     assert not any("77" in text or "Zelda" in text for text in texts)
     count = len(asked)
-    assert str(memory.consolidate(oracle=summarise)) == "nothing to do" and len(asked) == count
+    assert (
+        str(memory.upkeep.consolidate(oracle=summarise)) == "nothing to do" and len(asked) == count
+    )
     memory.delete("bakery0")
-    assert memory.consolidate(oracle=lambda *given: 1 / 0).aggregated >= 1
+    assert memory.upkeep.consolidate(oracle=lambda *given: 1 / 0).aggregated >= 1
 
 
 @pytest.mark.parametrize("texts", [[], ["one"], ["same"] * 9, ["", "!!!", "?"] * 3])
 def test_memories_that_hardly_are(texts: list[str]) -> None:
     with opened(config=config_of(**{"aggregate.build": True})) as memory:
         memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts) if text])
-        memory.consolidate()
-        assert memory.check() == [] and str(memory.consolidate()) == "nothing to do"
+        memory.upkeep.consolidate()
+        assert memory.check() == [] and str(memory.upkeep.consolidate()) == "nothing to do"
 
 
 DATED = {
@@ -315,7 +317,7 @@ def dated() -> Any:
     }
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns())
-        memory.consolidate()
+        memory.upkeep.consolidate()
         yield memory
 
 
@@ -346,7 +348,7 @@ def test_its_span_holds_no_day_that_cannot_be_stated() -> None:
     }
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns(named | others))
-        memory.consolidate()
+        memory.upkeep.consolidate()
         (made,) = built(memory)
     assert made.text == "Ana: I played the old cello in Graz in December 2022."
     assert made.event_time == noon("2022-12-01") - DAY / 2
@@ -362,14 +364,14 @@ def test_its_value_is_that_of_its_sentences(dated: Memory) -> None:
     """Relevance and complexity by hand; the best of all choices of its members' sentences."""
     (made,) = built(dated)
     worth = {name: made.meta[name] for name in ("value", "relevance", "complexity")}
-    price, words = 0.25, 60
+    price, words = dated.config.aggregate.price, dated.config.aggregate.words
     said = made.text.replace("Ana: ", "").replace("Ben: ", "")
     assert worth["complexity"] == pytest.approx(len(said.split()) / words, abs=1e-4)
     assert worth["value"] == pytest.approx(
         worth["relevance"] - price * worth["complexity"], abs=2e-4
     )
     assert "bound" not in made.meta, "it is proven the best"
-    (particle,) = dated.particles([made.id])
+    (particle,) = dated.upkeep.particles([made.id])
     assert {name: particle.imprint[name] for name in worth} == worth
     assert (particle.event_start, particle.event_end) == (made.event_time, made.event_end)
 
@@ -383,7 +385,7 @@ def test_they_are_no_hits_unless_they_are_asked_for(dated: Memory) -> None:
             hits = memory.retrieve(question, k=99).hits
             assert hits and "sum" not in {hit.id for hit in hits}, preset
             assert "sum" not in memory.compile(question, budget=500).sources
-            asked = memory.retrieve(question, k=99, kinds=["aggregate"]).hits
+            asked = memory.retrieve(question, k=99, scope=Scope(kinds=["aggregate"])).hits
             assert {hit.id for hit in asked} <= {"sum"}, preset
     for where in (
         {"kind": "aggregate"},
@@ -395,7 +397,7 @@ def test_they_are_no_hits_unless_they_are_asked_for(dated: Memory) -> None:
     assert made.id not in {
         hit.id for hit in dated.retrieve(question, where={"speaker": "Ana"}).hits
     }
-    assert made.id not in dated.forgettable(question=question, k=99)
+    assert made.id not in dated.forget(question=question, k=99, dry_run=True)
     dated.pin(made.id)
     assert made.id in dated.compile(question, budget=500).sources
 
@@ -431,7 +433,7 @@ def test_spans_of_time_hold_an_aggregate_with_all_of_its_members(dated: Memory) 
     (made,) = built(dated)
 
     def seen(**filters: Any) -> bool:
-        hits = dated.retrieve("cello", k=99, kinds=["aggregate"], **filters).hits
+        hits = retrieved(dated, "cello", k=99, kinds=["aggregate"], **filters).hits
         return made.id in {hit.id for hit in hits}
 
     assert seen(between=("2023-05-01", "2023-07-01"))
@@ -454,7 +456,7 @@ def test_aggregates_made_before_are_made_anew(dated: Memory) -> None:
         edges=edges,
     )
     dated.add(old)
-    done = dated.consolidate()
+    done = dated.upkeep.consolidate()
     assert (done.dissolved, done.aggregated) == (1, 1)
     assert built(dated) == [made] and dated.check() == []
 
@@ -478,7 +480,7 @@ def test_others_than_english_are_quoted_with_their_day() -> None:
     others = {name: own for name, own in DATED.items() if name.startswith("other")}
     with opened(config=config_of(**settings), embedder="hashing:256") as memory:
         memory.add(dated_turns(named | others))
-        memory.consolidate()
+        memory.upkeep.consolidate()
         (made,) = built(memory)
         assert made.text.startswith("Anna (8 May 2023): Gestern habe ich mit der Geige die Partita")
 
@@ -502,12 +504,14 @@ def test_an_oracle_is_given_absolute_days_and_may_tell_of_no_other(dated: Memory
             asked.extend(texts)
             return [answer] * len(texts)
 
-        dated.consolidate(oracle=summarise)
+        dated.upkeep.consolidate(oracle=summarise)
         assert {atom.text for atom in built(dated)} == own
     assert "Ana: I bought the old cello in Graz on 5 May 2023." in asked[0]
     assert "Ben: (said on 4 June 2023) Recently" in asked[0] and "last Friday" not in asked[0]
     dated.delete([atom.id for atom in built(dated)])
-    dated.consolidate(oracle=lambda texts, *_: ["Ana bought a cello on 5 May 2023."] * len(texts))
+    dated.upkeep.consolidate(
+        oracle=lambda texts, *_: ["Ana bought a cello on 5 May 2023."] * len(texts)
+    )
     (made,) = built(dated)
     assert made.text == "Ana bought a cello on 5 May 2023."
     assert 0 < made.meta["relevance"] < 1 and made.meta["complexity"] == pytest.approx(
@@ -517,7 +521,7 @@ def test_an_oracle_is_given_absolute_days_and_may_tell_of_no_other(dated: Memory
 
 def test_nobody_reads_in_a_summary_of_modes_what_an_aggregate_says(dated: Memory) -> None:
     (made,) = built(dated)
-    for summary in dated.summary():
+    for summary in dated.themes.summary():
         assert made.id not in {each.id for each in (summary.claim, summary.evidence) if each}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Layout, Memory, Scope
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import config_of, opened, turns
 
@@ -63,7 +63,7 @@ def test_answer_of_a_function_to_context_and_question(memory: Memory) -> None:
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
 def test_answer_of_a_chat_to_messages(memory: Memory, format: Any) -> None:
     model = Model()
-    found = memory.answer(QUESTION, llm=model, budget=120, format=format)
+    found = memory.answer(QUESTION, llm=model, budget=120, layout=Layout(format=format))
     assert [m["role"] for m in model.prompts[0]] == ["system", "user"]
     assert QUESTION in model.prompts[0][1]["content"]
     assert found.context.tokens <= 120
@@ -72,7 +72,7 @@ def test_answer_of_a_chat_to_messages(memory: Memory, format: Any) -> None:
 @pytest.mark.parametrize("format", ["text", "markdown", "json"])
 def test_answer_asks_the_question_in_every_text_format(memory: Memory, format: Any) -> None:
     model = Model()
-    memory.answer(QUESTION, llm=model, budget=150, format=format)
+    memory.answer(QUESTION, llm=model, budget=150, layout=Layout(format=format))
     assert QUESTION in model.prompts[0]
 
 
@@ -147,28 +147,45 @@ def test_answer_by_what_cannot_be_asked(memory: Memory, llm: Any) -> None:
 
 def test_template_must_ask(memory: Memory) -> None:
     model = Model()
-    memory.answer(QUESTION, llm=model, budget=90, template="Notes:\n{context}\n\nQ: {question}")
+    memory.answer(
+        QUESTION, llm=model, budget=90, layout=Layout(template="Notes:\n{context}\n\nQ: {question}")
+    )
     assert model.prompts[0].startswith("Notes:\n")
     assert model.prompts[0].endswith(f"\n\nQ: {QUESTION}")
     with pytest.raises(InputError, match=r"expected the field \{question\}"):
-        memory.answer(QUESTION, llm=model, template="Notes: {context}")
+        memory.answer(QUESTION, llm=model, layout=Layout(template="Notes: {context}"))
     with pytest.raises(InputError, match=r"did you mean '\{question\}'"):
-        memory.answer(QUESTION, llm=model, template="{context} {questions}")
+        memory.answer(QUESTION, llm=model, layout=Layout(template="{context} {questions}"))
     with pytest.raises(InputError, match=r"expected at least the \d+ tokens"):
         memory.answer(QUESTION, llm=model, budget=3)
     assert len(model.prompts) == 1
 
 
 def test_template_of_a_system_message_leaves_the_question(memory: Memory) -> None:
-    found = memory.answer(QUESTION, llm=Model(), format="openai", template={"system": "Be brief."})
+    found = memory.answer(
+        QUESTION, llm=Model(), layout=Layout(format="openai", template={"system": "Be brief."})
+    )
     assert [m["role"] for m in found.context.messages] == ["system", "user"]
     assert found.context.messages[1]["content"].endswith(QUESTION)
 
 
-@pytest.mark.parametrize("wrong", [{"template": 5}, {"template": ["{context}"]}, {"budget": [9]}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"layout": Layout(template=cast(Any, wrong))} for wrong in (5, ["{context}"])]
+    + [{"budget": [9]}],
+)
 def test_answer_to_arguments_of_another_kind(memory: Memory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong))):
+    with pytest.raises(InputError, match="template" if "layout" in wrong else "budget"):
         memory.answer(QUESTION, llm=Model(), **wrong)
+
+
+def test_template_of_the_settings_must_ask() -> None:
+    config = load_config("default", {"context.template": "Notes: {context}"})
+    with (
+        opened(config=config) as memory,
+        pytest.raises(InputError, match=r"expected the field \{question\}"),
+    ):
+        memory.answer(QUESTION, llm=Model())
 
 
 def test_answer_of_an_empty_store_and_to_no_question() -> None:
@@ -193,6 +210,7 @@ def segments(**overrides: Any) -> Memory:
         {
             "embedder.max_tokens": 30,
             "link.min_similarity": 0.05,
+            "context.summary": 1.0,
             **overrides,
         },
     )
@@ -218,11 +236,15 @@ def test_summaries_make_room_for_more_chunks() -> None:
     question = "Which canoe was old?"
     with segments() as memory:
         whole = memory.compile(question, budget=150)
-        short = memory.compile(question, budget=150, shorten=Summaries(0.4))
+        short = memory.compile(question, budget=150, layout=Layout(shorten=Summaries(0.4)))
         assert len(short.sources) > len(whole.sources)
         assert whole.tokens <= 150 and short.tokens <= 150
-        every = memory.compile(question, budget=150, shorten=Summaries(1.0))
-        assert every.text == whole.text
+    with segments(**{"context.summary": 0.4}) as memory:
+        assert memory.compile(question, budget=150).text == short.text
+        assert (
+            memory.compile(question, budget=150, layout=Layout(shorten=Summaries(1.0))).text
+            == whole.text
+        )
 
 
 def test_chunks_are_counted_by_a_named_tokenizer() -> None:
@@ -307,10 +329,10 @@ def test_retrieve_behind_a_second_check(moments: int) -> None:
     times: Any = [2e9, 3e9][:moments]
     said = [True, False] if moments == 1 else [True, None, False, True]
     with gated(0.0) as memory:
-        memory.namespace("own", create=True).add(turns())
-        memory.namespace("empty", create=True)
+        memory.namespaces.create("own").add(turns())
+        memory.namespaces.create("empty")
         asked = [QUESTION, "Who sang?", QUESTION]
-        before = memory.retrieve(asked[:2], as_of=times, k=3)
+        before = memory.at(as_of=times).retrieve(asked[:2], k=3)
         checker = Checker(said)
         calls: list[int] = []
 
@@ -319,8 +341,8 @@ def test_retrieve_behind_a_second_check(moments: int) -> None:
             return checker.verify(questions, texts)
 
         names = ["own", "own", "empty"]
-        found = memory.retrieve(
-            asked, namespaces=names, as_of=times, k=3, oracle=verify, trace=True
+        found = memory.at(as_of=times).retrieve(
+            asked, scope=Scope(namespaces=names), k=3, oracle=verify, trace=True
         )
     assert calls == [2 * moments]
     every = [result for each in found[:2] for result in each]

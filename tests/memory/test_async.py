@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Added
+from graphmem_torch.memory import Added, Layout
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, opened, plain, turns
 
@@ -22,18 +22,22 @@ def test_many_tasks_get_the_answers_of_one_caller() -> None:
     with opened() as memory:
         memory.add(turns())
         results = memory.retrieve(QUESTIONS, k=5, where=where)
-        contexts = [memory.compile(each, budget=200, tokenizer=len) for each in QUESTIONS]
+        contexts = [
+            memory.compile(each, budget=200, layout=Layout(tokenizer=len)) for each in QUESTIONS
+        ]
 
         async def ask(number: int) -> None:
             question = QUESTIONS[number % 3]
-            result = await memory.aretrieve(question, k=5, where=where)
-            context = await memory.acompile(question, budget=200, tokenizer=len)
+            result = await memory.aio.retrieve(question, k=5, where=where)
+            context = await memory.aio.compile(question, budget=200, layout=Layout(tokenizer=len))
             assert plain([result]) == plain([results[number % 3]])
             assert context.text == contexts[number % 3].text
 
         async def run() -> None:
             await asyncio.gather(*map(ask, range(6)))
-            both = await memory.acompile(QUESTIONS[:2], budget=[100, 200], tokenizer=len)
+            both = await memory.aio.compile(
+                QUESTIONS[:2], budget=[100, 200], layout=Layout(tokenizer=len)
+            )
             assert [curve[1].text for curve in both] == [made.text for made in contexts[:2]]
 
         asyncio.run(run())
@@ -43,8 +47,8 @@ def test_many_tasks_add_side_by_side() -> None:
     atoms = turns(48)
 
     async def run() -> list[Added]:
-        adding = [memory.aadd(atoms[i : i + 4], session="s") for i in range(0, 48, 4)]
-        asking = [memory.aretrieve(QUESTIONS) for _ in range(4)]
+        adding = [memory.aio.add(atoms[i : i + 4], session="s") for i in range(0, 48, 4)]
+        asking = [memory.aio.retrieve(QUESTIONS) for _ in range(4)]
         return (await asyncio.gather(*adding, *asking))[:12]
 
     with opened() as memory:
@@ -70,7 +74,7 @@ def test_cancelled_answer_cancels_the_model(several: bool, caplog: Any) -> None:
 
     async def run() -> None:
         answering = asyncio.create_task(
-            memory.aanswer(QUESTIONS if several else QUESTIONS[0], llm=model, budget=500)
+            memory.aio.answer(QUESTIONS if several else QUESTIONS[0], llm=model, budget=500)
         )
         while not asked:
             await asyncio.sleep(0.01)
@@ -117,7 +121,7 @@ def test_a_model_that_gives_up_costs_its_answer_alone() -> None:
         return "said"
 
     async def run() -> list[Any]:
-        answers = await memory.aanswer(QUESTIONS[:2], llm=model, budget=500)
+        answers = await memory.aio.answer(QUESTIONS[:2], llm=model, budget=500)
         return [(each.text, bool(each.error)) for each in answers]
 
     with opened() as memory:
@@ -135,7 +139,7 @@ def test_cancelled_add_leaves_the_store_whole() -> None:
             return super().encode(*arguments, **options)
 
     async def run() -> None:
-        adding = asyncio.create_task(memory.aadd(turns(40)))
+        adding = asyncio.create_task(memory.aio.add(turns(40)))
         await asyncio.to_thread(begun.wait)
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -160,15 +164,15 @@ def test_answers_of_functions_that_are_async_and_not() -> None:
         raise ConnectionError("gone")
 
     async def run() -> None:
-        found = await memory.aanswer(QUESTIONS[0], llm=model, budget=200)
+        found = await memory.aio.answer(QUESTIONS[0], llm=model, budget=200)
         assert (found.text, found.cited) == ("On the lake [1].", found.context.sources[:1])
         assert prompts == [(found.context.text, asyncio.get_running_loop())]
-        two = await memory.aanswer(QUESTIONS[:2], llm=lambda prompt: "yes", budget=200)
+        two = await memory.aio.answer(QUESTIONS[:2], llm=lambda prompt: "yes", budget=200)
         assert [answer.text for answer in two] == ["yes", "yes"]
-        lost = await memory.aanswer(QUESTIONS[0], llm=fails, budget=200)
+        lost = await memory.aio.answer(QUESTIONS[0], llm=fails, budget=200)
         assert lost.error == "ConnectionError: gone"
         with pytest.raises(InputError, match="expected a question"):
-            await memory.aretrieve(" ")
+            await memory.aio.retrieve(" ")
 
     with opened() as memory:
         memory.add(turns())
@@ -220,7 +224,7 @@ def test_async_models_answer_whoever_asks(kind: str) -> None:
         async def run() -> list[str | None]:
             inside = memory.answer(QUESTIONS[0], llm=llm)  # in a thread that has a loop, too
             assert inside.text
-            return [answer.text for answer in await memory.aanswer(QUESTIONS, llm=llm)]
+            return [answer.text for answer in await memory.aio.answer(QUESTIONS, llm=llm)]
 
         assert asyncio.run(run()) == alone
 
@@ -243,7 +247,7 @@ def test_async_answers_of_one_call_share_a_loop_and_that_of_the_caller() -> None
         loops.clear()
 
         async def run() -> None:
-            await memory.aanswer(QUESTIONS, llm=llm, oracle=verify)
+            await memory.aio.answer(QUESTIONS, llm=llm, oracle=verify)
             assert loops and all(loop is asyncio.get_running_loop() for loop in loops)
 
         asyncio.run(run())

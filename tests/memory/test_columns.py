@@ -33,7 +33,7 @@ def atom(i: int) -> Atom:
 def check(memory: Memory) -> None:
     """Every tensor and every name is that of an index which nobody followed."""
     assert differences(memory) == []
-    assert memory._assemble.rank_error < 1e-2
+    assert memory._state.builder.rank_error < 1e-2
 
 
 def follower(folder: str) -> Memory:
@@ -69,10 +69,10 @@ def test_columns_follow_every_history(history: list[str], starts_empty: bool) ->
                 count += 2
             elif step == "connect" and count > 1:
                 if {f"n{count - 1}", "n0"} <= set(memory.store.ids()):
-                    memory.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
+                    memory.graph.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
             elif step == "disconnect" and count > 1:
                 if {f"n{count - 1}", "n0"} <= set(memory.store.ids()):
-                    memory.disconnect(f"n{count - 1}", "n0")
+                    memory.graph.disconnect(f"n{count - 1}", "n0")
             elif step == "cut":  # edges of all kinds, old ones and new ones
                 memory.store.remove_edges(
                     lambda e, n=count: (3 * e.source + e.target) % 11 != n % 11
@@ -106,7 +106,7 @@ def test_columns_of_an_earlier_state_stay() -> None:
         memory.add(turns())
         memory.retrieve("kiln")
         memory.add(map(atom, range(20)))  # what comes next is written behind these
-        index, query = memory.index, memory.encode_questions(QUESTIONS)
+        index, query = memory.index, memory.tensors.encode(QUESTIONS)
         before = {name: tensor.clone() for name, tensor in index.state_dict().items()}
         answers = index(query)
         direction = index.embeddings.new_zeros(32).requires_grad_()
@@ -189,7 +189,7 @@ def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
         with opened() as memory:
             memory.add([atom(i + count) for i in range(count)])
             found = assemble(memory.store, memory.config, memory.embedder.num_pieces)
-            assert torch.equal(found.node, memory._current().node)
+            assert torch.equal(found.node, memory._state.current().node)
             assert found.index.num_atoms == count
 
 

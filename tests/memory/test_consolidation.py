@@ -59,8 +59,8 @@ def test_waiting_changes_no_edge(every: int, size: int, expected: list[object]) 
         for start in range(0, len(atoms), size):
             memory.add(atoms[start : start + size])
             assert memory.stats()["waiting"] == min(start + size, 23) % every
-        assert memory.consolidate().linked == 23 % every
-        assert memory.consolidate().linked == 0
+        assert memory.upkeep.consolidate().linked == 23 % every
+        assert memory.upkeep.consolidate().linked == 0
         assert memory.stats()["waiting"] == 0
         assert stored(memory.store) == expected
 
@@ -82,9 +82,9 @@ def test_waiting_outlives_the_process(tmp_path: Path, expected: list[object]) ->
     with opened(tmp_path / "m", mode="r", **waiting(5)) as memory:
         assert memory.stats()["waiting"] == 3
         with pytest.raises(StoreError, match="for reading only"):
-            memory.consolidate()
+            memory.upkeep.consolidate()
     with opened(tmp_path / "m", **waiting(5)) as memory:
-        memory.consolidate()
+        memory.upkeep.consolidate()
         assert stored(memory.store) == expected
         assert memory.check() == []
 
@@ -95,8 +95,8 @@ def test_one_consolidates_what_another_added(tmp_path: Path, expected: list[obje
         for i, atom in enumerate(atoms):
             (one, other)[i % 3 == 0].add([atom])
             if i == 12:
-                one.consolidate()
-        other.consolidate()
+                one.upkeep.consolidate()
+        other.upkeep.consolidate()
         assert stored(one.store) == expected
 
 
@@ -119,7 +119,7 @@ def test_deletion_beside_what_waits(gone: list[str]) -> None:
         memory.add(trips(23))
         memory.delete(gone)
         assert memory.stats()["waiting"] == len({"t20", "t21", "t22"} - {*gone})
-        memory.consolidate()
+        memory.upkeep.consolidate()
         assert stored(memory.store) == expected
 
 
@@ -133,14 +133,14 @@ def test_update_of_what_waits_and_of_what_does_not(id: str) -> None:
         memory.add(trips(23))
         memory.update(id, text="Nothing but Trieste.")
         assert memory.stats()["waiting"] == 3
-        memory.consolidate()
+        memory.upkeep.consolidate()
         assert stored(memory.store) == expected
 
 
 def test_text_without_concepts_waits_no_longer_either() -> None:
     with opened(**waiting(5)) as memory:
         memory.add([Atom("a", "nothing here")])
-        assert memory.consolidate().linked == 1
+        assert memory.upkeep.consolidate().linked == 1
         assert memory.stats()["waiting"] == 0
 
 

@@ -77,8 +77,8 @@ def centrality(memory: Memory) -> Tensor:  # [A]
 def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
     """Strength without centrality: what is retained."""
     own, rank = memory.config.decay, centrality(memory)
-    strengths = memory.strength(ids, **change)
-    rows = memory.rows_of(list(ids)).tolist()
+    strengths = memory.upkeep.strength(ids, **change)
+    rows = memory.tensors.rows(list(ids)).tolist()
     return [
         strengths[name] - own.centrality * float(rank[row])
         for name, row in zip(ids, rows, strict=True)
@@ -102,18 +102,19 @@ def test_decay_by_the_published_factors() -> None:
 
 def test_strength_is_retention_and_centrality() -> None:
     change = {
+        "decay.initial": 2.0,
         "decay.centrality": 0.7,
-        "decay.half_life_days": {"episodic": 10 / 24, "semantic": 0},
+        "decay.half_life_days": {"episodic": 10.0, "semantic": 0},
     }
     with living(**change) as memory:
         memory.add(four())
-        memory.connect("episodic", "semantic", "causes")
+        memory.graph.connect("episodic", "semantic", "causes")
         rank = centrality(memory)
         for name, kept in (("episodic", 0.5), ("semantic", 1.0)):
-            central = float(rank[memory.rows_of([name]).cpu()])
-            found = memory.strength(name, as_of=NOW + 10 * HOUR)[name]
-            assert found == pytest.approx(kept + 0.7 * central, abs=1e-5)
-        assert memory.strength([]) == {} == memory.types([])
+            central = float(rank[memory.tensors.rows([name]).cpu()])
+            found = memory.upkeep.strength(name, as_of=NOW + 10 * HOUR)[name]
+            assert found == pytest.approx(2.0 * kept + 0.7 * central, abs=1e-5)
+        assert memory.upkeep.strength([]) == {} == memory.upkeep.types([])
 
 
 def test_decay_starts_anew_with_a_use(clock: Clock) -> None:
@@ -213,7 +214,7 @@ def test_pins_and_uses_rebuild_nothing(tmp_path: Path) -> None:
         index = memory.index
         memory.pin("semantic")
         memory.touch("episodic")
-        memory.classify()
+        memory.upkeep.classify()
         assert memory.index is index
 
 
@@ -222,7 +223,7 @@ def test_types_for_many_threads() -> None:
         memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(40)])
         names = [f"a{i}" for i in range(40)]
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: memory.types(names), range(32)))
+            found = list(pool.map(lambda _: memory.upkeep.types(names), range(32)))
         assert all(types == found[0] for types in found)
         assert set(found[0].values()) == {"episodic"}
 
@@ -234,23 +235,23 @@ def test_types_that_are_not_stated() -> None:
     ]
     with living() as memory:
         memory.add(atoms)
-        assert memory.types(["rule", "own"]) == {"rule": None, "own": "working"}
+        assert memory.upkeep.types(["rule", "own"]) == {"rule": None, "own": "working"}
         assert left(memory, ["rule"], as_of=NOW + 1e9) == [pytest.approx(1.0)]
-        done = memory.classify()
+        done = memory.upkeep.classify()
         assert (done.types, done.failed) == ({"procedural": 1}, 0)
-        assert memory.types("rule") == {"rule": "procedural"}
+        assert memory.upkeep.types("rule") == {"rule": "procedural"}
         assert memory.pinned() == [], "what was only guessed pins nothing"
     with living(**{"decay.classify": "rules"}) as memory:
         memory.add(atoms[0])
-        assert memory.types("rule") == {"rule": "procedural"}
+        assert memory.upkeep.types("rule") == {"rule": "procedural"}
         memory.add(Atom("new", "Yesterday we met Tim in Rome.", kind="chunk"))
-        assert memory.types(["new", "rule"]) == {"new": "episodic", "rule": "procedural"}
+        assert memory.upkeep.types(["new", "rule"]) == {"new": "episodic", "rule": "procedural"}
 
 
 def test_types_are_found_once(tmp_path: Path) -> None:
     with living(tmp_path, **{"decay.classify": "rules"}) as memory:
         memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(9)])
-        assert set(memory.types([f"a{i}" for i in range(9)]).values()) == {"episodic"}
+        assert set(memory.upkeep.types([f"a{i}" for i in range(9)]).values()) == {"episodic"}
         node = torch.arange(9)
         own = memory.config.decay
         again = DecayState(memory.store, own, rules=lambda atoms: pytest.fail("asked again"))
@@ -308,12 +309,12 @@ def test_types_found_by_an_oracle(caplog: pytest.LogCaptureFixture, clock: Clock
         memory.add([Atom(name, f"{name} day, Never share keys", kind="chunk") for name in names])
         memory.add(four())
         with caplog.at_level(logging.WARNING):
-            done = memory.classify(oracle)
+            done = memory.upkeep.classify(oracle)
         assert "memory nodes" in caplog.text
         assert done.failed == 3
         assert sum(done.types.values()) == 5
         assert len(oracle.asked) == 5, "what states a type is not asked about"
-        types = memory.types([*names, "working"])
+        types = memory.upkeep.types([*names, "working"])
         assert (types["good"], types["loud"], types["working"]) == (
             "episodic",
             "semantic",
@@ -323,9 +324,9 @@ def test_types_found_by_an_oracle(caplog: pytest.LogCaptureFixture, clock: Clock
         clock.now = NOW + 2 * HOUR
         assert left(memory, ["good", "loud"]) == pytest.approx([0.25, 1.0], abs=1e-6)
         oracle.asked.clear()
-        memory.classify(oracle)
+        memory.upkeep.classify(oracle)
         assert len(oracle.asked) == 3, "only what had no usable answer is asked again"
-        memory.classify(oracle, ids=["good", "working"])
+        memory.upkeep.classify(oracle, ids=["good", "working"])
         assert oracle.asked[3:] == ["good day, Never share keys"]
 
 
@@ -354,7 +355,7 @@ def test_what_an_oracle_extracts_is_kept(caplog: pytest.LogCaptureFixture, clock
         texts = {"a": "The oven is hot.", "b": "Rain fell on the roof.", "c": "Nora went home."}
         memory.add([Atom(name, text, time=NOW) for name, text in texts.items()])
         with caplog.at_level(logging.WARNING):
-            done = memory.classify(ingestor, extract=True)
+            done = memory.upkeep.classify(ingestor, extract=True)
         assert (done.contents, done.relations, done.failed) == (2, 2, 0)
         assert "'gone'" in caplog.text and "not stored" in caplog.text
         assert [atom.text for atom in memory.get(["b#content", "c#content"])] == [
@@ -362,14 +363,17 @@ def test_what_an_oracle_extracts_is_kept(caplog: pytest.LogCaptureFixture, clock
             "In short: Nora went ho",
         ]
         assert "a#content" not in memory
-        assert memory.disconnect("c#content", "c", "derived_from") == 1
-        assert memory.disconnect("c", "b", "causes") == memory.disconnect("c", "a") == 1
+        assert memory.graph.disconnect("c#content", "c", "derived_from") == 1
+        assert memory.graph.disconnect("c", "b", "causes") == memory.graph.disconnect("c", "a") == 1
         # A guess pins nothing, and fades as the oracle says.
-        assert memory.types("b#content") == {"b#content": "procedural"} and memory.pinned() == []
+        assert (
+            memory.upkeep.types("b#content") == {"b#content": "procedural"}
+            and memory.pinned() == []
+        )
         clock.now = NOW + HOUR
         assert left(memory, ["b#content"]) == [pytest.approx(0.5, abs=1e-6)]
-        assert memory.classify(ingestor, extract=True) == Classified()
-        again = memory.classify(ingestor, ids=["b", "b#content"], extract=True)
+        assert memory.upkeep.classify(ingestor, extract=True) == Classified()
+        again = memory.upkeep.classify(ingestor, ids=["b", "b#content"], extract=True)
         assert again.contents == 0 and len(memory) == 5
         memory.forget(ids=["b"])
         assert "b#content" not in memory
@@ -385,12 +389,12 @@ def test_what_is_extracted_of_a_change_takes_its_place(clock: Clock) -> None:
     with living(clock=clock) as memory:
         memory.add(Atom("a", "Nora lives in Oslo", time=NOW - HOUR))
         clock.now = NOW
-        memory.classify(oracle, extract=True)
+        memory.upkeep.classify(oracle, extract=True)
         clock.now = NOW + HOUR
         memory.update("a", text="Nora lives in Lisbon")
-        done = memory.classify(oracle, ids="a", extract=True)
+        done = memory.upkeep.classify(oracle, ids="a", extract=True)
         assert done.contents == 1 and memory.get("a#content").text == "In short: Lisbon"
-        before = memory.retrieve("Nora", as_of=NOW + HOUR - 1).hits
+        before = memory.at(as_of=NOW + HOUR - 1).retrieve("Nora").hits
         assert {hit.text for hit in before} == {"Nora lives in Oslo", "In short: n Oslo"}
 
 
@@ -405,15 +409,15 @@ def test_what_cannot_be_stored_of_an_oracle_costs_itself_alone(
 
     with living() as memory, caplog.at_level(logging.WARNING):
         memory.add([Atom(name, f"the text of {name}", time=NOW) for name in "abc"])
-        assert memory.classify(oracle, extract=True).contents == 2
+        assert memory.upkeep.classify(oracle, extract=True).contents == 2
         assert "b#content" not in memory and "'b'" in caplog.text
-        assert [*memory.types(["a", "b", "c"]).values()] == ["semantic"] * 3
+        assert [*memory.upkeep.types(["a", "b", "c"]).values()] == ["semantic"] * 3
 
 
 def test_what_an_oracle_extracts_is_left_unless_it_is_asked_for() -> None:
     with living() as memory:
         memory.add(Atom("c", "Nora went home."))
-        done = memory.classify(ingestor)
+        done = memory.upkeep.classify(ingestor)
         assert (done.contents, done.relations, len(memory)) == (0, 0, 1)
         assert memory.get("c").text == "Nora went home."
 
@@ -424,12 +428,14 @@ def test_types_survive_an_outage() -> None:
 
     with living() as memory:
         memory.add(Atom("good", "good day, we met Tim yesterday", kind="chunk"))
-        memory.classify(lambda t: [{"content": "x", "type": "working", "decay_factor": 0.5}])
-        assert memory.classify(down, ids="good").failed == 1
-        assert memory.types("good") == {"good": "working"}
+        memory.upkeep.classify(lambda t: [{"content": "x", "type": "working", "decay_factor": 0.5}])
+        assert memory.upkeep.classify(down, ids="good").failed == 1
+        assert memory.upkeep.types("good") == {"good": "working"}
         assert left(memory, ["good"], as_of=NOW - DAY) == [pytest.approx(1.0)]
-        memory.classify(ids="good")
-        assert memory.types("good") == {"good": "episodic"}, "the rules were asked for by name"
+        memory.upkeep.classify(ids="good")
+        assert memory.upkeep.types("good") == {"good": "episodic"}, (
+            "the rules were asked for by name"
+        )
 
 
 def test_types_of_an_oracle_that_answers_while_the_rules_look() -> None:
@@ -477,7 +483,7 @@ def test_types_of_atoms_that_come_while_others_are_read(tmp_path: Path) -> None:
 def test_types_by_a_broken_oracle_are_those_of_the_rules(broken: Any) -> None:
     with living() as memory:
         memory.add(Atom("a", "Yesterday we met Tim in Rome.", kind="chunk"))
-        done = memory.classify(broken)
+        done = memory.upkeep.classify(broken)
         assert (done.types, done.failed) == ({"episodic": 1}, 1)
         assert memory.retrieve("Rome").hits[0].id == "a"
 
@@ -485,7 +491,13 @@ def test_types_by_a_broken_oracle_are_those_of_the_rules(broken: Any) -> None:
 def test_life_of_memories_says_what_is_wrong(tmp_path: Path) -> None:
     with living(tmp_path) as memory:
         memory.add([*four(), Atom("t", "Anna Miller saw Vienna", session="s")])
-        calls = (memory.pin, memory.unpin, memory.touch, memory.strength, memory.types)
+        calls = (
+            memory.pin,
+            memory.unpin,
+            memory.touch,
+            memory.upkeep.strength,
+            memory.upkeep.types,
+        )
         for call in calls:
             with pytest.raises(InputError, match="'nowhere', which is not in the store"):
                 call(["semantic", "nowhere"])
@@ -502,11 +514,11 @@ def test_life_of_memories_says_what_is_wrong(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="when: expected a time"):
                 memory.touch("semantic", when=moment)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="as_of: expected a time"):
-            memory.strength("semantic", as_of=math.nan)
+            memory.upkeep.strength("semantic", as_of=math.nan)
         with pytest.raises(InputError, match=r"type: .*did you mean 'semantic'"):
             memory.add(Atom("b", "x", type="sematic"))
         with pytest.raises(InputError, match="classify"):
-            memory.classify(5)
+            memory.upkeep.classify(5)
     with living(tmp_path, mode="r") as reader:
         for change in (reader.pin, reader.unpin, reader.touch):
             with pytest.raises(StoreError, match="reading only"):
@@ -515,8 +527,8 @@ def test_life_of_memories_says_what_is_wrong(tmp_path: Path) -> None:
         asked: list[Any] = []
         pairs = [("semantic", "episodic")]
         for ask in (
-            lambda: reader.classify(asked.append),
-            lambda: reader.judge_edges(lambda *texts: asked.append(texts), pairs),
+            lambda: reader.upkeep.classify(asked.append),
+            lambda: reader.graph.judge(lambda *texts: asked.append(texts), pairs),
         ):
             with pytest.raises(StoreError, match="reading only"):
                 ask()

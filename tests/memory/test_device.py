@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from tests.memories import DAY, QUESTIONS, ids, opened, stored, turns
 
 pytestmark = pytest.mark.cuda
@@ -49,14 +49,14 @@ def test_a_life_on_cuda_is_one_on_the_cpu(preset: str) -> None:
         alike(one, other)
         for memory in (one, other):
             memory.add(Atom("late", "The canoe went to the harbour at last", session="s1"))
-            memory.connect("late", "a3", "causes")
+            memory.graph.connect("late", "a3", "causes")
             memory.update("a5", text="The comet is a bakery now")
             memory.delete("a6")
             memory.forget(["a7", "a8"])
         alike(one, other)
         assert other.index.embeddings.is_cuda
         for memory in (one, other):
-            memory.consolidate()
+            memory.upkeep.consolidate()
         alike(one, other)
         for memory in (one, other):
             assert memory.check() == []
@@ -72,11 +72,11 @@ def test_all_that_is_asked_is_answered_on_cuda(preset: str, tmp_path: Path) -> N
         assert memory.compile(QUESTIONS[0], budget=200).tokens <= 200
         filters = {"where": {"meta.page": {"$gt": 3}}, "between": (1.7e9, 1.7e9 + 30 * DAY)}
         assert memory.retrieve(QUESTIONS, k=3, **filters)[0].hits
-        assert memory.retrieve(QUESTIONS, k=3, as_of=1.7e9 + 20 * DAY)[1].hits
-        assert memory.retrieve("What did Ada say before the comet?", plan=True).hits
+        assert memory.at(as_of=1.7e9 + 20 * DAY).retrieve(QUESTIONS, k=3)[1].hits
+        assert memory.retrieve("What did Ada say before the comet?", scope=Scope(plan=True)).hits
         memory.touch(hit.id)
-        memory.structure()
-        memory.modes()
+        memory.graph.structure()
+        memory.themes.list()
         memory.report(tmp_path / "report.html")
         assert (tmp_path / "report.html").stat().st_size > 1000
 
@@ -102,7 +102,7 @@ def test_a_store_is_opened_on_either(tmp_path: Path) -> None:
     with opened(tmp_path / "store", device="cuda") as memory:
         assert [ids(found) for found in memory.retrieve(QUESTIONS, k=6)] == expected
         memory.add(Atom("new", "A violin in the garden", session="s2"))
-        memory.consolidate()
+        memory.upkeep.consolidate()
         expected = [ids(found) for found in memory.retrieve(QUESTIONS, k=6)]
     with opened(tmp_path / "store", device="cpu") as memory:
         assert [ids(found) for found in memory.retrieve(QUESTIONS, k=6)] == expected
@@ -118,7 +118,9 @@ def test_what_is_learned_on_cuda_is_kept() -> None:
             memory.add(atoms)
             with torch.inference_mode():
                 assert memory.index.embeddings.device.type == memory.device
-            memory.fit(questions, evidence)  # which wants gradients of what was moved there
+            memory.learning.fit(
+                questions, evidence
+            )  # which wants gradients of what was moved there
             learned.append({name: float(w) for name, w in memory.config.rank.weights.items()})
             assert memory.retrieve(questions[0], k=5).hits
     assert learned[1] == pytest.approx(learned[0], rel=0.05, abs=0.05)
@@ -129,13 +131,13 @@ def test_many_ask_while_one_adds_on_cuda() -> None:
     _, memory = pair()
 
     async def life() -> None:
-        await memory.aadd(turns(24))
+        await memory.aio.add(turns(24))
         alone = [ids(found) for found in memory.retrieve(QUESTIONS, k=3)]
-        asked = [memory.aretrieve(QUESTIONS, k=3) for _ in range(16)]
+        asked = [memory.aio.retrieve(QUESTIONS, k=3) for _ in range(16)]
         together = await asyncio.gather(*asked)
         assert all([ids(found) for found in each] == alone for each in together)
-        more = [memory.aadd(Atom(f"n{i}", f"Nothing like it, number {i}")) for i in range(8)]
-        await asyncio.gather(*more, *(memory.aretrieve(QUESTIONS, k=3) for _ in range(8)))
+        more = [memory.aio.add(Atom(f"n{i}", f"Nothing like it, number {i}")) for i in range(8)]
+        await asyncio.gather(*more, *(memory.aio.retrieve(QUESTIONS, k=3) for _ in range(8)))
 
     with memory:
         asyncio.run(life())

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from graphmem_torch.atoms import Atom, EdgeType
-from graphmem_torch.memory import Memory
-from graphmem_torch.memory.duplicates import Statement
-from tests.memories import DAY, config_of, ids, opened, turns
+from graphmem_torch.memory import Memory, Scope
+from graphmem_torch.memory.duplicates import ComparedContent
+from tests.memories import DAY, config_of, ids, opened, retrieved, turns
 
 SAID = {
     "oven": "Bertrand restores the old ovens of the bakery in Ghent",
@@ -46,7 +46,7 @@ def filled(limit: int = 2048, **change: Any) -> Memory:
     own = {"rank.unique": True, "rank.exhaustive_up_to": limit, "rank.candidates": 8, **change}
     memory = opened(config=config_of(**own))
     memory.add([*turns(30), *told()])
-    memory.reconcile()
+    memory.facts.reconcile()
     return memory
 
 
@@ -57,9 +57,9 @@ def memory(request: pytest.FixtureRequest) -> Iterator[Memory]:
 
 
 def test_the_groups_are_what_was_said_again(memory: Memory) -> None:
-    found = [each for each in memory.duplicates() if same(each[0])]
+    found = [each for each in memory.facts.duplicates() if same(each[0])]
     assert found == groups(told())
-    assert not any("other" in each for each in memory.duplicates())
+    assert not any("other" in each for each in memory.facts.duplicates())
 
 
 OTHER_FACTS = (
@@ -78,8 +78,8 @@ OTHER_FACTS = (
 AGAIN = "{0}", "{0} ", "Hi! {0}", "Hello Theo, {0}", "Well, {0}", "\u201c{0}\u201d", "{0}!!"
 
 
-def say(text: str, **fields: Any) -> Statement:
-    return Statement.of(Atom("a", text, **fields))
+def say(text: str, **fields: Any) -> ComparedContent:
+    return ComparedContent.of(Atom("a", text, **fields))
 
 
 @pytest.mark.parametrize("pair", OTHER_FACTS)
@@ -117,7 +117,7 @@ def test_what_says_nothing_repeats_nothing() -> None:
 
 def test_one_stands_for_all_and_names_them(memory: Memory) -> None:
     """None of a group is a hit beside another one, whatever k is."""
-    of = {name: each for each in memory.duplicates() for name in each}
+    of = {name: each for each in memory.facts.duplicates() for name in each}
     questions = ["Who restores old ovens?", "Nora's canoe", "What was the invoice?", "comet story"]
     for k in (1, 3, 8, 60):
         for result in memory.retrieve(questions, k=k):
@@ -131,8 +131,8 @@ def test_one_stands_for_all_and_names_them(memory: Memory) -> None:
 
 def test_what_is_left_out_was_worse() -> None:
     with filled() as memory, filled(**{"rank.unique": False}) as every:
-        assert memory.duplicates() == every.duplicates()
-        of = {name: each for each in memory.duplicates() for name in each}
+        assert memory.facts.duplicates() == every.facts.duplicates()
+        of = {name: each for each in memory.facts.duplicates() for name in each}
         for question in ("Who restores old ovens?", "Nora's canoe", "What did the plumber cost?"):
             whole = every.retrieve(question, k=60).hits
             assert all(hit.duplicates == () for hit in whole)
@@ -150,7 +150,7 @@ def test_what_is_left_out_was_worse() -> None:
 
 
 def test_only_what_may_be_a_hit_is_named(memory: Memory) -> None:
-    ovens = next(each for each in memory.duplicates() if each[0] == "oven0")
+    ovens = next(each for each in memory.facts.duplicates() if each[0] == "oven0")
     question = "Who restores the old ovens of the bakery in Ghent?"
     for filters, there in (
         ({"exclude": ["oven0"]}, ovens[1:]),
@@ -158,17 +158,19 @@ def test_only_what_may_be_a_hit_is_named(memory: Memory) -> None:
         ({"as_of": 1.7e9 + 2.5 * DAY}, ("oven0", "oven2")),
         ({"where": {"id": "oven2"}}, ("oven2",)),
     ):
-        found = memory.retrieve(question, **filters)  # type: ignore[arg-type]
+        found = retrieved(memory, question, **filters)  # type: ignore[arg-type]
         own = [hit for hit in found.hits if same(hit.id) == "oven"]
         assert len(own) == 1
         assert {own[0].id, *own[0].duplicates} == {*there}
-    (both,) = memory.retrieve([question], as_of=[1.7e9 + 0.5 * DAY, 1.7e9 + 2.5 * DAY])
+    (both,) = memory.at(as_of=[1.7e9 + 0.5 * DAY, 1.7e9 + 2.5 * DAY]).retrieve([question])
     told_then = [
         {name for hit in result.hits if same(hit.id) for name in (hit.id, *hit.duplicates)}
         for result in both
     ]
     assert told_then == [{"oven0"}, {"oven0", "oven2", "boat1"}]
-    for result in memory.retrieve([question, "comet", question], plan=[True, None, False]):
+    for result in memory.retrieve(
+        [question, "comet", question], scope=Scope(plan=[True, None, False])
+    ):
         assert sum(same(name) == "oven" for name in ids(result)) <= 1
 
 
@@ -179,37 +181,39 @@ def test_contexts_have_it_once(memory: Memory) -> None:
 
 def test_groups_follow_what_changes() -> None:
     with filled() as memory:
-        before = memory.duplicates()
+        before = memory.facts.duplicates()
         memory.delete(["oven2"])
-        ovens = next(each for each in memory.duplicates() if each[0] == "oven0")
+        ovens = next(each for each in memory.facts.duplicates() if each[0] == "oven0")
         assert ovens == ("oven0", "oven5", "oven7")
         memory.forget(["oven0", "oven5", "oven7"])
-        assert not any(same(name) == "oven" for each in memory.duplicates() for name in each)
-        assert len(memory.duplicates()) == len(before) - 1
-        boats = next(each for each in memory.duplicates() if each[0] == "boat1")
+        assert not any(same(name) == "oven" for each in memory.facts.duplicates() for name in each)
+        assert len(memory.facts.duplicates()) == len(before) - 1
+        boats = next(each for each in memory.facts.duplicates() if each[0] == "boat1")
         memory.update("boat4", text="Nora sold her green canoe on a Sunday")
-        assert boats not in memory.duplicates()
+        assert boats not in memory.facts.duplicates()
         memory.add([Atom("oven9", SAID["oven"]), Atom("oven10", SAID["oven"])])
-        assert not any(name == "oven9" for each in memory.duplicates() for name in each)
-        memory.reconcile()
-        assert ("oven9", "oven10") in memory.duplicates()
+        assert not any(name == "oven9" for each in memory.facts.duplicates() for name in each)
+        memory.facts.reconcile()
+        assert ("oven9", "oven10") in memory.facts.duplicates()
 
 
 def test_other_support_makes_no_group() -> None:
     """An edge that says that one memory supports another makes them no duplicates."""
     with opened(config=config_of(**{"rank.unique": True})) as memory:
         memory.add([*told()[:2], Atom("other", OTHER)])
-        memory.connect([("oven0", "boat1", "supports"), ("other", "oven0", EdgeType.SUPPORTS)])
-        assert memory.duplicates() == []
+        memory.graph.connect(
+            [("oven0", "boat1", "supports"), ("other", "oven0", EdgeType.SUPPORTS)]
+        )
+        assert memory.facts.duplicates() == []
         assert len(memory.retrieve("oven").hits) == 3
     with opened() as memory:
-        assert memory.duplicates() == []
+        assert memory.facts.duplicates() == []
 
 
 def test_they_are_found_again_when_a_store_is_opened(tmp_path: Any) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(told())
-        memory.reconcile()
-        found = memory.duplicates()
+        memory.facts.reconcile()
+        found = memory.facts.duplicates()
     with opened(tmp_path / "m", mode="r") as memory:
-        assert memory.duplicates() == found == groups(told())
+        assert memory.facts.duplicates() == found == groups(told())

@@ -18,7 +18,7 @@ from graphmem_torch.atoms import KINDS, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.graph import Graph
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.memory.edge_writes import similar_pairs
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.spectral import laplacian
@@ -51,9 +51,9 @@ def small(path: Path | None = None, **change: Any) -> Memory:
 
 def test_connect_one_edge_and_many_with_their_defaults() -> None:
     with small() as memory:
-        done = memory.connect("c0", "c1", "supports")
+        done = memory.graph.connect("c0", "c1", "supports")
         assert (done.new, done.known) == (1, 0)
-        done = memory.connect(
+        done = memory.graph.connect(
             [
                 ("c1", "c2"),
                 ["c2", "c3", "Derived-From"],
@@ -71,18 +71,18 @@ def test_connect_one_edge_and_many_with_their_defaults() -> None:
             ("c4", "c5", "contradicts", -0.8),
             ("c5", "c0", "dependency", 0.25),
         }
-        assert memory.connect([]).new == 0
+        assert memory.graph.connect([]).new == 0
 
 
 def test_connect_counts_the_strongest_of_equal_edges() -> None:
     with small() as memory:
-        memory.connect("c0", "c1", "supports", 0.4)
+        memory.graph.connect("c0", "c1", "supports", 0.4)
         before = memory.store.state
-        assert memory.connect("c0", "c1", "supports", 0.4).known == 1
-        assert memory.connect("c0", "c1", "supports", 0.1).known == 1
+        assert memory.graph.connect("c0", "c1", "supports", 0.4).known == 1
+        assert memory.graph.connect("c0", "c1", "supports", 0.1).known == 1
         assert memory.store.state == before, "nothing new: the index stays"
         many = [("c0", "c1", "supports", 0.6), ("c0", "c1", "supports", 0.9), ("c1", "c0")]
-        done = memory.connect(many)
+        done = memory.graph.connect(many)
         assert (done.new, done.known) == (2, 1)
         assert ("c0", "c1", "supports", 0.9) in stated(memory)
         assert ("c0", "c1", "supports", 0.6) not in stated(memory)
@@ -90,15 +90,17 @@ def test_connect_counts_the_strongest_of_equal_edges() -> None:
 
 def test_disconnect_deletes_what_it_says() -> None:
     with small() as memory:
-        memory.connect([("c0", "c1", "supports"), ("c0", "c1", "causes"), ("c1", "c0", "supports")])
-        memory.connect("c0", "c1", "supports", 0.9)
-        assert memory.disconnect("c0", "c1", "supports") == 2
+        memory.graph.connect(
+            [("c0", "c1", "supports"), ("c0", "c1", "causes"), ("c1", "c0", "supports")]
+        )
+        memory.graph.connect("c0", "c1", "supports", 0.9)
+        assert memory.graph.disconnect("c0", "c1", "supports") == 2
         assert stated(memory) == {("c1", "c0", "supports", 0.7)}
         state = memory.store.state
-        assert memory.disconnect("c0", "c1", "supports") == 0
+        assert memory.graph.disconnect("c0", "c1", "supports") == 0
         assert memory.store.state == state
-        assert memory.disconnect("c0", "c1") == 1
-        memory.connect("c0", "c1", "supports", 0.2)  # weaker than before: it was disconnected
+        assert memory.graph.disconnect("c0", "c1") == 1
+        memory.graph.connect("c0", "c1", "supports", 0.2)  # weaker than before: it was disconnected
         assert ("c0", "c1", "supports", 0.2) in stated(memory)
         assert memory.check() == []
 
@@ -107,18 +109,18 @@ def test_connect_is_durable_and_uses_no_old_snapshot(tmp_path: Path) -> None:
     memory = small(tmp_path / "m")
     memory.close()  # with a snapshot of the state without the edges
     with opened(tmp_path / "m", config=config_of(**PLAIN)) as memory:
-        memory.connect("c0", "c3", "supports")
-        memory.connect("c3", "c5", "contradicts")
+        memory.graph.connect("c0", "c3", "supports")
+        memory.graph.connect("c3", "c5", "contradicts")
         with opened(tmp_path / "m", mode="r", config=config_of(**PLAIN)) as reader:
             assert stated(reader) == stated(memory) and len(stated(reader)) == 2
             assert reader.index.graph.num_edges == 2, "supports, both ways"
             with pytest.raises(StoreError, match="mode='w'"):
-                reader.connect("c0", "c1")
+                reader.graph.connect("c0", "c1")
         memory.store.close()  # as if killed: no snapshot is written
     with opened(tmp_path / "m", config=config_of(**PLAIN)) as memory:
         assert len(stated(memory)) == 2
         assert memory.check() == []
-        assert memory.disconnect("c0", "c3") == 1
+        assert memory.graph.disconnect("c0", "c3") == 1
         memory.add([Atom("late", "A later claim", edges=(Link("c0", EdgeType.SUPPORTS),))])
         assert ("late", "c0", "supports", 0.7) in stated(memory)
         assert memory.check() == []
@@ -136,9 +138,9 @@ def test_connect_is_seen_by_the_next_question() -> None:
             return [step.type for step in hits[hidden].path]
 
         assert steps() == []
-        memory.connect(canoe, hidden, "causes")
+        memory.graph.connect(canoe, hidden, "causes")
         assert steps() == ["causes"]
-        memory.disconnect(canoe, hidden)
+        memory.graph.disconnect(canoe, hidden)
         assert steps() == []
 
 
@@ -165,7 +167,7 @@ def test_connect_of_bad_edges_changes_nothing(arguments: tuple[Any, ...], messag
     with small() as memory:
         state = memory.store.state
         with pytest.raises(InputError, match=message):
-            memory.connect(*arguments)
+            memory.graph.connect(*arguments)
         assert memory.store.state == state
         assert stated(memory) == set()
 
@@ -206,7 +208,7 @@ def test_kinds_are_words() -> None:
             with pytest.raises(InputError, match="kind"):
                 memory.add([Atom("bad", "text", kind=kind)])  # type: ignore[arg-type]
         with pytest.raises(InputError, match=r"did you mean 'theorem'"):
-            memory.retrieve("text", kinds=["theorm"])
+            memory.retrieve("text", scope=Scope(kinds=["theorm"]))
 
 
 def test_cooccurrence_edges_are_n_log_n(generator: torch.Generator) -> None:
@@ -233,7 +235,7 @@ def test_judged_edges_and_their_weights() -> None:
 
     with small() as memory:
         pairs = [("c0", "c1"), ("c1", "c2"), ("c2", "c3"), ("c2", "c1"), ("c0", "c1")]
-        done = memory.judge_edges(oracle, pairs)
+        done = memory.graph.judge(oracle, pairs)
         assert (done.entailed, done.contradicted, done.neutral, done.failed) == (1, 2, 1, 0)
         assert (done.new, done.known) == (2, 1), "a contradiction is one edge, however asked"
         assert stated(memory) == {
@@ -262,11 +264,11 @@ class Broken:
 def test_judge_edges_by_a_failing_oracle_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with opened(config=config_of(**PLAIN)) as memory:
         memory.add(claims(20))
-        memory.connect("c0", "c1", "supports")
+        memory.graph.connect("c0", "c1", "supports")
         pairs = [(f"c{i}", f"c{j}") for i in range(20) for j in range(20) if i != j][:200]
         oracle = Broken()
         with caplog.at_level(logging.WARNING):
-            done = memory.judge_edges(oracle, pairs)
+            done = memory.graph.judge(oracle, pairs)
         assert oracle.calls == 4
         assert done.failed == 64 + 64 + 5 + 5 and done.judged == 200
         assert done.entailed == done.new == 2
@@ -287,7 +289,7 @@ def test_judge_edges_of_the_nearest_by_default(generator: torch.Generator) -> No
     assert got == expected
     assert similar_pairs(x[:1], k=2, least=0.3).shape == (2, 0)
     with opened(config=config_of(**PLAIN)) as memory:
-        assert memory.judge_edges().judged == 0
+        assert memory.graph.judge().judged == 0
         memory.add(["the canoe is red", "the canoe is not red", "violins are loud at night"])
         seen: list[tuple[str, str]] = []
 
@@ -295,7 +297,7 @@ def test_judge_edges_of_the_nearest_by_default(generator: torch.Generator) -> No
             seen.extend(zip(premises, hypotheses, strict=True))
             return ["neutral"] * len(premises)
 
-        memory.judge_edges(oracle, k=1)
+        memory.graph.judge(oracle, k=1)
         assert set(seen) == {
             ("the canoe is red", "the canoe is not red"),
             ("the canoe is not red", "the canoe is red"),
@@ -305,22 +307,22 @@ def test_judge_edges_of_the_nearest_by_default(generator: torch.Generator) -> No
 @pytest.mark.parametrize("pairs", [[("c0",)], [("c0", "c0")], ["c0"], [("c0", 3)], [("c0", "no")]])
 def test_judge_edges_of_bad_pairs(pairs: Any) -> None:
     with small() as memory, pytest.raises(InputError, match="expected"):
-        memory.judge_edges(lambda p, h: ["neutral"] * len(p), pairs)
+        memory.graph.judge(lambda p, h: ["neutral"] * len(p), pairs)
 
 
 def test_judge_edges_by_a_bad_oracle() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="oracle: expected"):
-            memory.judge_edges(3, [("c0", "c1")])  # type: ignore[arg-type]
+            memory.graph.judge(3, [("c0", "c1")])  # type: ignore[arg-type]
         with pytest.raises(InputError, match=r"^k\b.* at least 1"):
-            memory.judge_edges(k=0)
+            memory.graph.judge(k=0)
         with pytest.raises(InputError, match="least: expected"):
-            memory.judge_edges(least=2.0)
+            memory.graph.judge(least=2.0)
 
 
 def test_disconnect_leaves_sound_blocks() -> None:
     with small() as memory:
-        memory.connect([(f"c{i}", f"c{j}") for i in range(6) for j in range(6) if i != j])
+        memory.graph.connect([(f"c{i}", f"c{j}") for i in range(6) for j in range(6) if i != j])
         before = memory.store.edges()
 
         def keep(edges: EdgeBlock) -> torch.Tensor:
@@ -337,8 +339,8 @@ def test_disconnect_leaves_sound_blocks() -> None:
 
 def test_connect_takes_numbers_of_numpy() -> None:
     with small() as memory:
-        memory.connect("c0", "c1", "supports", np.float32(0.5))
-        memory.judge_edges(lambda p, h: [("entail", np.float32(0.5))], [("c1", "c2")])
+        memory.graph.connect("c0", "c1", "supports", np.float32(0.5))
+        memory.graph.judge(lambda p, h: [("entail", np.float32(0.5))], [("c1", "c2")])
         weights = {("c0", "c1", "supports", 0.5), ("c1", "c2", "implication", 0.75)}
         assert stated(memory) == weights
 
@@ -346,22 +348,22 @@ def test_connect_takes_numbers_of_numpy() -> None:
 @pytest.mark.parametrize("weight", [1e-50, -1e-50, 1e-40])
 def test_connect_refuses_a_weight_that_would_be_0(weight: float) -> None:
     with small() as memory, pytest.raises(InputError, match="weight"):
-        memory.connect("c0", "c1", "contradicts", weight)
+        memory.graph.connect("c0", "c1", "contradicts", weight)
 
 
 def test_connect_says_what_is_no_edge_and_no_id() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="edges: expected"):
-            memory.connect(5)  # type: ignore[arg-type]
+            memory.graph.connect(5)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="ids: expected texts"):
-            memory.disconnect(["c0"], "c1")  # type: ignore[arg-type]
+            memory.graph.disconnect(["c0"], "c1")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="ids: expected texts"):
-            memory.disconnect(None, "c1")  # type: ignore[arg-type]
+            memory.graph.disconnect(None, "c1")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="pairs: expected"):
-            memory.judge_edges(pairs=3)  # type: ignore[arg-type]
+            memory.graph.judge(pairs=3)  # type: ignore[arg-type]
 
 
 def test_judge_edges_ends_an_endless_answer() -> None:
     with small() as memory:
-        done = memory.judge_edges(lambda p, h: itertools.repeat("entail"), [("c0", "c1")])
+        done = memory.graph.judge(lambda p, h: itertools.repeat("entail"), [("c0", "c1")])
         assert done.failed == 1 and done.new == 0

@@ -39,11 +39,13 @@ ODD = [
 def filled(path: Path | None = None) -> Memory:
     memory = opened(path)
     memory.add([*turns(), replace(ODD[0], id="odd"), *ODD[1:]])
-    memory.connect([("a1", "a9", "supports", 0.3), ("a2", "a8", "similarity"), ("a5", "later")])
+    memory.graph.connect(
+        [("a1", "a9", "supports", 0.3), ("a2", "a8", "similarity"), ("a5", "later")]
+    )
     memory.pin(["a4", "odd"])
     memory.unpin("ö\n ")
-    memory.classify(ids=["a0", "a1"])
-    memory.classify(lambda texts: [answer(text) for text in texts], ids=["a2", "a3"])
+    memory.upkeep.classify(ids=["a0", "a1"])
+    memory.upkeep.classify(lambda texts: [answer(text) for text in texts], ids=["a2", "a3"])
     return memory
 
 
@@ -151,9 +153,9 @@ def test_versions_come_back(tmp_path: Path, vectors: bool, monkeypatch: pytest.M
         memory.update("a12", speaker="Eve")
         memory.pin("a3")
         memory.export(files[0], vectors=vectors)
-        lives = {name: memory.versions(name) for name in ("a3", "a12", "a5")}
+        lives = {name: memory.facts.versions(name) for name in ("a3", "a12", "a5")}
         between = lives["a3"][1].since
-        answers = [plain(memory.retrieve(QUESTIONS, as_of=when)) for when in (None, between)]
+        answers = [plain(memory.at(as_of=when).retrieve(QUESTIONS)) for when in (None, between)]
     update, allowed = Writer.update, 0
 
     def stopping(writer: Writer, *arguments: Any) -> Atom:
@@ -171,14 +173,14 @@ def test_versions_come_back(tmp_path: Path, vectors: bool, monkeypatch: pytest.M
                 memory.import_(files[0])
         allowed = 9
         assert memory.import_(files[0]).known == 13
-        assert {name: memory.versions(name) for name in lives} == lives
+        assert {name: memory.facts.versions(name) for name in lives} == lives
         assert memory.pinned() == ["a3"] and memory.check() == []
         memory.export(files[1], vectors=vectors)
         one, two = ([json.loads(line) for line in f.read_text().splitlines()[:-1]] for f in files)
         assert [each for each in one if "atom" in each] == [each for each in two if "atom" in each]
         edges = [{tuple(e["edge"][:3]): e["edge"][3] for e in f if "edge" in e} for f in (one, two)]
         assert edges[0] == pytest.approx(edges[1], rel=1e-5)  # cosines are rounded
-        found = [plain(memory.retrieve(QUESTIONS, as_of=when)) for when in (None, between)]
+        found = [plain(memory.at(as_of=when).retrieve(QUESTIONS)) for when in (None, between)]
         assert found == answers
         memory.update("a3", text="another")
         with pytest.raises(InputError, match="'a3' is stored already with other content"):

@@ -13,7 +13,7 @@ import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.results import Explanation
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import QUESTIONS, ids, opened, turns
@@ -62,7 +62,7 @@ def test_without_an_id_it_is_the_best_hit(memory: Memory) -> None:
 
 def test_explanations_are_readable_and_plain(memory: Memory) -> None:
     concept = next(iter(memory.store.texts(kind="concept")))
-    found = memory.explain(QUESTIONS[1], seed_entities=concept, exclude=["a2"])
+    found = memory.explain(QUESTIONS[1], scope=Scope(seeds=concept, exclude=["a2"]))
     assert any(start.id == f"concept:{concept}" for start in found.starts)
     told = json.loads(json.dumps(found.as_dict()))
     assert told["id"] == found.id and told["influences"] == found.influences
@@ -74,8 +74,8 @@ def test_explanations_are_readable_and_plain(memory: Memory) -> None:
     assert f"{found.signals[strongest]:>+10.3g}  {strongest}\n" in text
     listed = [edge for edge in found.edges if edge.gradient]
     assert sum("→" in line for line in text.partition("\nedges: ")[2].splitlines()) == len(listed)
-    assert memory.explain(QUESTIONS[1], "a2", exclude=["a2"]).rank == 0
-    few = memory.explain(QUESTIONS[1], most=1)
+    assert memory.explain(QUESTIONS[1], "a2", scope=Scope(exclude=["a2"])).rank == 0
+    few = memory.explain(QUESTIONS[1], limit=1)
     assert len(few.edges) <= 1 and len(few.gradients) <= 1
     assert isinstance(few, Explanation)
 
@@ -88,21 +88,21 @@ def test_explain_says_what_is_wrong(memory: Memory) -> None:
     ):
         with pytest.raises(InputError, match=said):
             memory.explain(*arguments)
-    with pytest.raises(InputError, match="most: expected an integer"):
-        memory.explain("Where?", most=0)
+    with pytest.raises(InputError, match="limit: expected an integer"):
+        memory.explain("Where?", limit=0)
     with opened() as empty, pytest.raises(InputError, match="nothing is found; name one"):
         empty.explain("Where?")
     everyone = [f"a{i}" for i in range(36)]
     with pytest.raises(InputError, match="nothing is found; name one"):
-        memory.explain("Where?", exclude=everyone)
+        memory.explain("Where?", scope=Scope(exclude=everyone))
 
 
 def test_explain_anywhere_and_side_by_side(memory: Memory) -> None:
     expected = memory.explain(QUESTIONS[0])
     with torch.inference_mode():
         inside = memory.explain(QUESTIONS[0])
-        query = memory.encode_questions(QUESTIONS[:1])
-        row = int(memory.rows_of([expected.id])[0])
+        query = memory.tensors.encode(QUESTIONS[:1])
+        row = int(memory.tensors.rows([expected.id])[0])
         assert float(memory.index.explain(query, row).score) == pytest.approx(
             expected.raw, abs=1e-4
         )
@@ -134,7 +134,7 @@ def test_explain_of_a_memory_that_grows() -> None:
             grown.add(atom)
             grown.retrieve("canoe")
         whole.add(turns(24))
-        one, two = (each.explain(QUESTIONS[0], "a9", most=500) for each in (grown, whole))
+        one, two = (each.explain(QUESTIONS[0], "a9", limit=500) for each in (grown, whole))
         assert one.signals == pytest.approx(two.signals, abs=1e-4)
         assert one.influences == pytest.approx(two.influences, abs=1e-4)
         assert one.gradients == pytest.approx(two.gradients, abs=1e-4)
@@ -147,7 +147,7 @@ def test_explain_of_an_earlier_version() -> None:
     with opened() as memory:
         memory.add(turns(14))
         memory.update("a3", text="an entirely other canoe")
-        now, then = memory.explain("canoe", "a3"), memory.explain("canoe", "a3", as_of=1.75e9)
+        now, then = memory.explain("canoe", "a3"), memory.at(as_of=1.75e9).explain("canoe", "a3")
         assert "entirely" in now.text
         assert "entirely" not in then.text
         assert now.score != then.score
@@ -163,7 +163,7 @@ def test_a_trace_says_what_was_looked_at(preset: str) -> None:
         plain = memory.retrieve(QUESTIONS, between=(1.7e9, 1.7015e9))
         traced = memory.retrieve(QUESTIONS, between=(1.7e9, 1.7015e9), trace=True)
         with torch.inference_mode():
-            query = memory.encode_questions(QUESTIONS)
+            query = memory.tensors.encode(QUESTIONS)
             there = (index.time >= 1.7e9) & (index.time <= 1.7015e9)
             found = index.candidates(replace(query, allowed=there[None]))
         for place, (one, two) in enumerate(zip(plain, traced, strict=True)):

@@ -16,8 +16,8 @@ import pytest
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError, StoreError
-from graphmem_torch.memory import Memory
-from graphmem_torch.memory.learning import CORRECTION
+from graphmem_torch.memory import Layout, Memory
+from graphmem_torch.memory.weight_fitting import CORRECTION
 from graphmem_torch.results import Consolidated
 from graphmem_torch.store.learned import KEPT, LearnedRows
 from tests.memories import (
@@ -69,7 +69,7 @@ def auc(memory: Memory, numbers: range) -> float:
 
 
 def correction(memory: Memory) -> Any:
-    return next((each for each in memory.learned() if each.kind == CORRECTION), None)
+    return next((each for each in memory.learning.records() if each.kind == CORRECTION), None)
 
 
 def test_feedback_that_helps_is_learned_and_kept(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_feedback_that_helps_is_learned_and_kept(tmp_path: Path) -> None:
         before = auc(memory, range(COUNT))
         for number in range(COUNT - 2):
             ask(memory, number)
-        found = memory.learn_from_feedback()
+        found = memory.learning.correct()
         assert found == correction(memory) and found is not None and found.applied
         assert found.questions + found.held_out == COUNT - 2 and found.atoms == 2 * COUNT
         assert before < found.after and found.difference is not None and found.difference[1] > 0
@@ -97,43 +97,43 @@ def test_feedback_that_helps_is_learned_and_kept(tmp_path: Path) -> None:
     with opened(tmp_path, config=settings()) as memory:
         assert correction(memory) == found and auc(memory, range(4)) == 1.0
         # Weights that are learned anew are corrected anew.
-        memory.fit(["canoe 0?", "canoe 8?"], [["long0"], ["long8"]])
+        memory.learning.fit(["canoe 0?", "canoe 8?"], [["long0"], ["long8"]])
         assert correction(memory) is None
-        assert memory.learn_from_feedback() is not None
-        assert memory.reset_learned("feedback") == COUNT - 2 + 1
-        assert [each.kind for each in memory.learned()] == ["weights"]
-        assert memory.learn_from_feedback() is None
+        assert memory.learning.correct() is not None
+        assert memory.learning.reset("feedback") == COUNT - 2 + 1
+        assert [each.kind for each in memory.learning.records()] == ["weights"]
+        assert memory.learning.correct() is None
 
 
 def test_feedback_records_and_consolidating_learns(tmp_path: Path) -> None:
     encoder = Counting()
     with opened(tmp_path, config=settings(), embedder=encoder) as memory:
         memory.add(short_and_long())
-        memory.consolidate()
+        memory.upkeep.consolidate()
         encoder.seen.clear()
         config = memory.config
         for number in range(39):
             ask(memory, number)
-        assert memory.consolidate().learned == 0, "too few"
+        assert memory.upkeep.consolidate().learned == 0, "too few"
         for number in range(39, 62):
             ask(memory, number)
         assert correction(memory) is None and memory.config == config and not encoder.seen
-        assert memory.consolidate() == Consolidated(learned=1)
+        assert memory.upkeep.consolidate() == Consolidated(learned=1)
         assert correction(memory).applied and memory.config != config and encoder.seen
-        assert memory.consolidate() == Consolidated()
+        assert memory.upkeep.consolidate() == Consolidated()
         for number in range(30):
             ask(memory, number)
-        assert memory.consolidate().learned == 0, "less than half as much again"
+        assert memory.upkeep.consolidate().learned == 0, "less than half as much again"
         ask(memory, 30)
     with opened(tmp_path, config=settings()) as memory:
-        assert memory.consolidate().learned == 1
+        assert memory.upkeep.consolidate().learned == 1
 
 
 def test_refining_learns_from_feedback(tmp_path: Path) -> None:
     with (
         opened(tmp_path, config=settings()) as memory,
         opened(tmp_path, config=settings()) as other,
-        memory.refining(every=0.01) as refining,
+        memory.upkeep.in_background(every=0.01) as refining,
     ):
 
         def wait(until: Callable[[], bool]) -> None:
@@ -159,9 +159,9 @@ def test_feedback_that_cannot_be_learned_from_is_tried_once() -> None:
         memory.add(turns(4))
         for number in range(COUNT):
             memory.feedback(f"{number}?", not_used=["a0"])
-        assert memory.consolidate().learned == 0 and correction(memory) is None
+        assert memory.upkeep.consolidate().learned == 0 and correction(memory) is None
         encoder.seen.clear()
-        assert memory.consolidate() == Consolidated() and not encoder.seen
+        assert memory.upkeep.consolidate() == Consolidated() and not encoder.seen
 
 
 def test_feedback_that_says_nothing_changes_nothing() -> None:
@@ -171,7 +171,7 @@ def test_feedback_that_says_nothing_changes_nothing() -> None:
         config = memory.config
         for number in range(COUNT):
             ask(memory, number, liked=chance.choice(["long", "short"]))
-        found = memory.learn_from_feedback()
+        found = memory.learning.correct()
         assert found is not None and not found.applied and "no better" in found.reason
         assert memory.config == config and found.held_out >= 20
         assert found.difference is not None and found.difference[1] <= 0.0
@@ -182,7 +182,7 @@ def test_feedback_of_used_memories_alone_is_told_from_the_best_others() -> None:
         memory.add(short_and_long())
         for number in range(COUNT):
             memory.feedback(f"{WORDS[number % 8]} {number}?", used=f"long{number}")
-        found = memory.learn_from_feedback()
+        found = memory.learning.correct()
         assert found is not None and found.applied and found.after > found.before
         assert memory.stats()["feedback"]["not_used"] == 0
 
@@ -205,11 +205,11 @@ def test_feedback_says_what_is_wrong(change: dict[str, Any], message: str) -> No
     asked = {"question": "Where?", "used": ["a0"], **change}
     with opened() as memory:
         memory.add(turns(3))
-        memory.namespace("bob", create=True).add(Atom("only-bob", "of Bob"))
+        memory.namespaces.create("bob").add(Atom("only-bob", "of Bob"))
         with pytest.raises(InputError, match=message):
             memory.feedback(**asked)
         with pytest.raises(InputError, match="kinds: expected"):
-            memory.reset_learned("weight")
+            memory.learning.reset("weight")
         assert memory.stats()["feedback"]["questions"] == 0
 
 
@@ -221,7 +221,7 @@ def test_feedback_needs_a_store_that_can_be_written(tmp_path: Path) -> None:
         assert memory.stats()["feedback"]["questions"] == 0
         memory.feedback("Where?", used="a0")
     with opened(tmp_path, mode="r") as reader:
-        for write in (lambda: reader.feedback("Where?", used="a0"), reader.reset_learned):
+        for write in (lambda: reader.feedback("Where?", used="a0"), reader.learning.reset):
             with pytest.raises(StoreError, match="reading only"):
                 write()
         assert reader.stats()["feedback"]["questions"] == 1
@@ -242,7 +242,7 @@ def test_feedback_of_many_threads_and_tasks(tmp_path: Path) -> None:
             errors.append(error)
 
     async def tasks() -> None:
-        await asyncio.gather(*(memory.afeedback(f"{i}?", used="long0") for i in range(4)))
+        await asyncio.gather(*(memory.aio.feedback(f"{i}?", used="long0") for i in range(4)))
 
     with opened(tmp_path, config=settings()) as memory:
         memory.add(short_and_long())
@@ -255,14 +255,18 @@ def test_feedback_of_many_threads_and_tasks(tmp_path: Path) -> None:
         asyncio.run(tasks())
         counts = memory.stats()["feedback"]
         assert counts == {"questions": COUNT + 4, "used": COUNT + 4, "not_used": COUNT}
-        assert memory.learn_from_feedback() is not None and memory.check() == []
+        assert memory.learning.correct() is not None and memory.check() == []
 
 
 def test_what_answers_cite_is_kept_behind_them(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(turns(12))
         memory.pin("a11")
-        settings = {"llm": lambda prompt: "There [1].", "budget": 900, "tokenizer": len}
+        settings = {
+            "llm": lambda prompt: "There [1].",
+            "budget": 900,
+            "layout": Layout(tokenizer=len),
+        }
         first = memory.answer("Where is the canoe?", **settings)
         memory.answer("Where is the comet?", **settings | {"llm": lambda prompt: "Nobody knows."})
         sources = first.context.sources
@@ -318,11 +322,11 @@ def test_correction_is_forgotten_with_its_memories(tmp_path: Path) -> None:
         memory.add(short_and_long())
         for number in range(COUNT):
             ask(memory, number)
-        memory.learn_from_feedback()
+        memory.learning.correct()
         assert correction(memory).applied
         memory.forget("long0")
         assert correction(memory) is None
         fresh.add([atom for atom in short_and_long() if atom.id != "long0"])
         assert plain([memory.retrieve("canoe 8?")]) == plain([fresh.retrieve("canoe 8?")])
         ask(memory, 1)  # and learned again from the rest
-        assert memory.consolidate().learned == 1 and correction(memory).applied
+        assert memory.upkeep.consolidate().learned == 1 and correction(memory).applied

@@ -199,7 +199,7 @@ def test_a_chunk_that_changes_has_a_version_more(notes: Path) -> None:
         other = " ".join([words[0], words[2], words[1], *words[3:]])
         (notes / "a.txt").write_text(text.replace(before[1].text, changed))
         assert counts(memory.add_files(notes)) == (0, 7, 1, 0)
-        assert [version.atom.text for version in memory.versions(ids[1])] == [
+        assert [version.atom.text for version in memory.facts.versions(ids[1])] == [
             before[1].text,
             changed,
         ]
@@ -221,13 +221,13 @@ def test_what_is_said_of_a_chunk_stays_with_it(notes: Path) -> None:
         memory.pin(kept.id)
         node = memory.store.known([kept.id])[kept.id][0]
         memory.store.life.set_found_types({node: ("procedural", None)}, "oracle")
-        memory.connect(kept.id, "notes/b.txt#0", "supports")
+        memory.graph.connect(kept.id, "notes/b.txt#0", "supports")
         written(notes / "a.txt", "Something new.\n\n", (notes / "a.txt").read_text())
         memory.add_files(notes)
         moved = memory.get(kept.id)
         assert moved.text == kept.text and moved.meta["start"] == kept.meta["start"] + 16
-        assert kept.id in memory.pinned() and memory.types(kept.id)[kept.id] == "procedural"
-        assert memory.disconnect(kept.id, "notes/b.txt#0", "supports") == 1
+        assert kept.id in memory.pinned() and memory.upkeep.types(kept.id)[kept.id] == "procedural"
+        assert memory.graph.disconnect(kept.id, "notes/b.txt#0", "supports") == 1
 
 
 def test_a_file_that_moves_keeps_its_ids_and_is_not_encoded(notes: Path) -> None:
@@ -262,11 +262,11 @@ def test_a_copy_is_a_file_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "n"
     written(folder / "b.txt", "The canoe is red.")
     with follows() as memory:
-        for space in (memory, memory.namespace("u", create=True)):
+        for space in (memory, memory.namespaces.create("u")):
             space.add_files(folder)
         shutil.copy(folder / "b.txt", folder / "c.txt")
         written(folder / "b.txt", "The violin is old.")
-        for space in (memory, memory.namespace("u")):
+        for space in (memory, memory.namespaces["u"]):
             done = space.add_files(folder, prune=True)
             assert (done.moved, done.added, done.changed) == ((), ("n/c.txt",), ("n/b.txt",))
             assert space.get("n/b.txt#0").text == "The violin is old."
@@ -470,8 +470,8 @@ def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(notes:
         ids = [f"notes/a.txt#{i}" for i in range(4)]
         memory.pin(ids[0])
         memory.touch([ids[0], ids[1], ids[1]], when=1.75e9)
-        memory.connect("own", ids[2], "supports", 0.9)
-        memory.supersede(ids[3], "own")
+        memory.graph.connect("own", ids[2], "supports", 0.9)
+        memory.facts.supersede(ids[3], "own")
         memory.feedback("Which canoe?", used=[ids[0]], not_used=[ids[1]])
         names = ["a.txt", "first.txt"]
 
@@ -481,7 +481,7 @@ def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(notes:
             return [
                 {name: used.get(node, 0) for name, node in nodes.items()},
                 memory.pinned(),
-                memory.validity(ids),
+                memory.facts.validity(ids),
                 memory.stats()["feedback"],
                 [edge for edge, _ in stored(memory.store) if edge[2] == EdgeType.SUPPORTS],
             ]

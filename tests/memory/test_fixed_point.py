@@ -62,14 +62,14 @@ def memory_of(path: Path | None, preset: str, **change: Any) -> Memory:
 def shown(memory: Memory, path: Path) -> tuple[object, ...]:
     """All that a user can see: what is exported, how much it counts, and what stands beside it."""
     names = [atom.id for atom in memory.get(stored(memory))]
-    file, away = path / "shown.jsonl", memory.archived()
+    file, away = path / "shown.jsonl", memory.upkeep.archived()
     memory.export(file)
     return (
         file.read_bytes(),
-        memory.importance(names),
-        memory.validity(names),
-        memory.conflicts(),
-        memory.duplicates(),
+        memory.upkeep.importance(names),
+        memory.facts.validity(names),
+        memory.facts.conflicts(),
+        memory.facts.duplicates(),
         [] if away is None else sorted(stored(away)),
     )
 
@@ -83,7 +83,7 @@ def stored(memory: Memory) -> list[str]:
 def settled(memory: Memory, path: Path) -> None:
     """Asserts that a consolidation finds nothing more."""
     before = shown(memory, path)
-    assert memory.consolidate() == Consolidated()
+    assert memory.upkeep.consolidate() == Consolidated()
     assert shown(memory, path) == before
     assert memory.check() == []
 
@@ -104,7 +104,7 @@ def test_each_preset_as_it_is(preset: str, tmp_path: Path) -> None:
     with memory_of(None, preset) as memory:
         memory.add(said())
         memory.touch(["violin1", "home0"])
-        memory.consolidate()
+        memory.upkeep.consolidate()
         settled(memory, tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_each_preset_with_all_steps(preset: str, tmp_path: Path) -> None:
     with memory_of(None, preset, **every | {"reconcile.policy": "recency"}) as memory:
         memory.add(said())
         memory.touch(["violin1", "home0"])
-        assert memory.consolidate() != Consolidated()
+        assert memory.upkeep.consolidate() != Consolidated()
         settled(memory, tmp_path)
 
 
@@ -151,11 +151,11 @@ def test_any_steps_after_any_changes(
 ) -> None:
     with memory_of(None, "default", **plan) as memory:
         memory.add(said())
-        memory.consolidate()
+        memory.upkeep.consolidate()
         settled(memory, tmp_path)
         for kind, place in changes:
             change(memory, kind, place)
-        memory.consolidate()
+        memory.upkeep.consolidate()
         settled(memory, tmp_path)
 
 
@@ -166,9 +166,9 @@ def test_after_one_that_was_killed(writes: int, tmp_path: Path) -> None:
         memory.add(said())
         memory.touch("violin1")
         with interrupted_after(writes):
-            memory.consolidate()
+            memory.upkeep.consolidate()
     with memory_of(tmp_path / "m", "default", **every) as memory:
-        memory.consolidate()
+        memory.upkeep.consolidate()
         settled(memory, tmp_path)
 
 
@@ -178,7 +178,7 @@ def test_of_another_process(tmp_path: Path) -> None:
         with memory_of(tmp_path / "m", "default", **every) as other:
             for start in range(0, 23, 9):
                 one.add(said()[start : start + 9])
-                other.consolidate()
+                other.upkeep.consolidate()
                 settled(one, tmp_path)
         settled(one, tmp_path)
     with memory_of(tmp_path / "m", "default", **every) as again:
@@ -205,7 +205,7 @@ def test_what_is_added_meanwhile_is_left_to_the_next_one(
     ):
         for each in (alone, memory):
             each.add([topical(number) for number in range(60)])
-        expected, ended, count = alone.consolidate(), threading.Event(), [60]
+        expected, ended, count = alone.upkeep.consolidate(), threading.Event(), [60]
 
         def add() -> None:
             while not ended.wait(0.01):
@@ -215,13 +215,13 @@ def test_what_is_added_meanwhile_is_left_to_the_next_one(
         writer = threading.Thread(target=add)
         with caplog.at_level(logging.WARNING):
             writer.start()
-            done = memory.consolidate()
+            done = memory.upkeep.consolidate()
             ended.set()
             writer.join()
         assert count[0] > 60 and not caplog.records, "it does not run after the writer"
         assert 0 < done.aggregated <= 2 * expected.aggregated + 2
         assert done.dissolved <= expected.dissolved + 2
         assert done.archived == expected.archived
-        later = memory.consolidate()
+        later = memory.upkeep.consolidate()
         assert later.aggregated + later.dissolved > 0
         settled(memory, tmp_path)

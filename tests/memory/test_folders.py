@@ -13,7 +13,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import OracleError, StoreError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.oracle import OpenAIClient
 from graphmem_torch.store import MemoryStore
 from tests.memories import config_of, ids, opened
@@ -37,7 +37,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     other = tmp_path / "other"
     with opened(other / NAME) as decoy:
         put(decoy, "decoy")
-        put(decoy.namespace("u", create=True), "decoy")
+        put(decoy.namespaces.create("u"), "decoy")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return other
@@ -50,15 +50,15 @@ def test_a_store_stays_the_one_that_was_opened(elsewhere: Path, path: str | Path
     before = content(elsewhere)
     os.chdir(elsewhere)
     assert put(memory, "drum") == 1
-    assert memory.archive("boat") == 1
-    assert memory.restore("boat") == 1
-    assert memory.archive("boat") == 1
-    assert put(memory.namespace("u", create=True), "flute") == 1
-    assert memory.namespaces() == ["u"]
+    assert memory.upkeep.archive("boat") == 1
+    assert memory.upkeep.restore("boat") == 1
+    assert memory.upkeep.archive("boat") == 1
+    assert put(memory.namespaces.create("u"), "flute") == 1
+    assert list(memory.namespaces) == ["u"]
     assert memory.forget("boat").atoms == 1
-    memory.compact()
-    memory.consolidate()
-    with memory.refining(every=0.01) as refining:
+    memory.upkeep.compact()
+    memory.upkeep.consolidate()
+    with memory.upkeep.in_background(every=0.01) as refining:
         put(memory, "lamp")
         while refining.done is None and refining.error is None:
             threading.Event().wait(0.01)
@@ -74,7 +74,7 @@ def test_a_store_stays_the_one_that_was_opened(elsewhere: Path, path: str | Path
     assert content(elsewhere) == before
     with opened(elsewhere.parent / "here" / NAME, embedder=None) as again:
         assert len(again) == 4
-        assert ids(again.retrieve("flute", namespaces=["u"])) == ["flute"]
+        assert ids(again.retrieve("flute", scope=Scope(namespaces=["u"]))) == ["flute"]
 
 
 def test_the_current_folder_may_go(elsewhere: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_current_folder_may_go(elsewhere: Path) -> None:
     os.chdir(gone)
     gone.rmdir()
     assert put(memory, "kite") == 1
-    assert put(memory.namespace("v", create=True), "boat") == 1
+    assert put(memory.namespaces.create("v"), "boat") == 1
     memory.close()
     with pytest.raises(StoreError, match=r"other\.mem: .* the current folder is gone"):
         opened(Path("other.mem"))
@@ -99,7 +99,7 @@ def test_a_link_that_leads_elsewhere_later(elsewhere: Path) -> None:
         Path("link").unlink()
         Path("link").symlink_to(elsewhere)
         assert put(memory, "boat") == 1
-        assert memory.archive("kite") == 1
+        assert memory.upkeep.archive("kite") == 1
     assert content(elsewhere) == before
     with opened(Path(NAME)) as memory:
         assert "boat" in memory
@@ -131,13 +131,13 @@ def test_a_process_of_its_own_folder(elsewhere: Path) -> None:
 
 MOVED: dict[str, Callable[[Memory], object]] = {
     "add": lambda memory: put(memory, "drum"),
-    "archive": lambda memory: memory.archive("kite"),
-    "namespace": lambda memory: memory.namespace("new", create=True),
-    "drop": lambda memory: memory.drop_namespace("u"),
-    "names": lambda memory: memory.namespaces(),
+    "archive": lambda memory: memory.upkeep.archive("kite"),
+    "namespace": lambda memory: memory.namespaces.create("new"),
+    "drop": lambda memory: memory.namespaces.drop("u"),
+    "names": lambda memory: list(memory.namespaces),
     "forget": lambda memory: memory.forget("kite"),
-    "refining": lambda memory: memory.refining(),
-    "compact": lambda memory: memory.compact(),
+    "refining": lambda memory: memory.upkeep.in_background(),
+    "compact": lambda memory: memory.upkeep.compact(),
 }
 
 
@@ -146,7 +146,7 @@ def test_a_folder_that_was_moved_is_not_mixed_up(elsewhere: Path, name: str) -> 
     """Another store may have its name by then."""
     memory = opened(Path(NAME))
     put(memory, "kite")
-    put(memory.namespace("u", create=True), "boat")
+    put(memory.namespaces.create("u"), "boat")
     Path(NAME).rename("moved.mem")
     shutil.copytree(elsewhere / NAME, NAME)
     before = content(Path(NAME))

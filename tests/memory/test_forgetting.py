@@ -61,7 +61,7 @@ def test_forget_leaves_no_byte(tmp_path: Path) -> None:
         (tmp_path / f"{REEMBED_NAME}-wal").write_bytes(rows[0].numpy().tobytes())  # cut short
         receipt = memory.forget(speaker="Mallory")
         assert receipt.atoms == 5 and receipt.previous == ""
-        assert memory.check() == [] and memory.check_receipt(receipt) == []
+        assert memory.check() == [] and memory.upkeep.check_receipt(receipt) == []
         assert traces(tmp_path) == []
         data = bytes_of(tmp_path)
         for row, own in zip(rows, tokens, strict=True):
@@ -87,7 +87,7 @@ def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) ->
             memory.update(f"a{i}", text=f"{SECRET} {i}")
         memory.retrieve(QUESTIONS)
         receipt = memory.forget([f"a{i}" for i in gone])
-        assert receipt.atoms == len(gone) and memory.check_receipt(receipt) == []
+        assert receipt.atoms == len(gone) and memory.upkeep.check_receipt(receipt) == []
         fresh.add([atom for i, atom in enumerate(atoms) if i not in gone])
         both = memory.retrieve(QUESTIONS), fresh.retrieve(QUESTIONS)
         for found, wanted in zip(*both, strict=True):
@@ -122,7 +122,7 @@ def test_a_name_that_came_under_a_number_of_another_is_forgotten(tmp_path: Path)
     assert [name for _, name, _ in two.store.aliases()] == ["quokka's bakery"]
     one.add(Atom("5", "hello comet"))
     receipt = one.forget("4")
-    assert one.store.aliases() == [] and one.check_receipt(receipt) == one.check() == []
+    assert one.store.aliases() == [] and one.upkeep.check_receipt(receipt) == one.check() == []
     assert b"quokka's bakery" not in bytes_of(tmp_path)
     for memory in (one, two):
         memory.store.close()
@@ -136,9 +136,9 @@ def test_forget_of_what_was_archived_forgets_the_file(tmp_path: Path, archived: 
         memory.add_files(file)
         ids = [name for name in memory.store.ids() if "#" in name]
         assert len(ids) >= 3
-        memory.archive(ids[:archived])
+        memory.upkeep.archive(ids[:archived])
         receipt = memory.forget(ids)
-        assert memory.check_receipt(receipt) == memory.check() == []
+        assert memory.upkeep.check_receipt(receipt) == memory.check() == []
         assert b"quokka" not in bytes_of(folder)
         assert memory.add_files(file).added == ("quokka.md",)
 
@@ -149,7 +149,7 @@ def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
         memory.add([*turns(12), *(secret(i, session="at the Xylophone") for i in range(3))])
         seen = plain(memory.retrieve(QUESTIONS)), plain(reader.retrieve(QUESTIONS))
         assert seen[0] == seen[1]
-        columns = memory._assemble._columns
+        columns = memory._state.builder._columns
         memory.delete("secret-0")
         memory.forget("secret-1")
         log = memory.store._database.query("SELECT cut, gone FROM change")
@@ -158,7 +158,7 @@ def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
         memory.forget(["a3", "secret-2"])
         memory.delete("a4")
         answers = plain(memory.retrieve(QUESTIONS))
-        assert memory._assemble._columns is columns  # not read anew
+        assert memory._state.builder._columns is columns  # not read anew
         assert plain(reader.retrieve(QUESTIONS)) == answers
     assert traces(tmp_path) == []
     assert "xylophone" not in json.dumps(columns.to_dict()).lower()
@@ -219,7 +219,7 @@ def test_what_would_be_forgotten(tmp_path: Path, archived: bool) -> None:
         memory.add(turns())
         memory.add(Atom("sum", "In short", edges=(Link("a3", EdgeType.DERIVED_FROM),)))
         if archived:
-            memory.archive(["a5"])
+            memory.upkeep.archive(["a5"])
         for asked in (
             {"ids": ["a3", "a4"]},
             {"ids": "a5"} if archived else {"ids": "a6"},
@@ -228,16 +228,16 @@ def test_what_would_be_forgotten(tmp_path: Path, archived: bool) -> None:
             {"where": {"meta.page": {"$gte": 20}}},
         ):
             state, names = memory.store.state, {*memory.store.ids()}
-            told = memory.forgettable(**asked)  # type: ignore[arg-type]
+            told = memory.forget(**asked, dry_run=True)  # type: ignore[arg-type]
             with opened(tmp_path, mode="r") as reader:
-                assert reader.forgettable(**asked) == told  # type: ignore[arg-type]
+                assert reader.forget(**asked, dry_run=True) == told  # type: ignore[arg-type]
             assert memory.store.state == state
             assert memory.forget(**asked).atoms == len(told) > 0  # type: ignore[arg-type]
             gone = {name for name in names - {*memory.store.ids()} if not name.startswith(CONCEPT)}
             assert gone == {atom.id for atom in told} - ({"a5"} if archived else set())
         with pytest.raises(InputError, match="none of them"):
-            memory.forgettable()
-        assert memory.forgettable([]) == []
+            memory.forget(dry_run=True)
+        assert memory.forget([], dry_run=True) == []
 
 
 def test_receipts(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_receipts(tmp_path: Path) -> None:
         assert second.previous == first.digest != second.digest
         for receipt in (first, second):
             again = Receipt.from_json(receipt.to_json())
-            assert again == receipt and memory.check_receipt(again) == []
+            assert again == receipt and memory.upkeep.check_receipt(again) == []
         for change in (
             {"atoms": 3},
             {"when": 1.0},
@@ -257,26 +257,26 @@ def test_receipts(tmp_path: Path) -> None:
             {"salt": "0"},
             {"digest": "0" * 64},
         ):
-            assert memory.check_receipt(replace(first, **change))  # type: ignore[arg-type]
+            assert memory.upkeep.check_receipt(replace(first, **change))  # type: ignore[arg-type]
         forged = replace(first, atoms=3)
         forged = replace(forged, digest=forged.content_digest())
-        assert "another store" in memory.check_receipt(forged)[0]
+        assert "another store" in memory.upkeep.check_receipt(forged)[0]
         with opened() as other:
-            assert "another store" in other.check_receipt(first)[0]
+            assert "another store" in other.upkeep.check_receipt(first)[0]
         memory.add(turns(2)[1])
-        assert "is in the store" in memory.check_receipt(first)[0]
+        assert "is in the store" in memory.upkeep.check_receipt(first)[0]
         memory.store._database.write(
             lambda: memory.store._database.execute_many("DELETE FROM receipt WHERE entry = 1", [()])
         )
-        assert "the list of the store was changed" in memory.check_receipt(second)[0]
+        assert "the list of the store was changed" in memory.upkeep.check_receipt(second)[0]
         file = tmp_path.parent / "receipt.json"
         for text in ("", "{}", "[]", second.to_json()[:-5], '{"erased": 3}'):
             file.write_text(text)
             with pytest.raises(InputError, match="receipt: expected"):
-                memory.check_receipt(file)
+                memory.upkeep.check_receipt(file)
         for path in (tmp_path / "none.json", tmp_path):
             with pytest.raises(InputError, match="receipt: expected a file"):
-                memory.check_receipt(path)
+                memory.upkeep.check_receipt(path)
     # By a third party, with nothing but the folder and the receipt.
     value = json.loads(second.to_json())
     digest = value.pop("digest")
@@ -312,24 +312,24 @@ def test_a_reader_delays_the_wiping(tmp_path: Path) -> None:
     with opened(tmp_path, mode="r") as reader:
         with reader.store.reading():
             receipt = memory.forget("secret-1")
-            assert "not wiped" in memory.check_receipt(receipt)[0]
+            assert "not wiped" in memory.upkeep.check_receipt(receipt)[0]
         copy = tmp_path.parent / "copy"  # as a killed process leaves it
         shutil.copytree(tmp_path, copy)
         assert traces(copy) != []
         with opened(copy) as killed:
-            assert killed.check_receipt(receipt) == [] and traces(copy) == []
+            assert killed.upkeep.check_receipt(receipt) == [] and traces(copy) == []
         memory.store.close()
     with opened(tmp_path) as memory:
-        assert memory.check_receipt(receipt) == [] and traces(tmp_path) == []
+        assert memory.upkeep.check_receipt(receipt) == [] and traces(tmp_path) == []
 
 
 def test_forget_undoes_what_was_learned() -> None:
     with opened(config=config_of(**{"regime.detector": "spectral"})) as memory:
-        memory.on_regime_switch(lambda switch: None)
+        memory.themes.on_switch(lambda switch: None)
         memory.add(turns())
         before = memory.config
-        memory.fit(QUESTIONS[:2], [["a0"], ["a2"]])
-        memory.calibrate(QUESTIONS, refused=0.4)
+        memory.learning.fit(QUESTIONS[:2], [["a0"], ["a2"]])
+        memory.learning.calibrate(QUESTIONS, max_refusal_rate=0.4)
         assert memory.config != before
         memory.forget("a0")
         assert memory.config == before
@@ -355,7 +355,7 @@ def test_compact_gives_room_back(tmp_path: Path) -> None:
         memory.forget(speaker="Mallory")
         held = (tmp_path / "memory.sqlite").stat().st_size
         answers = plain(memory.retrieve(QUESTIONS))
-        freed = memory.compact()
+        freed = memory.upkeep.compact()
         after = (tmp_path / "memory.sqlite").stat().st_size
         assert held - after == freed > before // 3
         assert traces(tmp_path) == [] and memory.check() == []
@@ -365,10 +365,10 @@ def test_compact_gives_room_back(tmp_path: Path) -> None:
         assert traces(tmp_path) == []
         with opened(tmp_path, mode="r") as reader:
             with pytest.raises(StoreError, match="reading only"):
-                reader.compact()
+                reader.upkeep.compact()
             assert plain(reader.retrieve(QUESTIONS)) == answers
     with opened() as memory:
-        assert memory.compact() == 0
+        assert memory.upkeep.compact() == 0
 
 
 def test_compact_of_a_full_disk_changes_nothing(tmp_path: Path) -> None:
@@ -380,6 +380,6 @@ def test_compact_of_a_full_disk_changes_nothing(tmp_path: Path) -> None:
             (tmp_path / "memory.sqlite").stat().st_size,
         )
         with file_size_limit(held // 4), pytest.raises(StoreError, match="free some disk space"):
-            memory.compact()
+            memory.upkeep.compact()
         assert memory.check() == [] and plain(memory.retrieve(QUESTIONS)) == answers
-        assert memory.compact() >= 0 and memory.check() == []
+        assert memory.upkeep.compact() >= 0 and memory.check() == []

@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.memory.learning import settings_digest
 from graphmem_torch.memory.modes import REGIME_KEY
+from graphmem_torch.memory.weight_fitting import settings_digest
 from tests.memories import config_of, opened, planted, turns
 
 # Settings as they were called when stores first kept digests of them: literals, on purpose.
@@ -76,10 +76,10 @@ def test_what_was_learned_is_applied_where_the_store_has_the_former_digest(tmp_p
     config = replace(config_of(), rank=replace(config_of().rank, weights=weights))
     with opened(tmp_path / "m", config=config) as memory:
         memory.add(atoms)
-        memory.fit(questions[:30], evidence[:30])
-        memory.calibrate(questions[:20])
+        memory.learning.fit(questions[:30], evidence[:30])
+        memory.learning.calibrate(questions[:20])
         fingerprint = memory.store.fingerprint
-        stored = {one.kind: one.settings for one in memory.learned()}
+        stored = {one.kind: one.settings for one in memory.learning.records()}
     spread = SPREAD | {
         **{"rounds": 2, "reduce": "max", "fan": "sqrt", "inhibition": 0.0, "firing": "linear"},
         "edges": dict(config.spread.edges),
@@ -94,7 +94,7 @@ def test_what_was_learned_is_applied_where_the_store_has_the_former_digest(tmp_p
     text = json.dumps([fingerprint, sections], sort_keys=True)
     assert stored["weights"] == hashlib.sha256(text.encode()).hexdigest()[:16]
     with opened(tmp_path / "m", config=config) as memory:
-        assert {one.kind: (one.applied, one.reason) for one in memory.learned()} == {
+        assert {one.kind: (one.applied, one.reason) for one in memory.learning.records()} == {
             "weights": (True, ""),
             "threshold": (True, ""),
         }
@@ -105,7 +105,7 @@ def test_indexes_and_detectors_keep_the_former_names(tmp_path: Path) -> None:
     with opened(tmp_path / "m", config=config) as memory:
         memory.add(turns())
         memory.retrieve("comet")
-        memory.switches()
+        memory.themes.switches()
         dim = memory.embedder.dim
     with opened(tmp_path / "m", config=config) as memory:
         kept = memory.store.meta_get(REGIME_KEY)

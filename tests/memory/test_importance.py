@@ -55,29 +55,29 @@ def faded(value: float, days: float, half_life: float = 30.0, base: float = 0.05
 
 def test_importance_begins_with_what_is_new_and_fades() -> None:
     with remembering() as memory:
-        found = memory.importance([f"a{i}" for i in range(len(SAID))])
+        found = memory.upkeep.importance([f"a{i}" for i in range(len(SAID))])
         for place in range(len(SAID)):
             expected = faded(begun(place), 100 - place)
             assert found[f"a{place}"] == pytest.approx(expected, rel=1e-9)
-        early = memory.importance("a4", as_of=1.7e9 + 5 * DAY)
+        early = memory.upkeep.importance("a4", as_of=1.7e9 + 5 * DAY)
         assert early["a4"] == pytest.approx(faded(begun(4), 1), rel=1e-9)
-    with remembering(half_life_days=0.0) as memory:
-        assert memory.importance("a0")["a0"] == pytest.approx(begun(0), rel=1e-9)
-        assert memory.importance([]) == {}
+    with remembering(half_life=0.0) as memory:
+        assert memory.upkeep.importance("a0")["a0"] == pytest.approx(begun(0), rel=1e-9)
+        assert memory.upkeep.importance([]) == {}
 
 
 def test_uses_raise_it_once() -> None:
-    with remembering() as memory:
+    with remembering(access=0.4, retained=0.9) as memory:
         memory.touch(["a4", "a4", "a5"])
         memory.touch("a4")
-        before = memory.importance(["a4", "a5"])
-        assert memory.consolidate().reinforced == 2
-        after = memory.importance(["a4", "a5"])
-        assert after["a4"] == pytest.approx(before["a4"] + 0.3 * 2 / 3)
-        assert after["a5"] == pytest.approx(before["a5"] + 0.3 / 2)
-        assert str(memory.consolidate()) == "nothing to do"
-        assert memory.importance(["a4", "a5"]) == after
-        later = memory.importance("a4", as_of=NOW + 30 * DAY)["a4"]
+        before = memory.upkeep.importance(["a4", "a5"])
+        assert memory.upkeep.consolidate().reinforced == 2
+        after = memory.upkeep.importance(["a4", "a5"])
+        assert after["a4"] == pytest.approx(0.9 * before["a4"] + 0.4 * 2 / 3)
+        assert after["a5"] == pytest.approx(0.9 * before["a5"] + 0.4 / 2)
+        assert str(memory.upkeep.consolidate()) == "nothing to do"
+        assert memory.upkeep.importance(["a4", "a5"]) == after
+        later = memory.upkeep.importance("a4", as_of=NOW + 30 * DAY)["a4"]
         assert later == pytest.approx(faded(after["a4"], 30))
 
 
@@ -86,40 +86,42 @@ def test_a_clock_that_goes_backwards_lowers_nothing() -> None:
     with opened(clock=lambda: clock[0]) as memory:
         memory.add(atoms())
         memory.touch("a4")
-        memory.consolidate()
-        first = memory.importance("a4")["a4"]
+        memory.upkeep.consolidate()
+        first = memory.upkeep.importance("a4")["a4"]
         clock[0] = NOW - 50 * DAY
-        assert memory.importance("a4")["a4"] == first
+        assert memory.upkeep.importance("a4")["a4"] == first
         memory.touch("a4", when=NOW - 50 * DAY)
-        memory.consolidate()
-        assert memory.importance("a4")["a4"] >= first
+        memory.upkeep.consolidate()
+        assert memory.upkeep.importance("a4")["a4"] >= first
 
 
 def test_aggregates_add_to_their_members_and_ends_take_away() -> None:
     links = tuple(Link(name, EdgeType.DERIVED_FROM) for name in ("a1", "a4"))
-    with remembering(half_life_days=0.0) as memory:
+    with remembering(aggregates=0.2, ended=0.25, half_life=0.0) as memory:
         memory.add(Atom("sum", "Of Porto and a broken violin.", kind="aggregate", edges=links))
-        before = memory.importance(["a1", "a4", "sum"])
-        assert before["a4"] == pytest.approx(begun(4) + 0.1 * before["sum"])
-        assert before["a1"] == pytest.approx(begun(1) + 0.1 * before["sum"])
-        memory.supersede("a4", "a5")
-        assert memory.importance("a4")["a4"] == pytest.approx(0.5 * before["a4"])
+        before = memory.upkeep.importance(["a1", "a4", "sum"])
+        assert before["a4"] == pytest.approx(begun(4) + 0.2 * before["sum"])
+        assert before["a1"] == pytest.approx(begun(1) + 0.2 * before["sum"])
+        memory.facts.supersede("a4", "a5")
+        assert memory.upkeep.importance("a4")["a4"] == pytest.approx(0.25 * before["a4"])
 
 
 def test_the_least_important_are_put_aside() -> None:
-    with remembering(max_memories=4) as memory:
+    with remembering(keep=4) as memory:
         memory.pin("a5")
-        order = sorted(memory.importance([f"a{i}" for i in range(5)]).items(), key=lambda x: x[1])
-        assert memory.consolidate().archived == 2
-        away = memory.archived()
+        order = sorted(
+            memory.upkeep.importance([f"a{i}" for i in range(5)]).items(), key=lambda x: x[1]
+        )
+        assert memory.upkeep.consolidate().archived == 2
+        away = memory.upkeep.archived()
         assert away is not None and {name for name, _ in order[:2]} == {
             *away.store.known([*dict(order)])
         }
         assert "a5" in memory and len(memory) == 4
-        assert str(memory.consolidate()) == "nothing to do"
-    with remembering(prune_below=0.2, half_life_days=0.0) as memory:
+        assert str(memory.upkeep.consolidate()) == "nothing to do"
+    with remembering(prune=0.2, half_life=0.0) as memory:
         least = {f"a{i}" for i in range(len(SAID)) if begun(i) < 0.2}
-        assert memory.consolidate().archived == len(least) > 0
+        assert memory.upkeep.consolidate().archived == len(least) > 0
         assert not least & {*memory.store.ids()}
 
 
@@ -127,15 +129,15 @@ def test_versions_and_deletions_keep_what_was_reinforced(tmp_path: Path) -> None
     with opened(tmp_path / "m", clock=lambda: NOW) as memory:
         memory.add(atoms())
         memory.touch(["a4", "a1"])
-        memory.consolidate()
-        raised = memory.importance("a4")
+        memory.upkeep.consolidate()
+        raised = memory.upkeep.importance("a4")
         memory.update("a4", text="My cello broke.")
-        assert memory.importance("a4") == raised
+        assert memory.upkeep.importance("a4") == raised
         memory.delete("a1")
         memory.add(atoms()[1])
-        assert memory.importance("a1")["a1"] < 0.1  # as one that was never used
+        assert memory.upkeep.importance("a1")["a1"] < 0.1  # as one that was never used
     with opened(tmp_path / "m", mode="r", clock=lambda: NOW) as memory:
-        assert memory.importance("a4") == raised and memory.check() == []
+        assert memory.upkeep.importance("a4") == raised and memory.check() == []
 
 
 def test_consolidate_on_the_command_line(

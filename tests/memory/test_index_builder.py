@@ -83,13 +83,13 @@ def check(modes: Modes, x: Tensor, time: Tensor) -> None:
 def test_mode_cache_updates_over_many_small_adds(preset: str) -> None:
     with opened(config=settings(preset)) as memory:
         memory.add(notes(60))
-        memory.modes()
+        memory.themes.list()
         assert counters(memory) == (1, 0)
         for turn in range(7):
             memory.add(notes(5, start=60 + 5 * turn))
-            assert sum(mode.size for mode in memory.modes()) == 65 + 5 * turn
+            assert sum(mode.size for mode in memory.themes.list()) == 65 + 5 * turn
         assert counters(memory) == (1, 7)
-        memory.modes()
+        memory.themes.list()
         assert counters(memory) == (1, 7)
         x, time = memory.index.embeddings, memory.index.time
         cache, config = ModeCache(), memory.config.modes
@@ -102,7 +102,7 @@ def test_mode_cache_updates_over_many_small_adds(preset: str) -> None:
         assert followed.centroid_error - fresh.centroid_error <= 0.05 * energy
         same = set(zip(followed.label.tolist(), fresh.label.tolist(), strict=True))
         assert len(same) == len(fresh) == len(followed)  # the same partition
-        listed = memory.modes()
+        listed = memory.themes.list()
         assert [mode.size for mode in listed] == followed.size.tolist()
         assert all(len(mode.typical) == 3 for mode in listed)
 
@@ -123,7 +123,7 @@ def test_mode_cache_finds_the_same_modes_in_every_run() -> None:
 def test_mode_cache_finds_anew_where_modes_drifted() -> None:
     with opened(config=settings("spectral")) as memory:
         memory.add(notes(40))
-        memory.modes()
+        memory.themes.list()
         memory.add(strange(80))
         x, time = memory.index.embeddings, memory.index.time
         assert counters(memory) == (2, 0)
@@ -138,17 +138,17 @@ def test_mode_cache_without_a_tolerance_finds_anew() -> None:
     with opened(config=settings("spectral", **{"modes.drift": 0})) as memory:
         for turn in range(4):
             memory.add(notes(10, start=10 * turn))
-            memory.modes()
+            memory.themes.list()
         assert counters(memory) == (4, 0)
 
 
 def test_mode_cache_finds_anew_by_other_settings() -> None:
     with opened(config=settings("default")) as memory:
         memory.add(notes(40))
-        assert len(memory.modes()) == 4
-        memory.config = settings("default", **{"modes.count": 2})
+        assert len(memory.themes.list()) == 4
+        memory._state.config = settings("default", **{"modes.count": 2})
         memory.add(notes(4, start=40))
-        assert len(memory.modes()) == 2 and counters(memory) == (2, 0)
+        assert len(memory.themes.list()) == 2 and counters(memory) == (2, 0)
 
 
 def test_mode_cache_finds_anew_after_a_backup() -> None:
@@ -173,9 +173,9 @@ def test_snapshot_that_is_stale_gives_its_modes(tmp_path: Path) -> None:
     share = kept_share(tmp_path)
     # The drift goes on from where it was, however often the memory is opened.
     with opened(tmp_path, config=settings("spectral")) as memory:
-        assert len(memory.modes()) == 4 and counters(memory) == (0, 0)
+        assert len(memory.themes.list()) == 4 and counters(memory) == (0, 0)
         memory.add(notes(10, start=70))
-        memory.modes()
+        memory.themes.list()
         assert counters(memory) == (0, 1)
     assert kept_share(tmp_path) == share > 0
 
@@ -187,11 +187,11 @@ def test_snapshot_of_other_rows_or_settings_gives_none(tmp_path: Path) -> None:
     snapshot = "snapshot.safetensors"
     (tmp_path / "one" / snapshot).write_bytes((tmp_path / "two" / snapshot).read_bytes())
     with opened(tmp_path / "one", config=settings("spectral")) as memory:
-        memory.modes()
+        memory.themes.list()
         assert counters(memory) == (1, 0)
     with opened(tmp_path / "two", config=settings("spectral", **{"modes.count": 3})) as memory:
         memory.add(notes(5))
-        assert len(memory.modes()) == 3 and counters(memory) == (1, 0)
+        assert len(memory.themes.list()) == 3 and counters(memory) == (1, 0)
 
 
 def test_mode_cache_and_structure_expire_before_a_switch_is_told() -> None:
@@ -200,16 +200,16 @@ def test_mode_cache_and_structure_expire_before_a_switch_is_told() -> None:
         seen: list[tuple[int, int, int]] = []
 
         def note(switch: RegimeSwitch) -> None:
-            atoms = sum(mode.size for mode in memory.modes())
-            structure = memory.structure()
+            atoms = sum(mode.size for mode in memory.themes.list())
+            structure = memory.graph.structure()
             assert structure is not before
             seen.append((atoms, len(structure.community), counters(memory)[0]))
 
         memory.add(segments[:150])
-        before = memory.structure()
-        memory.modes()
+        before = memory.graph.structure()
+        memory.themes.list()
         assert counters(memory) == (1, 0)
-        memory.on_regime_switch(note)
+        memory.themes.on_switch(note)
         memory.add(segments[150:])
         assert seen
         # All that was stored by then, and found anew once a batch with switches.

@@ -49,19 +49,19 @@ def test_a_particle_is_what_is_stored() -> None:
         memory.touch(["a", "a"], when=NOW - 5)
         memory.touch("a", when=NOW - 7)
         memory.update("b", text="Is Lisbon warm, then?")
-        a, b, c = memory.particles(["a", "b", "c"])
+        a, b, c = memory.upkeep.particles(["a", "b", "c"])
         assert (a.id, a.content, a.uses, a.accessed) == ("a", atoms()[0].text, 2, NOW - 5)
         assert {"Lisbon", "Anna Berg"} <= {*a.keys} and a.signifiers == ("assertion", "event")
         source = {"kind": "turn", "speaker": "Nora", "session": "s"}
         assert a.imprint == {"source": source, "environment": "phone"}
         assert (a.created, a.modified, a.event_start, a.event_end) == (1.7e9, None, 1.6e9, None)
         assert ("temporal", "b", 1.0) in a.strands and ("supports", "c", 0.5) in a.strands
-        assert a.importance == memory.importance("a")["a"]
+        assert a.importance == memory.upkeep.importance("a")["a"]
         assert b.modified == NOW and b.accessed is None and b.signifiers == ("question",)
         assert ("supports", "a", 0.5) in c.strands and c.created == NOW
-        assert memory.particles([]) == []
+        assert memory.upkeep.particles([]) == []
         with pytest.raises(InputError, match="not in the store"):
-            memory.particles("nobody")
+            memory.upkeep.particles("nobody")
 
 
 def test_an_oracle_is_asked_once_and_its_failures_cost_only_its_word(tmp_path: Path) -> None:
@@ -77,26 +77,26 @@ def test_an_oracle_is_asked_once_and_its_failures_cost_only_its_word(tmp_path: P
         return answers[: len(texts)]
 
     with filled(tmp_path / "m") as memory:
-        rules = memory.particles("b")
-        assert memory.understand(extract) == Understood(1, 2)
-        said = memory.particles("a")[0]
+        rules = memory.upkeep.particles("b")
+        assert memory.upkeep.understand(extract) == Understood(1, 2)
+        said = memory.upkeep.particles("a")[0]
         assert (said.signifiers, said.keys) == (("plan",), ("Lisbon trip",))
         assert said.importance == pytest.approx(0.9, abs=1e-3)  # faded by minutes
-        assert memory.particles("b") == rules
-        assert memory.understand(lambda texts: 1 / 0) == Understood(0, 2)
+        assert memory.upkeep.particles("b") == rules
+        assert memory.upkeep.understand(lambda texts: 1 / 0) == Understood(0, 2)
         answers[:] = [{"signifiers": ["event"], "keys": [], "importance": 0}] * 2
-        assert memory.understand(extract) == Understood(2, 0)
+        assert memory.upkeep.understand(extract) == Understood(2, 0)
         assert [len(texts) for texts in asked] == [3, 2]
-        assert memory.understand(extract) == Understood(0, 0)
+        assert memory.upkeep.understand(extract) == Understood(0, 0)
         with pytest.raises(InputError, match="extract"):
-            memory.understand(object())
+            memory.upkeep.understand(object())
         memory.update("a", text="We flew to Porto.")
-        assert "plan" not in memory.particles("a")[0].signifiers  # said of another text
+        assert "plan" not in memory.upkeep.particles("a")[0].signifiers  # said of another text
         memory.forget("a")
         assert memory.check() == []
     assert find_traces(tmp_path / "m", ["Lisbon trip"]) == []
     with opened(tmp_path / "m", mode="r") as memory, pytest.raises(StoreError, match="read"):
-        memory.understand(extract, ["c"])
+        memory.upkeep.understand(extract, ["c"])
 
 
 def test_one_request_is_read_as_a_list_of_its_texts() -> None:
@@ -190,19 +190,19 @@ def test_an_event_starts_on_the_day_that_is_told(text: str, day: str | None) -> 
     with opened() as memory:
         memory.add([Atom("a", text, time=SAID.timestamp()), Atom("b", text)])
         memory.add([Atom("c", text, time=SAID.timestamp(), event_time=5.0)])
-        a, b, c = memory.particles(["a", "b", "c"])
+        a, b, c = memory.upkeep.particles(["a", "b", "c"])
         start = SAID if day is None else datetime.fromisoformat(day).replace(tzinfo=UTC)
         assert a.event_start == start.timestamp() and a.created == SAID.timestamp()
         absolute = day is not None and day in text
         assert b.event_start == (start.timestamp() if absolute else None)
         assert c.event_start == 5.0
-        memory.set_validity("a", start=7.0)
-        assert memory.particles("a")[0].event_start == 7.0
+        memory.facts.set_validity("a", start=7.0)
+        assert memory.upkeep.particles("a")[0].event_start == 7.0
 
 
 def test_an_event_starts_before_it_ends() -> None:
     with opened() as memory:
         memory.add([Atom("a", "I'll be in Rome next week.", time=SAID.timestamp())])
-        memory.set_validity("a", stop=SAID.timestamp() + 60)
-        (found,) = memory.particles("a")
+        memory.facts.set_validity("a", stop=SAID.timestamp() + 60)
+        (found,) = memory.upkeep.particles("a")
         assert found.event_start == SAID.timestamp()

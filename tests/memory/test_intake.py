@@ -18,7 +18,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Added, Memory
+from graphmem_torch.memory import Added, Memory, Scope
 from graphmem_torch.results import PRESENT
 from tests.memories import opened
 
@@ -62,9 +62,9 @@ def test_what_has_an_id_or_a_time_is_known() -> None:
 def test_what_was_archived_may_be_said_again(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         (first,) = memory.add("yes").ids
-        memory.archive(first)
+        memory.upkeep.archive(first)
         (second,) = memory.add("yes").ids
-        memory.restore(first)
+        memory.upkeep.restore(first)
         assert {atom.id for atom in memory} == {first, second}
 
 
@@ -77,7 +77,7 @@ def test_ids_are_in_the_order_of_the_input() -> None:
         assert memory.add(Atom("x", "one")).ids == memory.add(Atom("x", "one")).ids == ("x",)
         assert memory.add_document("A text. Another.", name="d").ids == ("d#0",)
         assert sum(added, Added(0, 0)).ids == tuple(name for each in added for name in each.ids)
-        assert memory.connect(added[0].ids[0], "x", "causes").ids == ()
+        assert memory.graph.connect(added[0].ids[0], "x", "causes").ids == ()
 
 
 def _add_with_key(path: str, texts: list[str], key: str) -> tuple[int, int, tuple[str, ...]]:
@@ -102,7 +102,7 @@ def test_a_call_with_a_key_may_be_repeated(tmp_path: Path) -> None:
         dated = {"text": "yes", "time": "2024-01-01"}
         assert [memory.add(dated, key=key).new for key in "abab"] == [1, 1, 0, 0]
         for space in ("u", "v"):
-            assert memory.namespace(space, create=True).add("yes", key="call 1").new == 1
+            assert memory.namespaces.create(space).add("yes", key="call 1").new == 1
         for wrong in ("", "  ", 5, True, b"x"):
             with pytest.raises(InputError, match="key: expected a name"):
                 memory.add("text", key=wrong)  # type: ignore[arg-type]
@@ -253,15 +253,15 @@ def test_update_takes_each_message_that_add_takes() -> None:
 def test_a_plan_may_be_named() -> None:
     with opened() as memory:
         memory.add([{"text": f"Nora lives in {city}.", "time": n} for n, city in enumerate("ABC")])
-        named = memory.retrieve("Where does Nora live?", plan="present")
-        stated = memory.retrieve("Where does Nora live?", plan=PRESENT)
+        named = memory.retrieve("Where does Nora live?", scope=Scope(plan="present"))
+        stated = memory.retrieve("Where does Nora live?", scope=Scope(plan=PRESENT))
         assert [hit.id for hit in named.hits] == [hit.id for hit in stated.hits]
         assert named.plan == stated.plan and named.plan is not None
-        assert memory.compile("Where does Nora live?", budget=60, plan="present").text
-        several = memory.retrieve(["a", "b"], plan=["present", False])
+        assert memory.compile("Where does Nora live?", budget=60, scope=Scope(plan="present")).text
+        several = memory.retrieve(["a", "b"], scope=Scope(plan=["present", False]))
         assert [each.plan is None for each in several] == [False, True]
         with pytest.raises(InputError, match="'present', got 'presnt'"):
-            memory.retrieve("a", plan="presnt")  # type: ignore[arg-type]
+            memory.retrieve("a", scope=Scope(plan="presnt"))  # type: ignore[arg-type]
 
 
 def test_a_key_that_looks_like_a_field_is_not_passed_over(

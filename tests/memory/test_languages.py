@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
+from graphmem_torch.memory import Scope
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.words import unread_share
@@ -82,8 +83,8 @@ def test_the_gate_judges_what_may_be_a_hit() -> None:
         assert memory.retrieve(asked).known is True
         for narrow in (
             {"where": {"speaker": "Theo"}},
-            {"exclude": ["a"]},
-            {"kinds": ["observation"]},
+            {"scope": Scope(exclude=["a"])},
+            {"scope": Scope(kinds=["observation"])},
         ):
             found = memory.retrieve(asked, **narrow)
             alone = [hit.id for hit in found.hits]
@@ -151,7 +152,7 @@ def test_what_unrelated_texts_reach_is_read_with_the_encoder_of_the_memory() -> 
         with opened(config=config_of(), embedder=embedder) as memory:
             memory.add([Atom(str(i), text) for i, text in enumerate(ENGLISH)])
             asked = ["Who in it is allergic,", "when is the budget meeting held?"]
-            query = memory.encode_questions(" and ".join(asked))
+            query = memory.tensors.encode(" and ".join(asked))
             vectors = embedder.encode(reference_texts()[::6]).pooled
             best = [max(float(v @ a) for a in memory.index.embeddings) for v in vectors]
             assert query.nearest is not None and query.wishes is not None
@@ -160,5 +161,5 @@ def test_what_unrelated_texts_reach_is_read_with_the_encoder_of_the_memory() -> 
             torch.testing.assert_close(query.wishes, wishes.pooled[None])
             found[lean] = float(query.nearest)
             memory.add([Atom("reference", reference_texts()[0])])  # one of the texts itself
-            assert float(memory.encode_questions("Who?").nearest) > float(query.nearest)
+            assert float(memory.tensors.encode("Who?").nearest) > float(query.nearest)
     assert found[2.0] > 0.7 > 0.5 > found[0.0]

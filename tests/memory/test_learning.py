@@ -20,8 +20,8 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, InputError, StoreError
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.memory import Memory, learning
-from graphmem_torch.memory.learning import LabelledQuestions
+from graphmem_torch.memory import Memory, weight_fitting
+from graphmem_torch.memory.weight_fitting import LabelledQuestions
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import Weight
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, planted, turns
@@ -45,16 +45,16 @@ def test_fit_finds_what_a_planted_memory_needs() -> None:
     with opened(config=config) as memory:
         memory.add(atoms)
         before = recall(memory, questions[40:], evidence[40:])
-        weights = memory.fit(questions[:40], evidence[:40])
+        weights = memory.learning.fit(questions[:40], evidence[:40])
         assert weights.keys() == config.rank.weights.keys()
         assert memory.config.rank.weights == weights
         assert recall(memory, questions[40:], evidence[40:]) >= max(0.9, before + 0.3)
         with pytest.raises(InputError, match="'nowhere'"):
-            memory.fit(questions[:1], [["nowhere"]])
+            memory.learning.fit(questions[:1], [["nowhere"]])
         with pytest.raises(InputError, match="2 questions and 1 lists"):
-            memory.fit(questions[:2], evidence[:1])
+            memory.learning.fit(questions[:2], evidence[:1])
         with pytest.raises(InputError, match="evidence"):
-            memory.fit(questions[:1], [[]])
+            memory.learning.fit(questions[:1], [[]])
         assert memory.config.rank.weights == weights  # what failed changed nothing
 
 
@@ -131,7 +131,7 @@ def test_fit_is_the_optimum_of_the_loss(
         replace(labelled(*drawn, KEYS[:5], count=9, seed=1), weight=0.5),
     ]
     before = [source.index.weights.clone() for source in sources]
-    found = learning.fit_weights(sources, penalty=0.05)
+    found = weight_fitting.fit_weights(sources, l2=0.05)
     expected = optimum(sources, 0.05, {})
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert all(map(torch.equal, before, (source.index.weights for source in sources)))
@@ -141,7 +141,7 @@ def test_correction_is_the_optimum_near_the_weights_before(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     given = labelled(random_columns, random_questions, KEYS, count=99, against=True)
-    found = learning.fit_correction(given)
+    found = weight_fitting.fit_correction(given)
     assert found is not None
     half = [hashlib.sha256(text.encode()).digest()[0] % 2 == 0 for text in given.texts]
     learned = given.take([place for place, own in enumerate(half) if own])
@@ -154,7 +154,7 @@ def test_calibrate_refuses_no_more_than_it_may() -> None:
     with opened() as memory:
         memory.add([f"boat number {i} is red" for i in range(40)])
         questions = [f"which boat is number {i}?" for i in range(39)]
-        threshold = memory.calibrate(questions, refused=0.1)
+        threshold = memory.learning.calibrate(questions, max_refusal_rate=0.1)
         sure = sorted(result.confidence for result in memory.retrieve(questions))
         assert threshold == pytest.approx(sure[3])  # floor(0.1 * 40) = 4th smallest
         assert sum(not result.known for result in memory.retrieve(questions)) <= 4
@@ -165,10 +165,12 @@ def test_calibrate_leaves_out_what_the_encoder_does_not_read() -> None:
     with opened() as memory:
         memory.add([f"boat number {i} is red" for i in range(40)])
         questions = [f"which boat is number {i}?" for i in range(39)]
-        plain = memory.calibrate(questions, refused=0.1)
-        assert memory.calibrate([*questions, *unread], refused=0.1) == pytest.approx(plain)
+        plain = memory.learning.calibrate(questions, max_refusal_rate=0.1)
+        assert memory.learning.calibrate(
+            [*questions, *unread], max_refusal_rate=0.1
+        ) == pytest.approx(plain)
         with pytest.raises(InputError, match="a language that the encoder reads"):
-            memory.calibrate(unread, refused=0.1)
+            memory.learning.calibrate(unread, max_refusal_rate=0.1)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +181,9 @@ def test_calibrate_leaves_out_what_the_encoder_does_not_read() -> None:
         ({"evidence": None}, "evidence: expected a list"),
         ({"questions": "?"}, "questions: expected a list"),
         ({"questions": None}, "questions: expected a list"),
-        ({"held_out": "half"}, "held_out"),
-        ({"penalty": float("nan")}, "penalty"),
-        ({"penalty": -1.0}, "penalty"),
+        ({"validation_fraction": "half"}, "validation_fraction"),
+        ({"l2": float("nan")}, "l2"),
+        ({"l2": -1.0}, "l2"),
     ],
 )
 def test_fit_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
@@ -189,17 +191,17 @@ def test_fit_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
     with opened() as memory:
         memory.add(turns())
         with pytest.raises(InputError, match=message):
-            memory.fit(**asked)
+            memory.learning.fit(**asked)
 
 
 def test_calibrate_says_what_is_wrong() -> None:
     with opened() as memory:
         memory.add(turns())
         for share in (1, -0.1, "half", float("nan")):
-            with pytest.raises(InputError, match=r"refused: expected a share in \[0, 1\)"):
-                memory.calibrate(["Which boats?"], refused=share)  # type: ignore[arg-type]
+            with pytest.raises(InputError, match=r"max_refusal_rate: expected a share in \[0, 1\)"):
+                memory.learning.calibrate(["Which boats?"], max_refusal_rate=share)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="questions: expected answerable questions, got none"):
-            memory.calibrate([])
+            memory.learning.calibrate([])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_use_weights_says_what_is_wrong(weights: Any, message: str) -> None:
         memory.add(turns())
         before = memory.retrieve("violin").hits
         with pytest.raises(ConfigError, match=message):
-            memory.use_weights(weights)
+            memory.learning.use_weights(weights)
         assert memory.retrieve("violin").hits == before
 
 
@@ -232,8 +234,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("school") / "store"
     with opened(path, config=few()) as memory:
         memory.add(turns())
-        memory.fit(QUESTIONS, EVIDENCE, held_out=0.3)
-        memory.calibrate(QUESTIONS, refused=0.4)
+        memory.learning.fit(QUESTIONS, EVIDENCE, validation_fraction=0.3)
+        memory.learning.calibrate(QUESTIONS, max_refusal_rate=0.4)
     return path
 
 
@@ -250,18 +252,18 @@ def test_what_is_learned_stays(tmp_path: Path) -> None:
     ):
         first.add(turns())
         shares = [sum(result.known for result in reader.retrieve(QUESTIONS)) / 3]
-        report = first.fit(QUESTIONS, EVIDENCE, held_out=0.3)
-        threshold = first.calibrate(QUESTIONS, refused=0.4)
+        report = first.learning.fit(QUESTIONS, EVIDENCE, validation_fraction=0.3)
+        threshold = first.learning.calibrate(QUESTIONS, max_refusal_rate=0.4)
         answers = plain(first.retrieve(QUESTIONS))
         assert plain(reader.retrieve(QUESTIONS)) == answers  # who has it open follows
-        weights, gate = first.learned()
-        assert reader.learned() == first.learned()
+        weights, gate = first.learning.records()
+        assert reader.learning.records() == first.learning.records()
     with opened(tmp_path, config=shipped) as memory:
         assert memory.config == first.config != shipped
         assert memory.config.rank.weights == {**shipped.rank.weights, **report}
         assert memory.config.gate.threshold == threshold
         assert plain(memory.retrieve(QUESTIONS)) == answers
-        assert memory.learned() == [weights, gate] and memory.check() == []
+        assert memory.learning.records() == [weights, gate] and memory.check() == []
         assert weights.applied and weights.value == report and weights.atoms == 24
         assert (weights.questions, weights.held_out) == (2, 1)
         assert {*weights.evidence} == {name for own in EVIDENCE for name in own}
@@ -273,39 +275,39 @@ def test_what_is_learned_stays(tmp_path: Path) -> None:
         assert [1 - share for share in shares][1] == pytest.approx(gate.after)
         assert "from 2 questions" in memory.stats()["learned"]["weights"]
         memory.delete("a2")
-        assert memory.learned()[0].evidence == ("a0", "a6", "a12")
-        assert memory.learned()[0].gone == 1
+        assert memory.learning.records()[0].evidence == ("a0", "a6", "a12")
+        assert memory.learning.records()[0].gone == 1
         memory.update("a0", text="Something else was said")
-        assert "a0" in memory.learned()[0].evidence
-        assert memory.reset_learned("threshold") == 1 == memory.reset_learned()
-        assert memory.config == shipped and memory.learned() == []
+        assert "a0" in memory.learning.records()[0].evidence
+        assert memory.learning.reset("threshold") == 1 == memory.learning.reset()
+        assert memory.config == shipped and memory.learning.records() == []
 
 
 def test_a_reader_is_told_what_it_has_of_its_own(taught: Path) -> None:
     other = "other weights were given to this object"
 
     def reasons(memory: Memory) -> list[tuple[str, str]]:
-        shown = memory.learned()
+        shown = memory.learning.records()
         assert all(each.applied == (not each.reason) for each in shown)
         return [(each.kind, each.reason) for each in shown]
 
     with opened(taught, config=few(), mode="r") as memory:
-        fitted, before = memory.learned()[0].value, plain(memory.retrieve(QUESTIONS))
-        closed = memory.calibrate(QUESTIONS, refused=0.0)
+        fitted, before = memory.learning.records()[0].value, plain(memory.retrieve(QUESTIONS))
+        closed = memory.learning.calibrate(QUESTIONS, max_refusal_rate=0.0)
         assert reasons(memory) == [("weights", ""), ("threshold", "")]
-        assert memory.learned()[1].value == closed == memory.config.gate.threshold
+        assert memory.learning.records()[1].value == closed == memory.config.gate.threshold
         assert memory.config.rank.weights == fitted
         assert plain(memory.retrieve(QUESTIONS)) == before
-        memory.use_weights({"semantic": 2.0})
+        memory.learning.use_weights({"semantic": 2.0})
         assert reasons(memory) == [("weights", other), ("threshold", "")]
     with opened(taught, config=few(), mode="r") as memory:
-        memory.fit(QUESTIONS, EVIDENCE)
+        memory.learning.fit(QUESTIONS, EVIDENCE)
         assert reasons(memory) == [("weights", ""), ("threshold", "")]
         with opened(taught, config=few()) as writer:
-            writer.calibrate(QUESTIONS)  # what is learned anew is for all
+            writer.learning.calibrate(QUESTIONS)  # what is learned anew is for all
         assert reasons(memory) == [("weights", ""), ("threshold", "")]
         with pytest.raises(ConfigError):
-            memory.use_weights({"semantics": 1.0})
+            memory.learning.use_weights({"semantics": 1.0})
         assert reasons(memory) == [("weights", ""), ("threshold", "")]
 
 
@@ -313,15 +315,15 @@ def test_what_is_learned_is_for_the_settings_it_was_learned_by(taught: Path) -> 
     other = few(**{"rank.weights.semantic": 3.0})
     with opened(taught, config=other) as memory:
         assert memory.config == other
-        assert all("settings" in each.reason for each in memory.learned())
+        assert all("settings" in each.reason for each in memory.learning.records())
         assert "not applied" in memory.stats()["learned"]["weights"]
     fewer = replace(other, rank=replace(other.rank, weights={"semantic": 1.0}))
     with opened(taught, config=fewer) as memory:
-        assert memory.config == fewer and "signals" in memory.learned()[0].reason
+        assert memory.config == fewer and "signals" in memory.learning.records()[0].reason
     with opened(taught, config=few(**{"rank.k": 5})) as memory:
-        assert all(each.applied for each in memory.learned())
-        memory.use_weights({"lexical": 1.0})
-        assert [each.applied for each in memory.learned()] == [False, True]
+        assert all(each.applied for each in memory.learning.records())
+        memory.learning.use_weights({"lexical": 1.0})
+        assert [each.applied for each in memory.learning.records()] == [False, True]
         store = memory.store
         sql = "UPDATE learned SET checksum = 0, value = ? WHERE kind = 'weights'"
         for value in (
@@ -335,12 +337,12 @@ def test_what_is_learned_is_for_the_settings_it_was_learned_by(taught: Path) -> 
             assert "learned: weights are damaged" in memory.check()[0]
             with opened(taught, config=few()) as damaged:
                 assert damaged.config == few()
-                assert "damaged" in damaged.learned()[0].reason
+                assert "damaged" in damaged.learning.records()[0].reason
 
 
 def test_preset_of_what_was_learned(taught: Path, tmp_path: Path) -> None:
     with opened(taught, config=few()) as memory:
-        memory.export_preset(tmp_path / "mine.yaml")
+        memory.learning.export_preset(tmp_path / "mine.yaml")
         config = load_config(str(tmp_path / "mine.yaml"))
         assert config == replace(memory.config, name="mine")
         assert (tmp_path / "mine.yaml").read_text().startswith("extends: default\n")
@@ -348,9 +350,9 @@ def test_preset_of_what_was_learned(taught: Path, tmp_path: Path) -> None:
             other.add(turns())
             assert plain(other.retrieve(QUESTIONS)) == plain(memory.retrieve(QUESTIONS))
         with pytest.raises(ConfigError, match=r"ends in \.yaml"):
-            memory.export_preset(tmp_path / "mine.txt")
-        memory.use_weights({"lexical": 1.0})
-        memory.export_preset(tmp_path / "mine.yaml")
+            memory.learning.export_preset(tmp_path / "mine.txt")
+        memory.learning.use_weights({"lexical": 1.0})
+        memory.learning.export_preset(tmp_path / "mine.yaml")
         assert load_config(str(tmp_path / "mine.yaml")).rank.weights == {"lexical": 1.0}
 
 
@@ -367,7 +369,7 @@ def test_forgetting_undoes_what_was_learned_beside_it(taught: Path, how: str) ->
         memory.forget("a20" if how in ("forgotten", "a version before") else "late")
         kept = how == "later"
         assert memory.config == (learned if kept else few())
-        assert len(memory.learned()) == 2 * kept and memory.check() == []
+        assert len(memory.learning.records()) == 2 * kept and memory.check() == []
     with opened(taught, config=few()) as memory:
         assert memory.config == (learned if kept else few())
 
@@ -375,7 +377,7 @@ def test_forgetting_undoes_what_was_learned_beside_it(taught: Path, how: str) ->
 def test_nothing_is_learned_from_what_is_forgotten_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fit = learning.fit_weights
+    fit = weight_fitting.fit_weights
 
     def forgetting(*given: Any, **more: Any) -> dict[str, float]:
         found = fit(*given, **more)
@@ -384,21 +386,24 @@ def test_nothing_is_learned_from_what_is_forgotten_meanwhile(
 
     with opened(config=few()) as memory:
         memory.add(turns())
-        monkeypatch.setattr(learning, "fit_weights", forgetting)
+        monkeypatch.setattr(weight_fitting, "fit_weights", forgetting)
         with pytest.raises(StoreError, match="forgotten some meanwhile"):
-            memory.fit(QUESTIONS, EVIDENCE)
-        assert memory.config == few() and memory.learned() == []
+            memory.learning.fit(QUESTIONS, EVIDENCE)
+        assert memory.config == few() and memory.learning.records() == []
 
 
 def test_namespaces_learn_for_themselves(tmp_path: Path) -> None:
     with opened(tmp_path, config=few()) as memory:
         for name in ("ada", "ben"):
-            memory.namespace(name, create=True).add(turns())
-        memory.namespace("ada").fit(QUESTIONS, EVIDENCE)
-        assert memory.namespace("ada").config != memory.config
-        assert memory.namespace("ben").config == memory.config
+            memory.namespaces.create(name).add(turns())
+        memory.namespaces["ada"].learning.fit(QUESTIONS, EVIDENCE)
+        assert memory.namespaces["ada"].config != memory.config
+        assert memory.namespaces["ben"].config == memory.config
     with opened(tmp_path, config=few()) as memory:
-        assert [len(memory.namespace(name).learned()) for name in ("ada", "ben")] == [1, 0]
+        assert [len(memory.namespaces[name].learning.records()) for name in ("ada", "ben")] == [
+            1,
+            0,
+        ]
 
 
 def test_exports_hold_what_was_learned(taught: Path, tmp_path: Path) -> None:
@@ -406,22 +411,22 @@ def test_exports_hold_what_was_learned(taught: Path, tmp_path: Path) -> None:
     with opened(taught, config=few()) as memory:
         memory.feedback("Where is it?", used=["a1"], not_used=["a2"])
         memory.export(file)
-        learned, answers = memory.learned(), plain(memory.retrieve(QUESTIONS))
+        learned, answers = memory.learning.records(), plain(memory.retrieve(QUESTIONS))
         given = memory.store.learned.feedback()
     with opened(config=few()) as other:
         other.import_(file)
-        assert other.learned() == learned and plain(other.retrieve(QUESTIONS)) == answers
+        assert other.learning.records() == learned and plain(other.retrieve(QUESTIONS)) == answers
         assert [each.question for each in other.store.learned.feedback()] == ["Where is it?"]
         assert other.store.learned.feedback()[0].time == given[0].time
         other.import_(file)
         other.export(again)
         assert again.read_bytes() == file.read_bytes()
         other.forget("a20")
-        assert other.learned() == [] and other.config == few()
+        assert other.learning.records() == [] and other.config == few()
     with opened(config=few()) as other:
         other.add(Atom("another", "A memory of its own"))
         other.import_(file)
-        assert other.learned() == [] and other.config == few()
+        assert other.learning.records() == [] and other.config == few()
 
 
 def test_a_threshold_that_a_reader_calibrates_leaves_the_fitted_weights_applied(
@@ -429,10 +434,10 @@ def test_a_threshold_that_a_reader_calibrates_leaves_the_fitted_weights_applied(
 ) -> None:
     with opened(tmp_path, config=few()) as memory:
         memory.add(turns())
-        report = memory.fit(QUESTIONS, EVIDENCE)
+        report = memory.learning.fit(QUESTIONS, EVIDENCE)
     with opened(tmp_path, config=few(), mode="r") as memory:
-        threshold = memory.calibrate(QUESTIONS)
-        found = {each.kind: each for each in memory.learned()}
+        threshold = memory.learning.calibrate(QUESTIONS)
+        found = {each.kind: each for each in memory.learning.records()}
         assert found["weights"].applied and found["weights"].value == report
         assert found["threshold"].applied and found["threshold"].value == threshold
         assert not any(each.reason for each in found.values())
@@ -442,12 +447,12 @@ def test_a_reader_shows_what_it_learned_where_the_store_has_nothing(tmp_path: Pa
     with opened(tmp_path, config=few()) as memory:
         memory.add(turns())
     with opened(tmp_path, config=few(), mode="r") as memory:
-        report = memory.fit(QUESTIONS, EVIDENCE)
-        (weights,) = memory.learned()
+        report = memory.learning.fit(QUESTIONS, EVIDENCE)
+        (weights,) = memory.learning.records()
         assert weights.applied and weights.value == report and weights.questions == len(QUESTIONS)
         assert {*weights.evidence} == {name for own in EVIDENCE for name in own}
-        threshold = memory.calibrate(QUESTIONS)
-        assert [each.value for each in memory.learned()] == [report, threshold]
+        threshold = memory.learning.calibrate(QUESTIONS)
+        assert [each.value for each in memory.learning.records()] == [report, threshold]
         assert "learned" in memory.stats()
     with opened(tmp_path, config=few(), mode="r") as memory:
-        assert memory.learned() == []
+        assert memory.learning.records() == []

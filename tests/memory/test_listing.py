@@ -41,7 +41,7 @@ def test_pages_are_the_sorted_list_in_parts(limit: int) -> None:
         assert pages(memory, limit, "-id") == sorted(place, reverse=True)
         assert pages(memory, limit, "time") == [a.id for a in dated] + undated
         assert pages(memory, limit, "-time") == [a.id for a in dated[::-1]] + undated[::-1]
-        worth = memory.importance([*place])
+        worth = memory.upkeep.importance([*place])
         wanted = sorted(place, key=lambda name: (worth[name], place[name]))
         assert pages(memory, limit, "importance") == wanted
         assert pages(memory, limit, "-importance") == wanted[::-1]

@@ -17,10 +17,10 @@ import torch
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import ConfigError, InputError, StoreError
-from graphmem_torch.memory import Added, Memory
+from graphmem_torch.memory import Added, Layout, Memory, Scope
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import HashingEmbedder
-from tests.memories import DAY, QUESTIONS, ids, opened, plain, turns
+from tests.memories import DAY, QUESTIONS, ids, opened, plain, retrieved, turns
 
 
 def test_add_and_retrieve() -> None:
@@ -142,7 +142,7 @@ def test_questions_that_are_none_are_refused() -> None:
 
     with opened() as memory:
         memory.add(turns(4))
-        calls = (memory.retrieve, memory.plan, memory.encode_questions, memory.calibrate)
+        calls = (memory.retrieve, memory.tensors.encode, memory.learning.calibrate)
         for call in (*calls, answered, compiled):
             for bad in BAD_QUESTIONS:
                 with pytest.raises(InputError, match=r"questions?: expected a question"):
@@ -156,9 +156,9 @@ def test_questions_that_are_none_are_refused() -> None:
 def test_encode_questions_of_one_alone() -> None:
     with opened() as memory:
         memory.add(turns(4))
-        alone, several = (memory.encode_questions(q) for q in ("canoe", ["canoe"]))
+        alone, several = (memory.tensors.encode(q) for q in ("canoe", ["canoe"]))
         assert torch.equal(alone.embedding, several.embedding)
-        assert len(memory.encode_questions([]).embedding) == 0
+        assert len(memory.tensors.encode([]).embedding) == 0
 
 
 def test_retrieve_of_few_memories() -> None:
@@ -177,7 +177,7 @@ def test_retrieve_filters() -> None:
         memory.add(atoms)
 
         def found(**filters: Any) -> set[str]:
-            return set(ids(memory.retrieve("canoe", k=100, **filters)))
+            return set(ids(retrieved(memory, "canoe", k=100, **filters)))
 
         assert found() == {a.id for a in atoms}
         assert found(kinds=["note"]) == {a.id for a in atoms if a.kind == "note"}
@@ -194,7 +194,7 @@ def test_retrieve_filters() -> None:
         assert timed[3].id not in found(as_of=exact - 0.25)
         assert found(between=(float("-inf"), float("inf"))) == {a.id for a in timed}
         assert found(kinds=["note"], as_of=1.7e9 + 11 * DAY) == {"a0", "a10"}
-        nothing = memory.retrieve("canoe", as_of=0.0)
+        nothing = memory.at(as_of=0.0).retrieve("canoe")
         assert (nothing.hits, nothing.known) == ((), False)
         assert not found(kinds=["aggregate"]) and not found(kinds="theorem")
         assert found(kinds=["aggregate", "note"]) == found(kinds=["note"])
@@ -260,18 +260,20 @@ def test_times_may_be_datetimes_and_iso_strings() -> None:
         assert [atom.time for atom in memory.get(["a", "b", "c", "d#0"])] == seconds
 
         def found(**filters: Any) -> set[str]:
-            return set(ids(memory.retrieve("canoe", **filters)))
+            return set(ids(retrieved(memory, "canoe", **filters)))
 
         assert found(as_of=noon) == found(as_of="2024-03-02T15:00") == {"a", "b"}
         assert found(between=(noon + timedelta(seconds=1), None)) == {"c", "d#0"}
-        compiled = memory.compile("canoe", budget=200, as_of=noon, tokenizer=len)
+        compiled = memory.at(as_of=noon).compile("canoe", budget=200, layout=Layout(tokenizer=len))
         assert set(compiled.sources) == {"a", "b"}
         memory.touch("a", when=noon + timedelta(hours=1))
         later = noon + timedelta(hours=5)
-        assert memory.strength("a", as_of=later) == memory.strength("a", as_of=later.timestamp())
+        assert memory.upkeep.strength("a", as_of=later) == memory.upkeep.strength(
+            "a", as_of=later.timestamp()
+        )
         for wrong in (
             lambda: memory.touch("a", when="soon"),
-            lambda: memory.strength("a", as_of="x"),
+            lambda: memory.upkeep.strength("a", as_of="x"),
         ):
             with pytest.raises(InputError, match="expected a time"):
                 wrong()
@@ -280,7 +282,7 @@ def test_times_may_be_datetimes_and_iso_strings() -> None:
 def test_rows_of_ids() -> None:
     with opened() as memory:
         memory.add(turns())
-        rows = memory.rows_of(["a7", "a0", "a7"])
+        rows = memory.tensors.rows(["a7", "a0", "a7"])
         expected = HashingEmbedder(32).encode([turns()[i].rendered for i in (7, 0, 7)]).pooled
         torch.testing.assert_close(memory.index.embeddings[rows].cpu(), expected)
 
@@ -309,7 +311,7 @@ def test_retrieve_as_of_a_time_sees_nothing_later() -> None:
                 Atom(f"a{i}", text, session="s", time=100.0 * i, speaker="Ada")
                 for i, text in enumerate([*early, *later])
             )
-            result = memory.retrieve("where did red kites fly down?", as_of=as_of)
+            result = memory.at(as_of=as_of).retrieve("where did red kites fly down?")
         return {hit.id: hit.raw for hit in result.hits}
 
     assert answer(late, 250.0) == pytest.approx(answer(late[::-1], 250.0))
@@ -372,7 +374,7 @@ def test_speakers_whose_names_have_underscores_are_found() -> None:
     with opened() as memory:
         memory.add([Atom("a", "I sail.", speaker="mary_jane"), Atom("b", "I sail.", speaker="Bo")])
         for question in ("What does mary_jane do?", "What does Mary do?", "And Jane?"):
-            assert memory.encode_questions([question]).speakers.tolist() == [[True, False]]
+            assert memory.tensors.encode([question]).speakers.tolist() == [[True, False]]
 
 
 def test_add_names_edges_to_atoms_that_never_come(caplog: pytest.LogCaptureFixture) -> None:
@@ -423,13 +425,19 @@ def test_get_len_and_in() -> None:
 def test_ids_that_are_none_are_refused() -> None:
     with opened() as memory:
         memory.add(turns(4))
-        reading = (memory.get, memory.rows_of, memory.importance, memory.particles, memory.validity)
-        for call in (*reading, memory.delete, memory.archive):
+        reading = (
+            memory.get,
+            memory.tensors.rows,
+            memory.upkeep.importance,
+            memory.upkeep.particles,
+            memory.facts.validity,
+        )
+        for call in (*reading, memory.delete, memory.upkeep.archive):
             for bad in (None, 3, [None], ["a0", None], [3], b"a0"):
                 with pytest.raises(InputError, match="ids: expected"):
                     call(bad)  # type: ignore[arg-type]
-        assert memory.importance([]) == {}
-        assert memory.rows_of("a2").tolist() == memory.rows_of(["a2"]).tolist()
+        assert memory.upkeep.importance([]) == {}
+        assert memory.tensors.rows("a2").tolist() == memory.tensors.rows(["a2"]).tolist()
         assert len(memory) == 4
 
 
@@ -483,10 +491,10 @@ def test_memory_serves_many_threads() -> None:
                 assert memory.retrieve(QUESTIONS[i % 3]).hits
             elif i % 4 == 2:
                 assert memory.compile(QUESTIONS[i % 3], budget=200).sources
-                assert sum(mode.size for mode in memory.modes()) >= 24
+                assert sum(mode.size for mode in memory.themes.list()) >= 24
             else:
-                assert len(memory.structure().community) >= 24
-                memory.connect(f"a{i}", f"a{i - 1}")
+                assert len(memory.graph.structure().community) >= 24
+                memory.graph.connect(f"a{i}", f"a{i - 1}")
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(12)))
@@ -502,12 +510,12 @@ def test_questions_are_asked_at_a_time(preset: str) -> None:
     """Whether a signal reads it or not."""
     with Memory.open(None, preset=preset, embedder="hashing", concepts="pattern") as memory:
         memory.add("Nora repaired the oven.")
-        assert memory.retrieve("Who repaired it yesterday?", asked="2023-05-08").hits
+        assert memory.retrieve("Who repaired it yesterday?", scope=Scope(asked="2023-05-08")).hits
         for asked in ("never", 1e300):
             with pytest.raises(InputError, match="asked"):
-                memory.retrieve("Who repaired it yesterday?", asked=asked)
+                memory.retrieve("Who repaired it yesterday?", scope=Scope(asked=asked))
         with pytest.raises(InputError, match="a time for each of 2 questions, got 1"):
-            memory.encode_questions(["Who?", "When?"], asked=[None])
+            memory.tensors.encode(["Who?", "When?"], asked=[None])
 
 
 def test_an_id_that_is_not_stored_is_told_with_the_nearest() -> None:

@@ -15,7 +15,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 
@@ -57,7 +57,7 @@ def filled(config: Config, atoms: list[Atom]) -> Memory:
 def test_modes_are_the_themes(preset: str) -> None:
     config = spectral() if preset == "spectral" else config_of(**{"modes.count": 3})
     with filled(config, themed()) as memory:
-        modes = memory.modes()
+        modes = memory.themes.list()
         assert [mode.number for mode in modes] == [0, 1, 2]
         assert [mode.size for mode in modes] == [11, 9, 7]
         assert [mode.latest for mode in modes] == [1.7e9 + 9, 1.7e9 + 107, 1.7e9 + 205]
@@ -80,26 +80,26 @@ def test_modes_cost_other_presets_nothing() -> None:
         assert memory.index.modes is None
         assert not [name for name in memory.index.state_dict() if "mode" in name]
         assert memory.index.duplicate is None
-        assert memory.modes()
+        assert memory.themes.list()
         assert not [name for name in memory.index.state_dict() if "mode" in name]
 
 
 def test_modes_of_no_atoms() -> None:
     for config in (spectral(), config_of()):
         with opened(config=config) as memory:
-            assert memory.modes() == []
-            assert memory.summary() == []
-            assert memory.summary("Where is the canoe?") == []
+            assert memory.themes.list() == []
+            assert memory.themes.summary() == []
+            assert memory.themes.summary("Where is the canoe?") == []
             assert memory.retrieve("Where is the canoe?").hits == ()
 
 
 def test_modes_of_one_atom_and_of_equal_atoms() -> None:
     with filled(spectral(), [Atom("a", "The canoe.")]) as memory:
-        assert [mode.size for mode in memory.modes()] == [1]
-        assert memory.modes()[0].latest is None
+        assert [mode.size for mode in memory.themes.list()] == [1]
+        assert memory.themes.list()[0].latest is None
         assert ids(memory.retrieve("canoe")) == ["a"]
     with filled(spectral(), [Atom(f"a{i}", "The canoe.") for i in range(6)]) as memory:
-        assert [mode.size for mode in memory.modes()] == [6]
+        assert [mode.size for mode in memory.themes.list()] == [6]
         assert ids(memory.retrieve("canoe")) == ["a0"]
 
 
@@ -128,7 +128,7 @@ def test_modes_are_found_once_however_often_asked_for() -> None:
     for config in (spectral(), config_of(**{"modes.count": 3})):
         with filled(config, themed()) as memory:
             for _ in range(2):
-                memory.modes(), memory.summary(), memory.retrieve("canoe")
+                memory.themes.list(), memory.themes.summary(), memory.retrieve("canoe")
             assert memory.stats()["modes_found"] == 1
 
 
@@ -146,21 +146,21 @@ def test_filters_reach_into_the_modes() -> None:
     with filled(
         spectral(**{"modes.modes_searched": 1, "modes.atoms_per_mode": 2}), turns()
     ) as memory:
-        for result in memory.retrieve(QUESTIONS, k=2, kinds=["note"]):
+        for result in memory.retrieve(QUESTIONS, k=2, scope=Scope(kinds=["note"])):
             assert {hit.kind for hit in result.hits} == {"note"}
         until = 1.7e9 + 10 * 86400
-        for result in memory.retrieve(QUESTIONS, k=2, as_of=until):
+        for result in memory.at(as_of=until).retrieve(QUESTIONS, k=2):
             assert all(hit.time is not None and hit.time <= until for hit in result.hits)
 
 
 def test_snapshot_keeps_the_modes(tmp_path: Path) -> None:
     with opened(tmp_path / "m", config=spectral()) as memory:
         memory.add(themed())
-        modes, found = memory.modes(), plain(memory.retrieve(QUESTIONS))
+        modes, found = memory.themes.list(), plain(memory.retrieve(QUESTIONS))
     with opened(tmp_path / "m", config=spectral()) as memory:
         _ = memory.index
         assert memory.stats()["modes_found"] == 0
-        assert [replace(m, energy=0) for m in memory.modes()] == [
+        assert [replace(m, energy=0) for m in memory.themes.list()] == [
             replace(m, energy=0) for m in modes
         ]
         assert found == plain(memory.retrieve(QUESTIONS))
@@ -169,7 +169,7 @@ def test_snapshot_keeps_the_modes(tmp_path: Path) -> None:
         with opened(tmp_path / "m", config=spectral(**change), mode="r") as memory:
             _ = memory.index
             assert memory.stats()["modes_found"] == (0 if kept else 1)
-            assert len(memory.modes()) == (3 if kept else 2)
+            assert len(memory.themes.list()) == (3 if kept else 2)
 
 
 def test_index_moves_with_its_modes(random_columns: Any, random_questions: Any) -> None:
@@ -208,7 +208,7 @@ def test_signal_is_the_weight_of_the_mode(random_columns: Any, random_questions:
 
 def test_summary_by_form() -> None:
     with filled(spectral(), themed()) as memory:
-        summaries = memory.summary()
+        summaries = memory.themes.summary()
         assert [summary.mode for summary in summaries] == [0, 1, 2]
         for summary, (name, words) in zip(summaries, THEMES.items(), strict=True):
             assert summary.claim and summary.evidence and summary.question
@@ -218,7 +218,7 @@ def test_summary_by_form() -> None:
             assert summary.question.id == f"{name}?"
             assert summary.question.text == f"Is it {words}?"
             assert summary.weight is None
-        assert len(memory.summary(modes=2)) == 2
+        assert len(memory.themes.summary(modes=2)) == 2
 
 
 def test_summary_by_kind() -> None:
@@ -228,17 +228,17 @@ def test_summary_by_kind() -> None:
         Atom("q", "Paddle the canoe river", kind="task"),
     ]
     with filled(spectral(), themed() + extra) as memory:
-        summary = memory.summary("canoe paddle river rapids")[0]
+        summary = memory.themes.summary("canoe paddle river rapids")[0]
         assert summary.claim and summary.evidence and summary.question
         assert (summary.claim.id, summary.evidence.id, summary.question.id) == ("c", "e", "q")
-        rest = memory.summary("bakery dough oven crust", modes=1)
+        rest = memory.themes.summary("bakery dough oven crust", modes=1)
         assert len(rest) == 1
         assert rest[0].claim and rest[0].claim.id.startswith("bread")
 
 
 def test_summary_of_a_question_is_ranked() -> None:
     with filled(spectral(), themed()) as memory:
-        found = memory.summary("comet telescope orbit nebula")
+        found = memory.themes.summary("comet telescope orbit nebula")
         assert found[0].mode == 1
         weights = [summary.weight or 0.0 for summary in found]
         assert weights == sorted(weights, reverse=True)
@@ -247,13 +247,13 @@ def test_summary_of_a_question_is_ranked() -> None:
 
 def test_summary_without_some_parts() -> None:
     with filled(spectral(), [Atom("a", "Is the canoe gone?")]) as memory:
-        (summary,) = memory.summary()
+        (summary,) = memory.themes.summary()
         assert summary.claim is None
         assert summary.evidence is None
         assert summary.question and summary.question.id == "a"
     same = [Atom(f"a{i}", "The canoe is gone.") for i in range(4)]
     with filled(spectral(), same) as memory:
-        (summary,) = memory.summary()
+        (summary,) = memory.themes.summary()
         assert summary.claim and summary.claim.text == "The canoe is gone."
         assert summary.evidence is None, "the same sentence twice says nothing new"
 
@@ -266,7 +266,7 @@ def test_alignment_of_types() -> None:
         for i in range(3)
     ]
     with filled(spectral(), told + facts) as memory:
-        found = memory.align_modes()
+        found = memory.themes.align()
         best = found.pairs[:2]
         assert {
             (pair.first.typical[0].id.rstrip("?0123456789"), pair.second.typical[0].id.split()[1])
@@ -276,7 +276,7 @@ def test_alignment_of_types() -> None:
         sizes = {mode.size for mode in found.only_first} | {p.first.size for p in found.pairs}
         assert sizes == {11, 9, 7}
         assert all(0 <= angle <= 90 for angle in found.angles)
-        other = memory.align_modes("semantic", "episodic")
+        other = memory.themes.align("semantic", "episodic")
         assert [p.similarity for p in other.pairs] == pytest.approx(
             [p.similarity for p in found.pairs], abs=1e-5
         )
@@ -285,16 +285,16 @@ def test_alignment_of_types() -> None:
 def test_modes_say_what_is_wrong() -> None:
     with filled(spectral(), themed()) as memory:
         with pytest.raises(InputError, match="none has any"):
-            memory.align_modes()
+            memory.themes.align()
         with pytest.raises(InputError, match="turn"):
-            memory.align_modes("turn", "observation", by="kind")
+            memory.themes.align("turn", "observation", by="kind")
         with pytest.raises(InputError, match="by"):
-            memory.align_modes("turn", "turn", by="colour")
+            memory.themes.align("turn", "turn", by="colour")
         with pytest.raises(InputError, match="question"):
-            memory.summary("  ")
+            memory.themes.summary("  ")
         for modes in (0, -1, 1.5):
             with pytest.raises(InputError, match="modes"):
-                memory.summary(modes=modes)  # type: ignore[arg-type]
+                memory.themes.summary(modes=modes)  # type: ignore[arg-type]
 
 
 def test_modes_need_no_encoder(tmp_path: Path) -> None:
@@ -303,16 +303,16 @@ def test_modes_need_no_encoder(tmp_path: Path) -> None:
         memory.add(themed())
     absent = spectral(**{"embedder.name": "no such model"})
     with Memory.open(tmp_path / "m", config=absent, mode="r") as memory:
-        assert len(memory.modes()) == 3
+        assert len(memory.themes.list()) == 3
         with pytest.raises(EmbedderError, match="no such model"):
-            memory.summary("canoe")
+            memory.themes.summary("canoe")
 
 
 def test_modes_without_times() -> None:
     atoms = [replace(atom, time=None) for atom in themed()]
     with filled(spectral(**{"modes.half_life_days": 1}), atoms) as memory:
-        assert all(mode.latest is None for mode in memory.modes())
-        weights = [s.weight or 0.0 for s in memory.summary("canoe paddle river rapids")]
+        assert all(mode.latest is None for mode in memory.themes.list())
+        weights = [s.weight or 0.0 for s in memory.themes.summary("canoe paddle river rapids")]
         assert all(math.isfinite(weight) for weight in weights)
         assert memory.retrieve("canoe").hits
 

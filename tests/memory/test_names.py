@@ -149,7 +149,7 @@ def test_an_update_names_concepts_anew() -> None:
 def test_edges_that_others_made_lead_to_the_new_name() -> None:
     with circle() as memory:
         chain(memory)
-        memory.connect("a3", "concept:léa", "causes")
+        memory.graph.connect("a3", "concept:léa", "causes")
         memory.add(Atom("x", "it is said", edges=(Link("concept:lea", EdgeType.SUPPORTS),)))
         memory.forget("a0")
         edges = {edge for edge, _ in stored(memory.store)}
@@ -162,13 +162,13 @@ def test_receipts_name_what_is_said_no_more(tmp_path: Path) -> None:
     with circle(tmp_path) as memory:
         chain(memory)
         receipt = memory.forget("a0")
-        assert memory.check_receipt(receipt) == []
+        assert memory.upkeep.check_receipt(receipt) == []
         assert receipt.hash_of("id", f"{CONCEPT}:léa") in receipt.erased
         assert receipt.hash_of("id", f"{CONCEPT}:lèa") not in receipt.erased
         # A name that is a concept no longer is said still, and may be one again.
         assert "concept:lêa" not in memory.store.ids()
         memory.forget("a2")
-        assert "concept:lêa" in memory.store.ids() and memory.check_receipt(receipt) == []
+        assert "concept:lêa" in memory.store.ids() and memory.upkeep.check_receipt(receipt) == []
     assert "léa".encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 

@@ -21,7 +21,7 @@ from graphmem_torch.errors import (
     StoreDamagedError,
     StoreError,
 )
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, opened, turns
@@ -47,7 +47,7 @@ def memory(tmp_path: Path) -> Any:
 
 def filled(memory: Memory, names: Sequence[str]) -> None:
     for owner, name in enumerate(names):
-        memory.namespace(name, create=True).add(of(owner))
+        memory.namespaces.create(name).add(of(owner))
 
 
 def test_each_answers_as_a_store_of_its_own(memory: Memory) -> None:
@@ -56,20 +56,22 @@ def test_each_answers_as_a_store_of_its_own(memory: Memory) -> None:
     filled(memory, names)
     memory.add([Atom("a1", "The violin of everybody, says story 12")])
     asked = [question for question in QUESTIONS for _ in names]
-    together = memory.retrieve(asked, namespaces=names * len(QUESTIONS))
+    together = memory.retrieve(asked, scope=Scope(namespaces=names * len(QUESTIONS)))
     for owner, name in enumerate(names):
         with opened(device="cpu") as alone:
             alone.add(of(owner))
             right = [seen(each) for each in alone.retrieve(QUESTIONS)]
             assert [seen(each) for each in together[owner :: len(names)]] == right
-            view = memory.namespace(name)
+            view = memory.namespaces[name]
             assert [seen(each) for each in view.retrieve(QUESTIONS)] == right
             texts = [each.text for each in alone.compile(QUESTIONS, budget=60)]
-            compiled = memory.compile(QUESTIONS, budget=60, namespaces=[name] * len(QUESTIONS))
+            compiled = memory.compile(
+                QUESTIONS, budget=60, scope=Scope(namespaces=[name] * len(QUESTIONS))
+            )
             assert [each.text for each in compiled] == texts
             counts = ("nodes", "kinds", "sessions", "edges", "concepts")
             assert [view.stats()[key] for key in counts] == [alone.stats()[key] for key in counts]
-    assert len(memory) == 1 and memory.namespaces() == names
+    assert len(memory) == 1 and list(memory.namespaces) == names
     assert memory.stats()["namespaces"]["number"] == 3
 
 
@@ -82,27 +84,29 @@ def test_questions_of_many_namespaces_are_encoded_in_one_go(memory: Memory) -> N
         return HashingEmbedder(32).encode(texts)
 
     memory.embedder.encode = encode  # type: ignore[method-assign]
-    memory.retrieve(QUESTIONS, namespaces=["ada", "ben", "ada"])
-    answers = memory.answer(QUESTIONS, llm=lambda _: "[1]", namespaces=["ben", "ada", "ada"])
+    memory.retrieve(QUESTIONS, scope=Scope(namespaces=["ada", "ben", "ada"]))
+    answers = memory.answer(
+        QUESTIONS, llm=lambda _: "[1]", scope=Scope(namespaces=["ben", "ada", "ada"])
+    )
     assert calls == [QUESTIONS, QUESTIONS]
     assert all(answer.cited for answer in answers)
     assert memory.stats()["uses"] == 0
-    assert all(memory.namespace(name).stats()["uses"] for name in ("ada", "ben"))
+    assert all(memory.namespaces[name].stats()["uses"] for name in ("ada", "ben"))
 
 
 def test_a_namespace_that_does_not_exist_is_never_everybody(memory: Memory) -> None:
     filled(memory, ["ada lovelace"])
     with pytest.raises(InputError, match="did you mean 'ada lovelace'"):
-        memory.namespace("Ada Lovelac")
+        memory.namespaces["Ada Lovelac"]
     for wrong in ([None, "ada lovelace"], ["ada lovelace", "nobody"], ["ada lovelace"], "ab"):
         with pytest.raises(InputError, match="namespace"):
-            memory.retrieve(QUESTIONS[:2], namespaces=wrong)  # type: ignore[arg-type]
+            memory.retrieve(QUESTIONS[:2], scope=Scope(namespaces=wrong))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got 'nobody'"):
-        memory.drop_namespace("nobody")
-    view = memory.namespace("ada lovelace")
+        memory.namespaces.drop("nobody")
+    view = memory.namespaces["ada lovelace"]
     with pytest.raises(InputError, match="has no namespaces"):
-        view.namespace("inner", create=True)
-    assert memory.namespaces() == ["ada lovelace"] and view.namespaces() == []
+        view.namespaces.create("inner")
+    assert list(memory.namespaces) == ["ada lovelace"] and list(view.namespaces) == []
 
 
 NAMES = [
@@ -123,10 +127,10 @@ NAMES = [
 
 def test_no_name_leads_elsewhere_or_to_another(memory: Memory, tmp_path: Path) -> None:
     for name in NAMES:
-        memory.namespace(name, create=True).add(Atom("own", f"The text of {name}"))
-    assert memory.namespaces() == sorted(NAMES)
+        memory.namespaces.create(name).add(Atom("own", f"The text of {name}"))
+    assert list(memory.namespaces) == sorted(NAMES)
     for name in NAMES:
-        assert memory.namespace(name).get("own").text == f"The text of {name}"
+        assert memory.namespaces[name].get("own").text == f"The text of {name}"
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     folders = [p.name for p in (tmp_path / "store" / "namespaces").iterdir() if p.is_dir()]
     assert len({name.casefold() for name in folders}) == len(NAMES)
@@ -149,49 +153,49 @@ def test_a_name_is_one_in_all_forms_of_unicode(tmp_path: Path, stored: str) -> N
     name = "ti\u1ebfn"
     stored = in_form(name, stored) if stored.startswith("NF") else f"ti{stored}n"
     with opened(tmp_path / "store") as memory:
-        memory.namespace(name, create=True).add(Atom("own", "a kite"))
-        memory.namespace(name).archive("own")
+        memory.namespaces.create(name).add(Atom("own", "a kite"))
+        memory.namespaces[name].upkeep.archive("own")
     if stored != name:
         as_older_releases(tmp_path / "store", name, stored)
         as_older_releases(tmp_path / "store", f"(archive) {name}", f"(archive) {stored}")
     with opened(tmp_path / "store") as memory:
         for given in (name, in_form(name, "NFD"), "ti\u00ea\u0301n"):
-            assert memory.namespace(given) is memory.namespace(stored)
-            assert memory.namespace(given, create=True).name == stored
-            assert "own" in (memory.namespace(given).archived() or ())
-            (found,) = memory.retrieve(["kite"], namespaces=[given])
+            assert memory.namespaces[given] is memory.namespaces[stored]
+            assert memory.namespaces.create(given).name == stored
+            assert "own" in (memory.namespaces[given].upkeep.archived() or ())
+            (found,) = memory.retrieve(["kite"], scope=Scope(namespaces=[given]))
             assert found.hits == ()
-        assert memory.namespaces() == [stored] and memory.check() == []
-        memory.drop_namespace(in_form(name, "NFD"))
-        assert memory.namespaces() == []
-        assert memory.namespace(in_form(name, "NFD"), create=True).name == name
+        assert list(memory.namespaces) == [stored] and memory.check() == []
+        memory.namespaces.drop(in_form(name, "NFD"))
+        assert list(memory.namespaces) == []
+        assert memory.namespaces.create(in_form(name, "NFD")).name == name
 
 
 def test_two_old_names_that_differ_in_form_stay_two(tmp_path: Path) -> None:
     composed, decomposed = in_form("Amélie", "NFC"), in_form("Amélie", "NFD")
     with opened(tmp_path / "store") as memory:
-        memory.namespace("Amélie", create=True).add(Atom("own", "decomposed"))
+        memory.namespaces.create("Amélie").add(Atom("own", "decomposed"))
     as_older_releases(tmp_path / "store", composed, decomposed)
     with opened(tmp_path / "store") as memory:
         # Only an older release makes the second one.
-        memory.namespace("other", create=True).add(Atom("own", "composed"))
+        memory.namespaces.create("other").add(Atom("own", "composed"))
     as_older_releases(tmp_path / "store", "other", composed)
     with opened(tmp_path / "store") as memory:
         for name, text in ((composed, "composed"), (decomposed, "decomposed")):
-            assert memory.namespace(name).get("own").text == text
-            memory.namespace(name).archive("own")
-        memory.drop_namespace(decomposed)
-        assert memory.namespaces() == [composed]
-        archive = memory.namespace(composed).archived()
+            assert memory.namespaces[name].get("own").text == text
+            memory.namespaces[name].upkeep.archive("own")
+        memory.namespaces.drop(decomposed)
+        assert list(memory.namespaces) == [composed]
+        archive = memory.namespaces[composed].upkeep.archived()
         assert archive is not None and archive.get("own").text == "composed"
-        assert memory.namespace(decomposed).name == composed
+        assert memory.namespaces[decomposed].name == composed
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "a\0", "\u202ea", "\ud800", "x" * 201, 7])
 def test_what_is_no_name_is_refused(memory: Memory, name: Any) -> None:
     with pytest.raises(InputError, match="expected a name of 1 to 200 printable"):
-        memory.namespace(name, create=True)
-    assert memory.namespaces() == []
+        memory.namespaces.create(name)
+    assert list(memory.namespaces) == []
 
 
 def files_open(folder: Path) -> int:
@@ -207,12 +211,12 @@ def test_few_files_are_open_whatever_is_held(tmp_path: Path) -> None:
     """What was put down goes on where it was: contents, weights, listeners."""
     folder = tmp_path / "store" / "namespaces"
     with opened(tmp_path / "store", namespaces_open=3) as memory:
-        views = [memory.namespace(f"user {i}", create=True) for i in range(6)]
+        views = [memory.namespaces.create(f"user {i}") for i in range(6)]
         for i, view in enumerate(views):
             view.add(Atom(f"a{i}", f"The violin of user {i}"))
             assert files_open(folder) <= 3 * 3
         weights = {"lexical": 1.0}
-        views[0].use_weights(weights)
+        views[0].learning.use_weights(weights)
         del view
         held = views.pop()
         for turn in range(2):
@@ -221,11 +225,13 @@ def test_few_files_are_open_whatever_is_held(tmp_path: Path) -> None:
                 assert files_open(folder) <= 3 * 3
         views.clear()
         del view
-        assert memory.namespace("user 0").config.rank.weights == weights
-        assert memory.namespace("user 1").config.rank.weights != weights
-        assert memory.namespace("user 5") is held
+        assert memory.namespaces["user 0"].config.rank.weights == weights
+        assert memory.namespaces["user 1"].config.rank.weights != weights
+        assert memory.namespaces["user 5"] is held
         questions = ["violin"] * 6
-        answers = memory.retrieve(questions, namespaces=[f"user {i}" for i in range(6)])
+        answers = memory.retrieve(
+            questions, scope=Scope(namespaces=[f"user {i}" for i in range(6)])
+        )
         assert [[hit.id for hit in each.hits] for each in answers] == [[f"a{i}"] for i in range(6)]
         assert files_open(folder) <= 3 * 3
     assert files_open(folder) == 0
@@ -238,21 +244,21 @@ def test_threads_use_more_namespaces_than_may_be_open(tmp_path: Path) -> None:
         def work(worker: int) -> None:
             for turn in range(2):
                 name = names[(worker + turn) % len(names)]
-                view = memory.namespace(name, create=True)
+                view = memory.namespaces.create(name)
                 view.add(Atom(f"w{worker}t{turn}", f"A violin of {name}", session="1"))
-                (found,) = memory.retrieve(["Whose violin?"], namespaces=[name])
+                (found,) = memory.retrieve(["Whose violin?"], scope=Scope(namespaces=[name]))
                 assert all(hit.text == f"A violin of {name}" for hit in found.hits)
                 assert f"w{worker}t{turn}" in view
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
-        assert sum(len(memory.namespace(name)) for name in names) == 8
+        assert sum(len(memory.namespaces[name]) for name in names) == 8
         assert memory.check() == []
 
 
 def test_a_closed_view_can_be_used_again_until_the_memory_is_closed(memory: Memory) -> None:
     filled(memory, ["ada"])
-    with memory.namespace("ada") as view:
+    with memory.namespaces["ada"] as view:
         before = len(view)
     assert files_open(Path(str(memory.store.path)) / "namespaces") == 0
     assert len(view) == before and view.retrieve(QUESTIONS[0]).hits
@@ -261,7 +267,7 @@ def test_a_closed_view_can_be_used_again_until_the_memory_is_closed(memory: Memo
         with pytest.raises(StoreError):
             ask()
     with pytest.raises(StoreError):
-        memory.namespace("ada")
+        memory.namespaces["ada"]
 
 
 @pytest.mark.parametrize("resting", [False, True])
@@ -269,28 +275,31 @@ def test_dropped_is_gone_here_and_for_others(tmp_path: Path, resting: bool) -> N
     """What another object has open ends, instead of taking memories that nobody would find."""
     with opened(tmp_path / "store") as memory, opened(tmp_path / "store") as other:
         filled(memory, ["ada", "ben"])
-        views = [memory.namespace("ada"), other.namespace("ada")]
+        views = [memory.namespaces["ada"], other.namespaces["ada"]]
         assert [len(view) for view in views] == [9, 9]
         if resting:
             views[1].close()
-        memory.drop_namespace("ada")
-        memory.namespace("ada", create=True).add("The new text.")
+        memory.namespaces.drop("ada")
+        memory.namespaces.create("ada").add("The new text.")
         for view in views:
             for ask in (view.retrieve, view.add, view.get, view.delete):
                 with pytest.raises(StoreError, match="was dropped"):
                     ask("violin")
-        assert [len(each.namespace("ada")) for each in (memory, other)] == [1, 1]
-        assert other.retrieve(["violin"], namespaces=["ada"])[0].hits[0].text == "The new text."
-        other.drop_namespace("ben")
-        assert memory.namespaces() == ["ada"] and memory.check() == []
+        assert [len(each.namespaces["ada"]) for each in (memory, other)] == [1, 1]
+        assert (
+            other.retrieve(["violin"], scope=Scope(namespaces=["ada"]))[0].hits[0].text
+            == "The new text."
+        )
+        other.namespaces.drop("ben")
+        assert list(memory.namespaces) == ["ada"] and memory.check() == []
         with pytest.raises(InputError, match="got 'ben'"):
-            memory.retrieve(["violin"], namespaces=["ben"])
+            memory.retrieve(["violin"], scope=Scope(namespaces=["ben"]))
     with opened(tmp_path / "store", mode="r") as memory:
-        assert memory.namespace("ada").get(memory.namespace("ada").store.ids()[0])
+        assert memory.namespaces["ada"].get(memory.namespaces["ada"].store.ids()[0])
         for change in (
-            lambda: memory.namespace("new", create=True),
-            lambda: memory.drop_namespace("ada"),
-            lambda: memory.namespace("ada").add("x"),
+            lambda: memory.namespaces.create("new"),
+            lambda: memory.namespaces.drop("ada"),
+            lambda: memory.namespaces["ada"].add("x"),
         ):
             with pytest.raises(StoreError):
                 change()
@@ -299,11 +308,11 @@ def test_dropped_is_gone_here_and_for_others(tmp_path: Path, resting: bool) -> N
 def test_in_the_process_alone() -> None:
     with opened() as memory:
         filled(memory, ["ada", "ben"])
-        assert memory.namespaces() == ["ada", "ben"]
-        memory.drop_namespace("ada")
+        assert list(memory.namespaces) == ["ada", "ben"]
+        memory.namespaces.drop("ada")
         with pytest.raises(InputError, match="got 'ada'"):
-            memory.namespace("ada")
-        assert memory.retrieve(QUESTIONS[:1], namespaces=["ben"])[0].hits
+            memory.namespaces["ada"]
+        assert memory.retrieve(QUESTIONS[:1], scope=Scope(namespaces=["ben"]))[0].hits
         assert memory.check() == []
 
 
@@ -311,13 +320,13 @@ def test_the_encoder_is_one_for_all_and_is_remembered(tmp_path: Path) -> None:
     """Also where the memory itself is empty."""
     with opened(tmp_path / "store", embedder="hashing") as memory:
         filled(memory, ["ada"])
-        assert memory.namespace("ada").embedder is memory.embedder
+        assert memory.namespaces["ada"].embedder is memory.embedder
     with pytest.raises(EmbedderError, match="filled this store"):
         opened(tmp_path / "store", embedder=HashingEmbedder(16))
     for mode in ("r", "w"):
         with opened(tmp_path / "store", embedder=None, mode=mode) as memory:
-            assert memory.namespace("ada").retrieve(QUESTIONS[0]).hits
-            assert memory.namespace("ada").embedder is memory.embedder
+            assert memory.namespaces["ada"].retrieve(QUESTIONS[0]).hits
+            assert memory.namespaces["ada"].embedder is memory.embedder
     (folder,) = (path for path in (tmp_path / "store" / "namespaces").iterdir() if path.is_dir())
     with opened(folder, embedder=None) as alone:
         assert len(alone) == 9
@@ -325,8 +334,8 @@ def test_the_encoder_is_one_for_all_and_is_remembered(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_their_folder_is_named(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "store" / "namespaces").write_text("mine")
-    asks = [memory.namespaces, memory.check, lambda: memory.namespace("ada")]
-    for ask in [*asks, lambda: memory.namespace("ada", create=True)]:
+    asks = [lambda: [*memory.namespaces], memory.check, lambda: memory.namespaces["ada"]]
+    for ask in [*asks, lambda: memory.namespaces.create("ada")]:
         with pytest.raises(StoreError, match="namespaces: "):
             ask()
 
@@ -343,11 +352,11 @@ def test_damage_is_named_and_nothing_is_made_in_its_place(tmp_path: Path) -> Non
         problems = "\n".join(memory.check())
         assert names[first] in problems and str(second) in problems
         with pytest.raises(StoreDamagedError, match=f"namespace '{names[first]}'"):
-            memory.namespace(names[first], create=True)
-        assert memory.namespaces() == [names[first]]
-        assert len(memory.namespace(names[second])) == 9  # by its name, which is written anew
-        assert memory.namespaces() == ["ada", "ben"]
-        memory.drop_namespace(names[first])
+            memory.namespaces.create(names[first])
+        assert list(memory.namespaces) == [names[first]]
+        assert len(memory.namespaces[names[second]]) == 9  # by its name, which is written anew
+        assert list(memory.namespaces) == ["ada", "ben"]
+        memory.namespaces.drop(names[first])
         assert memory.check() == []
 
 
@@ -356,21 +365,21 @@ def test_an_export_has_them_all_and_a_cut_anywhere_is_refused(
 ) -> None:
     filled(memory, ["ada", "ben"])
     memory.add("The text of nobody.")
-    memory.namespace("ben").pin("a1")
+    memory.namespaces["ben"].pin("a1")
     file = tmp_path / "all.jsonl"
     assert memory.export(file, vectors=True) == 1 + 9 + 9
     assert memory.export(tmp_path / "own.jsonl", namespaces=False) == 1
-    assert memory.namespace("ben").export(tmp_path / "ben.jsonl") == 9
+    assert memory.namespaces["ben"].export(tmp_path / "ben.jsonl") == 9
     with opened(device="cpu") as other:
         assert other.import_(file).new == 19 and other.import_(file).known == 19
-        assert other.namespaces() == ["ada", "ben"]
-        pairs = [[each.namespace(name) for each in (memory, other)] for name in ("ada", "ben")]
+        assert list(other.namespaces) == ["ada", "ben"]
+        pairs = [[each.namespaces[name] for each in (memory, other)] for name in ("ada", "ben")]
         for mine, theirs in [(memory, other), *pairs]:
             assert theirs.get(theirs.store.ids()[:1]) == mine.get(mine.store.ids()[:1])
             assert theirs.pinned() == mine.pinned()
             right = [seen(each) for each in mine.retrieve(QUESTIONS)]
             assert [seen(each) for each in theirs.retrieve(QUESTIONS)] == right
-        view = other.namespace("cleo", create=True)
+        view = other.namespaces.create("cleo")
         assert view.import_(tmp_path / "ben.jsonl").new == 9
         with pytest.raises(InputError, match="has no namespaces"):
             view.import_(file)
@@ -385,7 +394,7 @@ def test_an_export_has_them_all_and_a_cut_anywhere_is_refused(
                 other.import_(written(tmp_path / "cut.jsonl", "".join(lines[:cut])))
         with pytest.raises(InputError, match="got more"):
             other.import_(written(tmp_path / "cut.jsonl", "".join(lines + lines[-1:])))
-        assert len(other) == 0 and other.namespaces() == []
+        assert len(other) == 0 and list(other.namespaces) == []
 
 
 def written(path: Path, text: str) -> Path:
@@ -413,8 +422,8 @@ def killed_at(step: int, path: Path) -> bool:
             with opened(path) as memory:
                 for name in ("rename", "replace", "fsync", "mkdir", "unlink", "rmdir"):
                     setattr(os, name, dying(getattr(os, name)))
-                memory.namespace("new", create=True)
-                memory.drop_namespace("old")
+                memory.namespaces.create("new")
+                memory.namespaces.drop("old")
                 os._exit(0)
         finally:
             os._exit(1)
@@ -432,15 +441,15 @@ def test_killed_anywhere_each_is_there_whole_or_not_at_all(tmp_path: Path) -> No
         shutil.copytree(tmp_path / "first", path)
         killed = killed_at(step, path)
         with opened(path) as memory:
-            found = memory.namespaces()
+            found = list(memory.namespaces)
             names.add(tuple(found))
-            assert all(len(memory.namespace(name)) == (0, 9)[name == "old"] for name in found)
+            assert all(len(memory.namespaces[name]) == (0, 9)[name == "old"] for name in found)
             rest = memory.check()
             assert all("is not deleted yet" in problem for problem in rest)
-            memory.namespace("new", create=True)
+            memory.namespaces.create("new")
             if "old" in found or rest:
-                memory.drop_namespace("old")
-            assert memory.check() == [] and memory.namespaces() == ["new"]
+                memory.namespaces.drop("old")
+            assert memory.check() == [] and list(memory.namespaces) == ["new"]
         assert len(list((path / "namespaces").iterdir())) == 2  # that one and the lock
         if not killed:
             break

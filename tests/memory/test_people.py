@@ -69,7 +69,7 @@ def test_names_are_those_of_what_stays_however_it_came(
         assert graph(memory) == graph(batch)
         names = batch.store.concepts([alone or ""])
         if names:
-            assert memory.split_name(alone) and batch.split_name(alone)
+            assert memory.facts.split_name(alone) and batch.facts.split_name(alone)
             assert graph(memory) == graph(batch)
         for i in gone:
             memory.forget(f"a{i}")
@@ -77,7 +77,7 @@ def test_names_are_those_of_what_stays_however_it_came(
         stays = [atom for i, atom in enumerate(atoms) if i not in gone]
         fresh.add(stays)
         if names and alone in fresh.store.concepts([alone]):
-            fresh.split_name(alone)
+            fresh.facts.split_name(alone)
         assert graph(memory) == graph(fresh) == graph(batch)
         assert memory.check() == batch.check() == []
         for each in (memory, batch, fresh):
@@ -209,17 +209,17 @@ def test_a_question_finds_who_is_called_so() -> None:
         memory.add(CHAT)
         signals = {h.id: h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits}
         assert signals["2"] > 0 > signals["1"]
-        memory.split_name("mel")
+        memory.facts.split_name("mel")
         assert not any(h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits)
 
 
 def test_a_split_lasts(tmp_path: Path) -> None:
     with open_chat(tmp_path / "one") as memory, open_chat() as apart:
         memory.add(CHAT)
-        assert memory.split_name(" MEL ") and not memory.split_name("mel")
+        assert memory.facts.split_name(" MEL ") and not memory.facts.split_name("mel")
         assert not shared(memory, "mel", "melanie") and memory.check() == []
         with pytest.raises(InputError, match="did you mean 'mel'"):
-            memory.split_name("Mell")
+            memory.facts.split_name("Mell")
         memory.export(tmp_path / "file")
         apart.import_(tmp_path / "file")
         assert graph(apart) == graph(memory)
@@ -231,13 +231,13 @@ def test_a_split_lasts(tmp_path: Path) -> None:
         memory.forget("1")
         assert "mel" not in memory.store.concepts(["mel"])
         with pytest.raises(InputError, match="did you mean 'melanie'"):
-            memory.join_name("mel")
+            memory.facts.join_name("mel")
         with pytest.raises(InputError, match="name one that a memory says"):
-            memory.join_name("zzyzx")
+            memory.facts.join_name("zzyzx")
         memory.add([CHAT[0], Atom("5", "Fine.", speaker="Melanie", session="s")])
         assert shared(memory, "mel", "melanie")  # nothing is kept of a name that was forgotten
-        assert memory.split_name("Mel") and not shared(memory, "mel", "melanie")
-        assert memory.join_name("Mel") and not memory.join_name("Mel")
+        assert memory.facts.split_name("Mel") and not shared(memory, "mel", "melanie")
+        assert memory.facts.join_name("Mel") and not memory.facts.join_name("Mel")
         assert shared(memory, "mel", "melanie") and memory.check() == []
 
 
@@ -249,14 +249,14 @@ def test_what_is_forgotten_leaves_no_split_name(tmp_path: Path) -> None:
         memory.add(Atom("d", "They like the Quokka here"))
         memory.add(Atom("c", "hello comet"))
         assert shared(memory, "quokka", "the quokka")
-        memory.split_name("quokka")
+        memory.facts.split_name("quokka")
         assert not shared(memory, "quokka", "the quokka")
         kept = json.loads(memory.store.meta_get(SPLIT_NAMES) or "")
         (hash_,) = kept["hashes"]
         data = f"{kept['salt']}\nname\nquokka"
         assert kept["salt"] and hash_ == hashlib.sha256(data.encode()).hexdigest()
         receipt = memory.forget(["a", "b", "d"])
-        assert memory.check_receipt(receipt) == memory.check() == []
+        assert memory.upkeep.check_receipt(receipt) == memory.check() == []
         memory.export(tmp_path / "file")
     files = [*folder.iterdir(), tmp_path / "file"]
     left = b"".join(f.read_bytes() for f in files).lower()
@@ -267,15 +267,15 @@ def test_what_is_forgotten_leaves_no_split_name(tmp_path: Path) -> None:
 def test_splits_of_an_early_store_last_as_long_as_their_names(way: str) -> None:
     with open_chat() as memory:
         memory.add(CHAT)
-        memory.split_name("mel")
+        memory.facts.split_name("mel")
         hashes = [hashlib.sha256(f"name\n{name}".encode()).hexdigest() for name in ("mel", "zorb")]
         memory.store.meta_set(SPLIT_NAMES, json.dumps(hashes))
         with pytest.raises(InputError, match="name: expected a name"):
-            memory.split_name(None)  # type: ignore[arg-type]
+            memory.facts.split_name(None)  # type: ignore[arg-type]
         getattr(memory, way)(["3"])
         kept = json.loads(memory.store.meta_get(SPLIT_NAMES) or "")
         assert len(kept["hashes"]) == 1 and not shared(memory, "mel", "melanie")
-        assert memory.join_name("mel") and not memory.join_name("mel")
+        assert memory.facts.join_name("mel") and not memory.facts.join_name("mel")
 
 
 FAR = [
@@ -331,9 +331,9 @@ def test_two_who_write_to_one_store(tmp_path: Path) -> None:
         one.add(CHAT)
         two.add(Atom("4", "It is Mel again.", speaker="Melanie", session="s"))
         assert shared(two, "mel", "melanie")
-        one.split_name("mel")
+        one.facts.split_name("mel")
         two.add(Atom("5", "It is Mel, and it is Melanie.", session="s"))
-        two.join_name("mel")
+        two.facts.join_name("mel")
         one.add(Atom("6", "Melanie it is, or Mel.", session="s"))
         stored = one.get(["0", "x", "1", "2", "3", "4", "5", "6"])
         fresh.add(stored)

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
-from graphmem_torch.memory.plan_choice import plans_of
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.text.times import parse_time
-from tests.memories import DAY, config_of, ids, opened, turns
+from tests.memories import DAY, config_of, ids, opened, planned, retrieved, turns
 
 DECEMBER = "What did Ada say about the violin in December 2023?"
 PLACES = ["Lisbon", "Oslo", "Kyoto", "Quito"]
@@ -66,7 +65,7 @@ def said_in(low: str | None, high: str | None, count: int = 40) -> set[str]:
 def test_a_window_is_a_scan_by_time(memory: Memory, between: Any, question: str) -> None:
     inside = said_in(*between)
     plan = QueryPlan(between=between, hops=0)
-    found = memory.retrieve(question, plan=plan, k=40)
+    found = memory.retrieve(question, scope=Scope(plan=plan), k=40)
     assert {*ids(found)} == inside
     assert found.plan is not None and found.plan.steps[0].before == 40
     assert [step.after for step in found.plan.steps] == [len(inside)] * 2
@@ -75,29 +74,27 @@ def test_a_window_is_a_scan_by_time(memory: Memory, between: Any, question: str)
 
 
 def test_a_plan_is_chosen_from_the_question(memory: Memory) -> None:
-    plan = memory.plan(DECEMBER)
+    plan = planned(memory, DECEMBER)
     assert plan.between is not None
     start, stop = plan.between
     assert start == parse_time("2023-12-01")
     assert stop == math.nextafter(parse_time("2024-01-01"), 0)
-    assert plan.window_slack_days == 31
+    assert plan.window_slack_days == memory.config.plan.window_slack_days
     assert plan.hops == 0 and plan.concepts == () and plan.order == "relevance"
     assert [step.name for step in plan.steps] == ["time", "semantic"]
     assert "2023-12-01 00:00 to " in str(plan)
-    named = memory.plan("Who has been to lisbon and Quito in December 2023?")
+    named = planned(memory, "Who has been to lisbon and Quito in December 2023?")
     assert named.concepts == ("lisbon", "quito") and named.between == plan.between
     assert [step.name for step in named.steps] == ["time", "semantic", "relational"]
-    assert memory.plan(["How?", DECEMBER])[1] == plan
-    assert memory.plan([]) == []
 
 
 def test_a_plan_may_be_given_again_and_changed(memory: Memory) -> None:
-    plan = memory.plan(DECEMBER)
-    given = memory.retrieve(DECEMBER, plan=plan)
-    assert given == memory.retrieve(DECEMBER, plan=True)
+    plan = planned(memory, DECEMBER)
+    given = memory.retrieve(DECEMBER, scope=Scope(plan=plan))
+    assert given == memory.retrieve(DECEMBER, scope=Scope(plan=True))
     assert given.plan == plan
     narrow = replace(plan, kept=3)
-    assert len(memory.retrieve(DECEMBER, plan=narrow).hits) == 3
+    assert len(memory.retrieve(DECEMBER, scope=Scope(plan=narrow)).hits) == 3
 
 
 @pytest.mark.parametrize("huge", [10**12, 10**30])
@@ -110,7 +107,7 @@ def test_numbers_beyond_the_memory_are_those_of_all_of_it(
         QueryPlan(window, best=n, hops=n, kept=n, order=order, reorder_top=n, min_in_window=n)
         for n in (huge, 1000)
     ]
-    found, whole = (memory.retrieve(question, plan=plan, k=40) for plan in plans)
+    found, whole = (memory.retrieve(question, scope=Scope(plan=plan), k=40) for plan in plans)
     assert found.hits == whole.hits and len(found.hits) == 40
     assert found.plan is not None and found.plan.steps[-1].after == 40
 
@@ -120,22 +117,24 @@ def test_a_plan_at_the_ends_of_the_calendar(memory: Memory, asked: str) -> None:
     for when in ("yesterday", "last week", "this month", "next year", "two weeks ago", "in March"):
         question = f"What was said {when}?"
         # Nothing was said then: a window gives way.
-        found = memory.retrieve(question, plan=True, asked=asked)
-        assert found.plan is not None and ids(found) == ids(memory.retrieve(question, asked=asked))
-    late = memory.plan("What was said last week?", asked="9999-12-31")
+        found = memory.retrieve(question, scope=Scope(plan=True, asked=asked))
+        assert found.plan is not None and ids(found) == ids(
+            memory.retrieve(question, scope=Scope(asked=asked))
+        )
+    late = planned(memory, "What was said last week?", asked="9999-12-31")
     assert late.between is not None and late.between[0] == parse_time("9999-12-20")
     last = math.nextafter(parse_time("9999-12-31") + DAY, 0)
-    assert "until 9999-12-31 23:59" in str(memory.plan("canoe", plan=QueryPlan((None, last))))
+    assert "until 9999-12-31 23:59" in str(planned(memory, "canoe", plan=QueryPlan((None, last))))
 
 
 def test_what_steps_did_is_told_once() -> None:
     with opened() as made:
         made.add([Atom("old", "Ada lives in Oslo"), Atom("new", "Ada lives in Lisbon")])
-        made.supersede("old", "new")
+        made.facts.supersede("old", "new")
         asked = QueryPlan(best=None, hops=0, succession="before")
-        plan = made.plan("Where did Ada live?", plan=asked)
+        plan = planned(made, "Where did Ada live?", plan=asked)
         assert [step.name for step in plan.steps] == ["succession"]
-        assert made.plan("Where did Ada live?", plan=plan) == plan
+        assert planned(made, "Where did Ada live?", plan=plan) == plan
 
 
 def test_a_plan_is_plain_values(memory: Memory) -> None:
@@ -144,7 +143,7 @@ def test_a_plan_is_plain_values(memory: Memory) -> None:
         ("What of the canoe before 2023-12-05?", True),
         ("canoe", QueryPlan(between=(datetime(2023, 12, 1), None))),
     ):
-        told = memory.retrieve(question, plan=plan, k=2).as_dict()
+        told = memory.retrieve(question, scope=Scope(plan=plan), k=2).as_dict()
         between = json.loads(json.dumps(told, allow_nan=False))["plan"]["between"]
         assert None in between and any(isinstance(end, float) for end in between)
 
@@ -160,31 +159,33 @@ def test_relations_lead_to_what_neither_words_nor_vectors_find() -> None:
         )
         question = "The canoe number 8"
         alone = QueryPlan(best=1, hops=0)
-        assert {*ids(memory.retrieve(question, plan=alone))} == {"a8"}
+        assert {*ids(memory.retrieve(question, scope=Scope(plan=alone)))} == {"a8"}
         named = replace(alone, hops=1, edges=("supports",))
-        assert {*ids(memory.retrieve(question, plan=named))} == {"a8", "fact"}
-        wide = memory.retrieve(question, plan=replace(alone, hops=1), k=60)
+        assert {*ids(memory.retrieve(question, scope=Scope(plan=named)))} == {"a8", "fact"}
+        wide = memory.retrieve(question, scope=Scope(plan=replace(alone, hops=1)), k=60)
         assert {"a8", "fact", "other"} <= {*ids(wide)}
         kept = replace(named, between=("2024-01-01", None))
-        assert "fact" not in ids(memory.retrieve(question, plan=kept))
+        assert "fact" not in ids(memory.retrieve(question, scope=Scope(plan=kept)))
 
 
 def test_concepts_are_set_out_from(memory: Memory) -> None:
     about = {a.id for a in atoms() if "Lisbon" in a.text}
     question = "The comet"
     plan = QueryPlan(best=1, hops=1, edges=("abstraction",), concepts=(" LISBON ",), kept=40)
-    found = {*ids(memory.retrieve(question, plan=plan, k=40))}
+    found = {*ids(memory.retrieve(question, scope=Scope(plan=plan), k=40))}
     assert about <= found
     with pytest.raises(InputError, match=r"plan.concepts: .*'Lisbone'.*lisbon"):
-        memory.retrieve(question, plan=replace(plan, concepts=("Lisbone",)))
+        memory.retrieve(question, scope=Scope(plan=replace(plan, concepts=("Lisbone",))))
 
 
 def test_a_chosen_window_gives_way_and_a_given_one_does_not(memory: Memory) -> None:
     question = "What did Ada say about the violin in March 1999?"
-    chosen = memory.retrieve(question, plan=True)
+    chosen = memory.retrieve(question, scope=Scope(plan=True))
     assert chosen.plan is not None and "gives way" in chosen.plan.steps[0].does
     assert ids(chosen) == ids(memory.retrieve(question))
-    given = memory.retrieve(question, plan=QueryPlan(between=("1999-03-01", "1999-04-01")))
+    given = memory.retrieve(
+        question, scope=Scope(plan=QueryPlan(between=("1999-03-01", "1999-04-01")))
+    )
     assert given.hits == () and given.plan is not None and given.plan.steps[-1].after == 0
 
 
@@ -258,7 +259,9 @@ def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
         order[atom.id] = 0 if any(touches) else 2 if spans else 1
     with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add([atom for atom, _ in told])
-        found = memory.retrieve(f"What happened to the canoe {words}?", plan=True, k=30)
+        found = memory.retrieve(
+            f"What happened to the canoe {words}?", scope=Scope(plan=True), k=30
+        )
     tiers = [order[i] for i in ids(found)]
     inside = sum(tier == 0 for tier in order.values())
     assert tiers.count(0) == inside
@@ -266,7 +269,7 @@ def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
         assert tiers[:inside] == [0] * inside
         known = [tier for tier in tiers if tier != 1]
         assert known == sorted(known) and tiers == sorted(tiers)
-    if inside < 10:
+    if inside < memory.config.plan.min_in_window:
         assert len(tiers) == len(told)
 
 
@@ -277,16 +280,16 @@ def test_a_duplicate_outside_does_not_hide_the_one_inside() -> None:
         memory.add([Atom("may", said, time=parse_time("2023-05-03"))])
         memory.add([Atom("june", said, time=parse_time("2023-06-03"))])
         memory.add([Atom(f"n{i}", f"Ben ate {i} pears.", time=1.67e9 + i) for i in range(4)])
-        memory.reconcile()
-        assert memory.duplicates()
+        memory.facts.reconcile()
+        assert memory.facts.duplicates()
         for month, name in (("May", "may"), ("June", "june")):
-            found = memory.retrieve(f"Where did Ada row in {month} 2023?", plan=True)
+            found = memory.retrieve(f"Where did Ada row in {month} 2023?", scope=Scope(plan=True))
             assert found.hits[0].id == name
 
 
 def test_where_nothing_is_inside_any_time_will_do(memory: Memory) -> None:
     question = "What did Ada say about the violin in March 1999?"
-    found = memory.retrieve(question, plan=True)
+    found = memory.retrieve(question, scope=Scope(plan=True))
     assert ids(found) == ids(memory.retrieve(question))
 
 
@@ -298,7 +301,8 @@ def test_a_context_keeps_to_a_stated_bound() -> None:
         memory.add([*near, *far])
         question = "What of the canoe after 3 May 2023?"
         bound, free = (
-            {*memory.compile(question, budget=40, plan=plan).sources} for plan in (True, False)
+            {*memory.compile(question, budget=40, scope=Scope(plan=plan)).sources}
+            for plan in (True, False)
         )
         assert bound and bound <= {"in0", "in1", "in2"} and not free & {"in0", "in1", "in2"}
 
@@ -308,9 +312,9 @@ def test_explain_ranks_as_a_bound_does(limit: int) -> None:
     with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add(atoms())
         question = "What did Ada say about the violin before 22 November 2023?"
-        found = memory.retrieve(question, plan=True)
+        found = memory.retrieve(question, scope=Scope(plan=True))
         for rank, hit in enumerate(found.hits[:4], start=1):
-            assert memory.explain(question, hit.id, plan=True).rank == rank
+            assert memory.explain(question, hit.id, scope=Scope(plan=True)).rank == rank
 
 
 def test_words_of_time_are_read_against_the_own_clock_of_a_memory() -> None:
@@ -325,7 +329,7 @@ def test_words_of_time_are_read_against_the_own_clock_of_a_memory() -> None:
     ]
 
     def first(memory: Memory, question: str, **asked: Any) -> str:
-        return ids(memory.retrieve(question, plan=True, **asked))[0]
+        return ids(retrieved(memory, question, plan=True, **asked))[0]
 
     with opened(config=config_of(**{"decay.now": "latest"}), clock=lambda: now) as memory:
         memory.add(record[:4])
@@ -334,12 +338,16 @@ def test_words_of_time_are_read_against_the_own_clock_of_a_memory() -> None:
         assert first(memory, "What of the canoe last month?", asked="2023-08-20") == "july"
         moments = ["2023-08-20", "2023-09-21"]
         for found, name in zip(
-            memory.retrieve("What of the canoe last month?", plan=True, as_of=moments),
+            memory.at(as_of=moments).retrieve(
+                "What of the canoe last month?", scope=Scope(plan=True)
+            ),
             ("july", "august"),
             strict=True,
         ):
             assert ids(found)[0] == name
-        assert memory.plan("last week").between == memory.plan("last week", plan=True).between
+        assert (
+            planned(memory, "last week").between == planned(memory, "last week", plan=True).between
+        )
     with opened(clock=lambda: now) as memory:
         memory.add(record)
         assert first(memory, "What of the canoe last week?") == "march"
@@ -348,10 +356,12 @@ def test_words_of_time_are_read_against_the_own_clock_of_a_memory() -> None:
 def test_namespaces_have_clocks_of_their_own() -> None:
     with opened(config=config_of(**{"decay.now": "latest"})) as memory:
         for name, year in (("ada", 2021), ("ben", 2023)):
-            own = memory.namespace(name, create=True)
+            own = memory.namespaces.create(name)
             own.add([Atom("may", "A canoe in May", time=parse_time(f"{year}-05-10"))])
             own.add([Atom("june", "A canoe in June", time=parse_time(f"{year}-06-10"))])
-        found = memory.retrieve(["The canoe last month?"] * 2, namespaces=["ada", "ben"], plan=True)
+        found = memory.retrieve(
+            ["The canoe last month?"] * 2, scope=Scope(namespaces=["ada", "ben"], plan=True)
+        )
         assert [ids(each)[0] for each in found] == ["may", "may"]
         assert [each.plan.between for each in found if each.plan] == [
             (parse_time(f"{y}-05-01"), math.nextafter(parse_time(f"{y}-06-01"), 0))
@@ -389,7 +399,7 @@ def test_first_and_latest_order_what_fits(question: str, hits: list[str]) -> Non
         memory.add(
             [Atom(f"n{i}", f"Ada {noise[i % 4]}.", time=1.66e9 + i * 7 * DAY) for i in range(80)]
         )
-        found = ids(memory.retrieve(question, plan=True, k=5))
+        found = ids(memory.retrieve(question, scope=Scope(plan=True), k=5))
         assert found[: len(hits)] == hits
 
 
@@ -409,34 +419,28 @@ def test_first_and_latest_order_what_fits(question: str, hits: list[str]) -> Non
     ],
 )
 def test_what_orders_nothing(memory: Memory, question: str) -> None:
-    assert memory.plan(question).order == "relevance"
+    assert planned(memory, question).order == "relevance"
 
 
 @pytest.mark.parametrize(("limit", "left"), [(2048, None), (0, 3)])
 def test_meaning_prunes_only_what_is_not_scored_anyway(limit: int, left: int | None) -> None:
-    question, base = "The canoe in Lisbon since 2000", QueryPlan(best=2, kept=3)
-    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
+    change = {"rank.exhaustive_up_to": limit, "plan.best": 2, "plan.kept": 3}
+    with opened(config=config_of(**change)) as memory:
         memory.add(atoms())
-        scored = 0 if limit == 0 else memory.index.num_atoms
-        given = True, [question], [0.0], memory.config.plan, memory.store
-        (plan,) = plans_of(*given, scored=scored, base=base)
-        found = memory.retrieve(question, plan=plan).plan
-        assert found is not None
-        time, *_, last = found.steps
+        time, *_, last = planned(memory, "The canoe in Lisbon since 2000").steps
         assert last.after == (time.after if left is None else left)
-        chosen = memory.retrieve(question, plan=True).plan
-        assert chosen is not None and chosen.steps[-1].after == chosen.steps[0].after
 
 
 def test_what_nothing_bounds_is_not_pruned() -> None:
     """However many a plan may keep: the hits of a question without a window are the ranking's."""
-    with opened(config=config_of(**{"rank.exhaustive_up_to": 0})) as memory:
+    change = {"rank.exhaustive_up_to": 0, "plan.best": 1, "plan.kept": 1}
+    with opened(config=config_of(**change)) as memory:
         memory.add(atoms())
         for question in ("The canoe in Lisbon", "Who has been to Quito?", "How are you?"):
-            found = memory.retrieve(question, plan=True)
+            found = memory.retrieve(question, scope=Scope(plan=True))
             assert found.plan is not None and found.plan.steps == ()
-            assert found.hits == memory.retrieve(question, plan=False).hits
-        latest = memory.retrieve("What was the latest comet story?", plan=True)
+            assert found.hits == memory.retrieve(question, scope=Scope(plan=False)).hits
+        latest = memory.retrieve("What was the latest comet story?", scope=Scope(plan=True))
         assert latest.plan is not None and latest.plan.order == "latest" and len(latest.hits) > 1
 
 
@@ -445,7 +449,7 @@ def test_the_words_of_a_date_are_not_looked_for() -> None:
     with opened() as memory:
         memory.add([Atom(f"n{i}", f"Ada rowed to place {i}", time=1.68e9 + i) for i in range(12)])
         memory.add([Atom(f"p{i}", f"Ada paid 2023 {i}", time=1.6e9 + i) for i in range(3)])
-        plan = memory.plan("Where did Ada row in 2023?")
+        plan = planned(memory, "Where did Ada row in 2023?")
         assert plan.steps[0].after == 12 and "gives way" not in plan.steps[0].does
 
 
@@ -454,7 +458,7 @@ def test_the_first_and_the_latest(memory: Memory) -> None:
     plain = memory.retrieve(question, k=12)
     for order, sign in (("first", 1), ("latest", -1)):
         plan = QueryPlan(best=96, hops=0, order=order, reorder_top=6)
-        found = memory.retrieve(question, plan=plan, k=12)
+        found = memory.retrieve(question, scope=Scope(plan=plan), k=12)
         assert {*ids(found)[:6]} == {*ids(plain)[:6]} and ids(found)[6:] == ids(plain)[6:]
         known = [time for time in times(memory, found)[:6] if time is not None]
         assert known == sorted(known, key=lambda time: sign * time)
@@ -467,7 +471,7 @@ def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
     question, depth = "comet story", 12
     plain = memory.retrieve(question, k=depth)
     plan = QueryPlan(best=None, hops=0, order="present", reorder_top=depth)
-    found = memory.retrieve(question, plan=plan, k=depth)
+    found = memory.retrieve(question, scope=Scope(plan=plan), k=depth)
     assert {*ids(found)} == {*ids(plain)} and ids(found) != ids(plain)
     score = [hit.raw for hit in plain.hits]
     when = times(memory, plain)
@@ -490,19 +494,21 @@ def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
     assert ids(found) == sorted(expected, key=lambda i: -expected[i])
     same = {hit.id: hit for hit in plain.hits}
     assert all(hit == same[hit.id] for hit in found.hits)  # what it is worth has not changed
-    few = memory.retrieve(question, plan=plan, k=3)
+    few = memory.retrieve(question, scope=Scope(plan=plan), k=3)
     assert ids(few) == ids(found)[:3] and "what holds now first" in str(few.plan)
 
 
 def test_the_present_of_hits_that_fit_alike_is_the_latest() -> None:
     with opened() as made:
-        assert not made.retrieve("tea", plan=QueryPlan(best=None, hops=0, order="present")).hits
+        assert not made.retrieve(
+            "tea", scope=Scope(plan=QueryPlan(best=None, hops=0, order="present"))
+        ).hits
         said = [Atom(f"t{i}", "Ada drinks tea.", time=i * DAY) for i in (3, 1, 4, 2)]
         made.add([*said, Atom("never", "Ada drinks tea.")])
         plan = QueryPlan(best=None, hops=0, order="present", reorder_top=30)
-        found = ids(made.retrieve("What does Ada drink?", plan=plan, k=5))
+        found = ids(made.retrieve("What does Ada drink?", scope=Scope(plan=plan), k=5))
         assert [i for i in found if i != "never"] == ["t4", "t3", "t2", "t1"]
-        assert ids(made.retrieve("What does Ada drink?", plan=plan, k=1)) == found[:1]
+        assert ids(made.retrieve("What does Ada drink?", scope=Scope(plan=plan), k=1)) == found[:1]
 
 
 def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
@@ -514,9 +520,9 @@ def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
         QueryPlan(best=None, hops=0, order="present", reorder_top=12),
         None,
     ]
-    batch = memory.retrieve(questions, plan=given, k=7, trace=True)
+    batch = memory.retrieve(questions, scope=Scope(plan=given), k=7, trace=True)
     for question, plan, found in zip(questions, given, batch, strict=True):
-        alone = memory.retrieve(question, plan=plan, k=7)
+        alone = memory.retrieve(question, scope=Scope(plan=plan), k=7)
         assert ids(found) == ids(alone) and found.plan == alone.plan
         assert [hit.score for hit in found.hits] == pytest.approx(
             [hit.score for hit in alone.hits], abs=1e-4
@@ -538,7 +544,7 @@ def test_beside_every_filter(limit: int) -> None:
             "as_of": "2023-12-10",
             "exclude": ["a10", "a14"],
         }
-        found = memory.retrieve("canoe story", plan=plan, k=40, **filters)
+        found = retrieved(memory, "canoe story", plan=plan, k=40, **filters)
         wanted = {
             a.id
             for a in atoms()
@@ -548,16 +554,18 @@ def test_beside_every_filter(limit: int) -> None:
         }
         assert {*ids(found)} == wanted and wanted
         assert found.plan is not None and found.plan.steps[-1].after == len(wanted)
-        assert memory.plan("canoe story", plan=plan, **filters) == found.plan
+        assert planned(memory, "canoe story", plan=plan, **filters) == found.plan
 
 
 def test_valid_at_comes_before_the_plan() -> None:
     with opened() as memory:
         memory.add([Atom("old", "Ada lives in Oslo", time=1.7e9)])
         memory.add([Atom("new", "Ada lives in Lisbon", time=1.71e9)])
-        memory.supersede("old", "new")
+        memory.facts.supersede("old", "new")
         for when, there in ((1.705e9, {"old"}), (1.72e9, {"new"})):
-            found = memory.retrieve("Where has Ada lived since 2000?", plan=True, valid_at=when)
+            found = memory.at(valid_at=when).retrieve(
+                "Where has Ada lived since 2000?", scope=Scope(plan=True)
+            )
             assert {*ids(found)} == there
             assert found.plan is not None and found.plan.steps[0].before == 1
 
@@ -566,10 +574,10 @@ def test_many_moments_are_planned_each_for_itself(memory: Memory) -> None:
     """What "last week" means, and what there is, depends on the moment."""
     question, moments = "What of the canoe last week?", ["2023-12-04", "2023-12-18"]
     plans: list[QueryPlan | bool] = [True, False]
-    batch = memory.retrieve([question, "canoe"], as_of=moments, plan=plans)
+    batch = memory.at(as_of=moments).retrieve([question, "canoe"], scope=Scope(plan=plans))
     for results, plan in zip(batch, plans, strict=True):
         for moment, found in zip(moments, results, strict=True):
-            alone = memory.retrieve(found.question, as_of=moment, plan=plan)
+            alone = memory.at(as_of=moment).retrieve(found.question, scope=Scope(plan=plan))
             assert ids(found) == ids(alone) and found.plan == alone.plan
     one, two = (found.plan for found in batch[0])
     assert one is not None and two is not None and one.between != two.between
@@ -580,8 +588,11 @@ def test_the_setting_plans_what_says_something_and_nothing_else() -> None:
         memory.add(atoms())
         planned, plain = memory.retrieve([DECEMBER, "How is the comet?"])
         assert planned.plan is not None and plain.plan is None
-        assert memory.retrieve(DECEMBER, plan=False).plan is None
-        assert ids(memory.retrieve(DECEMBER, plan=True)) == ids(planned)
+        assert memory.retrieve(DECEMBER, scope=Scope(plan=False)).plan is None
+        assert ids(memory.retrieve(DECEMBER, scope=Scope(plan=True))) == ids(planned)
+    with opened(config=config_of(**{"plan.use": True, "plan.dates": False})) as memory:
+        memory.add(atoms())
+        assert memory.retrieve(DECEMBER).plan is None
 
 
 def test_an_index_that_grows_finds_what_one_made_at_once_finds(tmp_path: Path) -> None:
@@ -599,16 +610,16 @@ def test_an_index_that_grows_finds_what_one_made_at_once_finds(tmp_path: Path) -
             assert sorted(order.tolist()) == [*range(min(60, place + 7))]
         memory.delete(["a3", "a10", "a47"])
         memory.update("a12", text="The canoe was seen on 24 December, 2023")
-        grown = memory.retrieve("canoe", plan=plan, k=60)
+        grown = memory.retrieve("canoe", scope=Scope(plan=plan), k=60)
         with opened() as made:
             made.add(memory.get([a.id for a in shuffled if a.id in memory]))
-            whole = made.retrieve("canoe", plan=plan, k=60)
+            whole = made.retrieve("canoe", scope=Scope(plan=plan), k=60)
         assert grown.plan is not None and whole.plan is not None
         assert [s.after for s in grown.plan.steps[:2]] == [s.after for s in whole.plan.steps[:2]]
         inside = said_in("2023-11-20", "2023-12-20", 60) - {"a3", "a10", "a47"}
         assert {*ids(grown)} >= inside
     with opened(tmp_path / "grown", mode="r") as memory:
-        assert ids(memory.retrieve("canoe", plan=plan, k=60)) == ids(grown)
+        assert ids(memory.retrieve("canoe", scope=Scope(plan=plan), k=60)) == ids(grown)
 
 
 def test_what_a_text_tells_of_is_in_the_window() -> None:
@@ -618,41 +629,38 @@ def test_what_a_text_tells_of_is_in_the_window() -> None:
         memory.add([Atom("never", "Nothing to see", time=parse_time("2022-05-03"))])
         memory.add([Atom("nobody", "Who knows when")])
         plan = QueryPlan(between=("2023-05-01", "2023-05-31"))
-        assert {*ids(memory.retrieve("Where?", plan=plan))} == {"late", "then"}
+        assert {*ids(memory.retrieve("Where?", scope=Scope(plan=plan)))} == {"late", "then"}
 
 
 def test_compile_and_explain_take_a_plan(memory: Memory) -> None:
     plan = QueryPlan(between=("2023-12-01", "2023-12-10"), hops=0)
     inside = said_in("2023-12-01", "2023-12-10")
-    context = memory.compile("canoe", budget=300, plan=plan)
+    context = memory.compile("canoe", budget=300, scope=Scope(plan=plan))
     assert {*context.sources} == inside
-    found = memory.retrieve("canoe", plan=plan)
-    told = memory.explain("canoe", plan=plan)
+    found = memory.retrieve("canoe", scope=Scope(plan=plan))
+    told = memory.explain("canoe", scope=Scope(plan=plan))
     assert told.id == found.hits[0].id and told.rank == 1
     assert told.raw == pytest.approx(found.hits[0].raw, abs=1e-4)
     outside = next(a.id for a in atoms() if a.id not in inside)
-    assert memory.explain("canoe", outside, plan=plan).rank == 0
+    assert memory.explain("canoe", outside, scope=Scope(plan=plan)).rank == 0
 
 
 def test_namespaces_plan_for_themselves() -> None:
     with opened() as memory:
         for name in ("ada", "ben"):
-            memory.namespace(name, create=True).add(atoms(20 if name == "ada" else 40))
+            memory.namespaces.create(name).add(atoms(20 if name == "ada" else 40))
         plans = [QueryPlan(between=("2023-11-20", None), hops=0), None, True]
         found = memory.retrieve(
-            ["canoe", "canoe", DECEMBER], namespaces=["ada", "ben", "ben"], plan=plans
+            ["canoe", "canoe", DECEMBER], scope=Scope(namespaces=["ada", "ben", "ben"], plan=plans)
         )
         assert {*ids(found[0])} == said_in("2023-11-20", None, 20)
         assert found[1].plan is None and found[2].plan is not None
         assert found[2].plan.steps[0].before == 40
-        with pytest.raises(InputError, match="namespaces: expected none for a plan"):
-            memory.plan("canoe", namespaces=["ada"])
 
 
 def test_an_empty_memory_has_plans_too() -> None:
     with opened() as memory:
-        assert memory.retrieve(DECEMBER, plan=True).hits == ()
-        assert [step.after for step in memory.plan(DECEMBER).steps] == [0, 0]
+        assert memory.retrieve(DECEMBER, scope=Scope(plan=True)).hits == ()
 
 
 @pytest.mark.parametrize(
@@ -685,7 +693,7 @@ def test_an_empty_memory_has_plans_too() -> None:
 )
 def test_plans_that_cannot_be_carried_out(memory: Memory, plan: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        memory.retrieve("canoe", plan=plan)
+        memory.retrieve("canoe", scope=Scope(plan=plan))
 
 
 def test_beside_a_writer() -> None:
@@ -697,7 +705,9 @@ def test_beside_a_writer() -> None:
         def ask() -> None:
             try:
                 for _ in range(5):
-                    found = memory.retrieve("Who was in Oslo in December 2023?", plan=True, k=99)
+                    found = memory.retrieve(
+                        "Who was in Oslo in December 2023?", scope=Scope(plan=True), k=99
+                    )
                     assert found.plan is not None
                     assert len(found.hits) == found.plan.steps[-1].after
             except BaseException as error:

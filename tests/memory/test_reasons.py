@@ -14,7 +14,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.results import Hit, Result
 from graphmem_torch.text.embedder import HashingEmbedder, PooledEmbedder
 from graphmem_torch.text.terms import shared_words, stemmed, terms
@@ -87,7 +87,7 @@ def test_an_encoder_is_calibrated_by_its_name() -> None:
         odds = [math.log(hit.score / (1 - hit.score)) for hit in result.hits]
         assert [odds[0] - each for each in odds] == pytest.approx(behind, abs=1e-3)
         labelled = [[hit.id for hit in memory.retrieve(q, k=2).hits] for q in QUESTIONS]
-        memory.fit(QUESTIONS, labelled)
+        memory.learning.fit(QUESTIONS, labelled)
         assert not memory.retrieve(QUESTIONS[0]).calibrated
 
 
@@ -125,8 +125,8 @@ def test_the_weights_of_reasons_are_those_of_the_lexical_index() -> None:
         grounds = hit.grounds
         assert grounds is not None
         index = memory.index
-        query = memory.encode_questions([question])
-        row = memory.rows_of([hit.id])
+        query = memory.tensors.encode([question])
+        row = memory.tensors.rows([hit.id])
         assert query.terms is not None
         holds = index.tensors.bm25.holds(query.terms, row[None]).squeeze()
         idf = index.tensors.bm25.idf[query.terms[0]]
@@ -214,7 +214,7 @@ def test_stated_edges_are_told() -> None:
     with Memory.open(config=load_config("contextos"), embedder=HashingEmbedder(32)) as memory:
         memory.add([Atom("a", "the comet over the harbour"), Atom("b", "saddles are sold")])
         memory.add([Atom(f"c{i}", f"nothing about number {i}") for i in range(12)])
-        memory.connect("a", "b", "supports")
+        memory.graph.connect("a", "b", "supports")
         why = told(memory.retrieve("comet harbour", k=14))
         assert "linked (supports) to “the comet over the harbour”" in why["b"]
 
@@ -227,7 +227,7 @@ def test_what_is_superseded_says_so() -> None:
                 Atom("new", "Nora lives in Rome", time=2.0),
             ]
         )
-        memory.supersede("old", "new")
+        memory.facts.supersede("old", "new")
         why = told(memory.retrieve("Where does Nora live?"))
         assert why["old"][-1] == "superseded: no longer true"
         assert "superseded: no longer true" not in why["new"]
@@ -303,6 +303,6 @@ def test_reasons_are_values(tmp_path: Path) -> None:
 def test_of_a_memory_that_is_no_hit() -> None:
     with opened() as memory:
         memory.add(turns(48))
-        found = memory.explain(QUESTIONS[0], "a3", exclude=["a3"])
+        found = memory.explain(QUESTIONS[0], "a3", scope=Scope(exclude=["a3"]))
         assert found.rank == 0 and 0 <= found.score <= 1
         assert sum(found.signals.values()) == pytest.approx(found.raw, abs=1e-3)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,14 @@ def moves() -> list[Atom]:
 
 
 def spans(memory: Memory, *ids: str) -> list[tuple[float | None, str | None]]:
-    found = memory.validity(list(ids))
+    found = memory.facts.validity(list(ids))
     return [(found[name].stop, found[name].by) for name in ids]
 
 
 def test_recency_ends_what_the_next_value_replaces() -> None:
     with opened() as memory:
         memory.add(moves())
-        done = memory.reconcile()
+        done = memory.facts.reconcile()
         assert (done.conflicts, done.superseded, done.stated, done.failed) == (3, 2, 0, 0)
         assert spans(memory, "lisbon", "porto", "oslo", "ben") == [
             (T + 5 * DAY, "porto"),
@@ -66,29 +67,29 @@ def test_recency_ends_what_the_next_value_replaces() -> None:
             (None, None),
         ]
         assert len(memory) == 5, "nothing is deleted"
-        known = memory.validity(["lisbon"], as_of=T + 6 * DAY)["lisbon"]
+        known = memory.facts.validity(["lisbon"], as_of=T + 6 * DAY)["lisbon"]
         assert known.by == "porto", "known from when it was told"
-        assert memory.validity(["lisbon"], as_of=T + 4 * DAY)["lisbon"].by is None
-        found = {(each.earlier, each.later): each for each in memory.conflicts()}
+        assert memory.facts.validity(["lisbon"], as_of=T + 4 * DAY)["lisbon"].by is None
+        found = {(each.earlier, each.later): each for each in memory.facts.conflicts()}
         assert set(found) == {("lisbon", "porto"), ("lisbon", "oslo"), ("porto", "oslo")}
         first = found["lisbon", "porto"]
         assert (first.state, first.how, first.by) == ("resolved", "superseded", "porto")
         assert first.texts == ("Ana lives in Lisbon.", "Ana moved to Porto.")
         assert first.confidence > 0.8
-        assert memory.reconcile() == Reconciled() and str(Reconciled()) == "nothing to do"
+        assert memory.facts.reconcile() == Reconciled() and str(Reconciled()) == "nothing to do"
 
 
 def test_one_by_one_and_in_any_order_is_as_all_at_once() -> None:
     with opened() as whole:
         whole.add(moves())
-        whole.reconcile()
+        whole.facts.reconcile()
         names = [atom.id for atom in moves()]
         expected = spans(whole, *names)
     for order in itertools.islice(itertools.permutations(moves()), 0, 120, 41):
         with opened() as memory:
             for atom in order:
                 memory.add(atom)
-                memory.reconcile()
+                memory.facts.reconcile()
             assert spans(memory, *names) == expected
 
 
@@ -103,12 +104,16 @@ def test_importance_keeps_the_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(policy="importance") as memory:
         memory.add(moves()[:3])
         best = {"lisbon": 1.0, "porto": 0.0}
-        monkeypatch.setattr(memory, "importance", lambda ids: {name: best[name] for name in ids})
-        assert memory.reconcile(oracle=contradicts).superseded == 1
+        monkeypatch.setattr(
+            memory._state, "importance_of", lambda ids: {name: best[name] for name in ids}
+        )
+        assert memory.facts.reconcile(oracle=contradicts).superseded == 1
         assert spans(memory, "lisbon", "porto") == [(None, None), (T + 5 * DAY, "lisbon")]
-        assert memory.conflicts()[0].how == "superseded"
+        assert memory.facts.conflicts()[0].how == "superseded"
         best |= {"lisbon": 0.0, "porto": 1.0}
-        assert memory.reconcile(oracle=contradicts) == Reconciled(), "what is resolved stays so"
+        assert memory.facts.reconcile(oracle=contradicts) == Reconciled(), (
+            "what is resolved stays so"
+        )
 
 
 def test_the_rules_end_the_earlier_one_whatever_its_importance(
@@ -116,16 +121,18 @@ def test_the_rules_end_the_earlier_one_whatever_its_importance(
 ) -> None:
     with opened(policy="importance") as memory:
         memory.add(moves()[:3])
-        monkeypatch.setattr(memory, "importance", lambda ids: {"lisbon": 1.0, "porto": 0.0})
-        assert memory.reconcile().superseded == 1
+        monkeypatch.setattr(
+            memory._state, "importance_of", lambda ids: {"lisbon": 1.0, "porto": 0.0}
+        )
+        assert memory.facts.reconcile().superseded == 1
         assert spans(memory, "lisbon", "porto") == [(T + 5 * DAY, "porto"), (None, None)]
 
 
 def test_both_stay_and_an_aggregate_states_it() -> None:
     with opened() as memory:
         memory.add(moves()[:3])
-        assert memory.reconcile(policy="both").stated == 1
-        (conflict,) = memory.conflicts()
+        assert memory.facts.reconcile(policy="both").stated == 1
+        (conflict,) = memory.facts.conflicts()
         assert (conflict.state, conflict.how) == ("resolved", "aggregate")
         assert conflict.by is not None
         (aggregate,) = memory.get([conflict.by])
@@ -136,33 +143,33 @@ def test_both_stay_and_an_aggregate_states_it() -> None:
             ("porto", EdgeType.DERIVED_FROM),
         }
         assert spans(memory, "lisbon", "porto") == [(None, None), (None, None)]
-        assert memory.reconcile(policy="both") == Reconciled(), "an aggregate is not compared"
+        assert memory.facts.reconcile(policy="both") == Reconciled(), "an aggregate is not compared"
         memory.forget(["porto"])
-        assert memory.conflicts() == [] and conflict.by not in memory
+        assert memory.facts.conflicts() == [] and conflict.by not in memory
 
 
 def test_what_is_not_sure_stays_open_until_it_is_asked_for() -> None:
     with opened(confidence=1.0) as memory:
         memory.add(moves()[:3])
-        assert memory.reconcile() == Reconciled(compared=1, conflicts=1)
-        assert [each.state for each in memory.conflicts()] == ["open"]
-        memory.connect("rain", "lisbon", "contradicts", 1.0)
-        assert memory.reconcile().superseded == 0, "what somebody states is theirs to resolve"
-        assert {each.reason for each in memory.conflicts()} == {
+        assert memory.facts.reconcile() == Reconciled(compared=1, conflicts=1)
+        assert [each.state for each in memory.facts.conflicts()] == ["open"]
+        memory.graph.connect("rain", "lisbon", "contradicts", 1.0)
+        assert memory.facts.reconcile().superseded == 0, "what somebody states is theirs to resolve"
+        assert {each.reason for each in memory.facts.conflicts()} == {
             "change: lisbon / porto",
             "stated or judged",
         }
-        memory.set_validity("lisbon", stop=T + DAY / 2)
-        assert {each.how for each in memory.conflicts()} == {"validity"}
+        memory.facts.set_validity("lisbon", stop=T + DAY / 2)
+        assert {each.how for each in memory.facts.conflicts()} == {"validity"}
 
 
 def test_judged_contradictions_stay_open_without_an_oracle() -> None:
     with opened() as memory:
         memory.add([Atom("a", "Bread is cheap.", time=T), Atom("b", "Bread is dear.", time=T + 1)])
-        memory.judge_edges(lambda p, h: [("contradict", 0.9)] * len(p), [("a", "b")])
-        (conflict,) = memory.conflicts()
+        memory.graph.judge(lambda p, h: [("contradict", 0.9)] * len(p), [("a", "b")])
+        (conflict,) = memory.facts.conflicts()
         assert conflict.confidence == pytest.approx(0.9) and conflict.state == "open"
-        assert memory.reconcile().superseded == 0
+        assert memory.facts.reconcile().superseded == 0
         assert spans(memory, "a") == [(None, None)]
 
 
@@ -175,14 +182,14 @@ def test_an_oracle_takes_back_what_the_rules_flagged() -> None:
                 Atom("c", "The light is bright.", time=T + 2 * DAY),
             ]
         )
-        memory.connect("c", "a", "contradicts", 1.0)
-        assert memory.reconcile().conflicts == 1
-        assert {(each.earlier, each.later) for each in memory.conflicts()} == {
+        memory.graph.connect("c", "a", "contradicts", 1.0)
+        assert memory.facts.reconcile().conflicts == 1
+        assert {(each.earlier, each.later) for each in memory.facts.conflicts()} == {
             ("a", "b"),
             ("a", "c"),
         }
-        memory.reconcile(oracle=lambda p, h: ["neutral"] * len(p))
-        (left,) = memory.conflicts()
+        memory.facts.reconcile(oracle=lambda p, h: ["neutral"] * len(p))
+        (left,) = memory.facts.conflicts()
         assert (left.earlier, left.later) == ("a", "c"), "what somebody stated stays"
 
 
@@ -195,12 +202,12 @@ def test_an_oracle_is_asked_both_ways_round() -> None:
 
     with opened() as memory:
         memory.add(moves()[:3])
-        done = memory.reconcile(oracle=oracle)
+        done = memory.facts.reconcile(oracle=oracle)
         assert done.compared and done.conflicts == done.compared
         assert {pair[::-1] for pair in asked} == set(asked)
         seen = len(asked)
-        assert memory.reconcile(oracle=oracle).compared == 0 and len(asked) == seen
-        assert memory.reconcile().compared == 1, "the local rules have not judged yet"
+        assert memory.facts.reconcile(oracle=oracle).compared == 0 and len(asked) == seen
+        assert memory.facts.reconcile().compared == 1, "the local rules have not judged yet"
 
 
 @pytest.mark.parametrize(
@@ -217,9 +224,9 @@ def test_an_oracle_is_asked_both_ways_round() -> None:
 def test_nonsense_is_neutral(oracle: Any, caplog: pytest.LogCaptureFixture) -> None:
     with opened() as memory, caplog.at_level(logging.WARNING):
         memory.add(moves()[:3])
-        done = memory.reconcile(oracle=oracle)
+        done = memory.facts.reconcile(oracle=oracle)
         assert done.failed == done.compared > 0 and done.conflicts == 0
-        assert "neutral" in caplog.text and memory.conflicts() == []
+        assert "neutral" in caplog.text and memory.facts.conflicts() == []
 
 
 def test_what_was_changed_later_is_told_to_no_earlier_moment() -> None:
@@ -233,14 +240,14 @@ def test_what_was_changed_later_is_told_to_no_earlier_moment() -> None:
             now[0] += DAY
             memory.update("porto", text="Ana moved to Porto.")
             now[0] += DAY
-            done = memory.reconcile()
+            done = memory.facts.reconcile()
             assert done.superseded + done.stated == 1
             known = T + 101 * DAY  # of the change
             for moment, told in ((known - 1, False), (known, True)):
-                span = memory.validity("lisbon", as_of=moment)["lisbon"]
+                span = memory.facts.validity("lisbon", as_of=moment)["lisbon"]
                 assert (span.by is not None) is (told and policy == "recency")
                 where = {"kind": {"$in": ["turn", "aggregate"]}}
-                result = memory.retrieve("Where does Ana live?", k=9, as_of=moment, where=where)
+                result = memory.at(as_of=moment).retrieve("Where does Ana live?", k=9, where=where)
                 said = any("Porto" in hit.text for hit in result.hits)
                 assert said is told
             stated = [hit for hit in result.hits if hit.kind == "aggregate"]
@@ -250,21 +257,21 @@ def test_what_was_changed_later_is_told_to_no_earlier_moment() -> None:
 def test_an_aggregate_of_what_has_no_time_has_none() -> None:
     with opened(policy="both") as memory:
         memory.add([moves()[0], replace(moves()[2], time=None)])
-        assert memory.reconcile().stated == 1
-        (conflict,) = memory.conflicts()
+        assert memory.facts.reconcile().stated == 1
+        (conflict,) = memory.facts.conflicts()
         assert conflict.by is not None and memory.get(conflict.by).time is None
-        assert not any("Porto" in hit.text for hit in memory.retrieve("Ana", as_of=T * 2).hits)
+        assert not any("Porto" in hit.text for hit in memory.at(as_of=T * 2).retrieve("Ana").hits)
 
 
-@pytest.mark.parametrize("what", ["delete", "archive", "update"])
+@pytest.mark.parametrize("what", ["delete", "upkeep.archive", "update"])
 def test_a_stated_conflict_goes_with_what_it_states(what: str) -> None:
     with opened(policy="both") as memory:
         memory.add(moves()[:3])
-        memory.reconcile()
-        (conflict,) = memory.conflicts()
+        memory.facts.reconcile()
+        (conflict,) = memory.facts.conflicts()
         change = {"text": "Ana once saw Lisbon."} if what == "update" else {}
-        getattr(memory, what)("lisbon", **change)
-        memory.reconcile()
+        attrgetter(what)(memory)("lisbon", **change)
+        memory.facts.reconcile()
         assert conflict.by not in memory and memory.check() == []
         told = " ".join(hit.text for hit in memory.retrieve("Where does Ana live?", k=9).hits)
         assert "Ana lives in Lisbon." not in told
@@ -280,12 +287,12 @@ def test_an_oracle_that_was_down_is_asked_again() -> None:
 
     with opened() as memory:
         memory.add(moves())
-        done = memory.reconcile(oracle=oracle, block=1)
+        done = memory.facts.reconcile(oracle=oracle, block=1)
         assert done.failed == done.compared == 1, "it is not asked of the other blocks"
         answers.append(("contradict", 1.0))
-        done = memory.reconcile(oracle=oracle, block=1)
+        done = memory.facts.reconcile(oracle=oracle, block=1)
         assert done.failed == 0 and done.conflicts == done.compared > 1
-        assert memory.reconcile(oracle=oracle) == Reconciled()
+        assert memory.facts.reconcile(oracle=oracle) == Reconciled()
 
 
 def test_one_way_round_alone_is_half_as_sure() -> None:
@@ -295,9 +302,9 @@ def test_one_way_round_alone_is_half_as_sure() -> None:
 
     with opened() as memory:
         memory.add(moves()[:3])
-        memory.reconcile(oracle=oracle)
-        assert {each.confidence for each in memory.conflicts()} == {0.5}
-        assert {each.state for each in memory.conflicts()} == {"open"}
+        memory.facts.reconcile(oracle=oracle)
+        assert {each.confidence for each in memory.facts.conflicts()} == {0.5}
+        assert {each.state for each in memory.facts.conflicts()} == {"open"}
 
 
 def test_duplicates_support_the_first_and_count_as_its_use() -> None:
@@ -316,8 +323,8 @@ def test_duplicates_support_the_first_and_count_as_its_use() -> None:
                 Atom("welcome", "Thanks!", time=T + 7 * DAY),
             ]
         )
-        before = memory.strength(["first"], as_of=T + 50 * DAY)["first"]
-        assert memory.reconcile().duplicates == 2
+        before = memory.upkeep.strength(["first"], as_of=T + 50 * DAY)["first"]
+        assert memory.facts.reconcile().duplicates == 2
         edges = memory.store.edges()
         known = edges.take(edges.type == int(EdgeType.SUPPORTS))
         ids = memory.store.ids()
@@ -328,8 +335,8 @@ def test_duplicates_support_the_first_and_count_as_its_use() -> None:
         assert ("again", "first") in pairs
         counts = memory.store.uses
         assert len(memory) == 9 and counts.last(torch.tensor([0]), T + 50 * DAY)[0] >= T + DAY
-        assert memory.strength(["first"], as_of=T + 50 * DAY)["first"] >= before
-        assert memory.reconcile() == Reconciled()
+        assert memory.upkeep.strength(["first"], as_of=T + 50 * DAY)["first"] >= before
+        assert memory.facts.reconcile() == Reconciled()
 
 
 def test_keys_are_those_of_a_brute_force(generator: torch.Generator) -> None:
@@ -400,11 +407,11 @@ def test_equal_times_and_backward_clocks() -> None:
         memory.add(
             [Atom("a", "Ana lives in Lisbon.", time=T), Atom("b", "Ana moved to Oslo.", time=T)]
         )
-        memory.reconcile()
+        memory.facts.reconcile()
         assert spans(memory, "a", "b") == [(T, "b"), (None, None)]
     with opened() as memory:
         memory.add([Atom("a", "Ana lives in Lisbon."), Atom("b", "Ana moved to Oslo.")])
-        memory.reconcile()
+        memory.facts.reconcile()
         assert spans(memory, "a")[0][1] == "b"
 
 
@@ -418,7 +425,7 @@ def test_open_conflicts_are_those_of_all_conflicts_that_are_open() -> None:
                 Atom("timeless", "Ana lives in Lund."),
             ]
         )
-        memory.reconcile()
+        memory.facts.reconcile()
 
         def looked_at() -> int:
             every = reconcile.conflicts_of(memory.store)
@@ -430,12 +437,12 @@ def test_open_conflicts_are_those_of_all_conflicts_that_are_open() -> None:
             return len(asked) + sum(each.state == "open" for each in every)
 
         before = looked_at()
-        memory.set_validity("later", start=T, stop=T + DAY)
-        memory.supersede("lisbon", "porto")
+        memory.facts.set_validity("later", start=T, stop=T + DAY)
+        memory.facts.supersede("lisbon", "porto")
         assert looked_at() < before
-        memory.set_validity("later", stop=T + 9 * DAY)
+        memory.facts.set_validity("later", stop=T + 9 * DAY)
         looked_at()
-        memory.reconcile(policy="both")
+        memory.facts.reconcile(policy="both")
         memory.forget(["porto"])
         looked_at()
 
@@ -443,45 +450,45 @@ def test_open_conflicts_are_those_of_all_conflicts_that_are_open() -> None:
 def test_what_was_taken_back_is_superseded_once_more_and_in_no_circle() -> None:
     with opened(policy="importance") as memory:
         memory.add(moves()[:3])
-        memory.supersede("porto", "lisbon")
-        memory.set_validity("porto", start=T, stop=T + 50 * DAY)
-        memory.connect("porto", "lisbon", "contradicts", 1.0)
-        assert memory.validity("porto")["porto"].by is None
-        importance = memory.importance(["porto", "lisbon"])
+        memory.facts.supersede("porto", "lisbon")
+        memory.facts.set_validity("porto", start=T, stop=T + 50 * DAY)
+        memory.graph.connect("porto", "lisbon", "contradicts", 1.0)
+        assert memory.facts.validity("porto")["porto"].by is None
+        importance = memory.upkeep.importance(["porto", "lisbon"])
         assert importance["lisbon"] > importance["porto"]
-        assert memory.reconcile(oracle=contradicts).superseded == 1
-        found = memory.validity(["porto", "lisbon"])
+        assert memory.facts.reconcile(oracle=contradicts).superseded == 1
+        found = memory.facts.validity(["porto", "lisbon"])
         assert (found["porto"].by, found["lisbon"].by) == ("lisbon", None)
         assert found["lisbon"].stop is None
-        assert [each.state for each in memory.conflicts()] == ["resolved"]
-        assert memory.reconcile(oracle=contradicts) == Reconciled()
+        assert [each.state for each in memory.facts.conflicts()] == ["resolved"]
+        assert memory.facts.reconcile(oracle=contradicts) == Reconciled()
 
 
 def test_empty_unknown_and_readonly(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
-        assert memory.reconcile() == Reconciled() and memory.conflicts() == []
+        assert memory.facts.reconcile() == Reconciled() and memory.facts.conflicts() == []
         memory.add(moves()[:3])
         with pytest.raises(InputError, match="policy: expected one of recency"):
-            memory.reconcile(policy="luck")  # type: ignore[arg-type]
+            memory.facts.reconcile(policy="luck")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="oracle"):
-            memory.reconcile(oracle=3)  # type: ignore[arg-type]
-        memory.reconcile()
+            memory.facts.reconcile(oracle=3)  # type: ignore[arg-type]
+        memory.facts.reconcile()
     with Memory.open(tmp_path / "m", mode="r", embedder="hashing") as reader:
-        assert len(reader.conflicts()) == 1
+        assert len(reader.facts.conflicts()) == 1
         with pytest.raises(StoreError):
-            reader.reconcile()
+            reader.facts.reconcile()
     with opened(tmp_path / "m") as memory:
-        assert memory.reconcile() == Reconciled(), "what was judged is kept"
+        assert memory.facts.reconcile() == Reconciled(), "what was judged is kept"
 
 
 def test_an_update_is_judged_and_a_forgotten_one_leaves_nothing(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(moves()[:3])
-        memory.reconcile()
+        memory.facts.reconcile()
         memory.forget(["porto"])
-        assert memory.conflicts() == [] and spans(memory, "lisbon") == [(None, None)]
+        assert memory.facts.conflicts() == [] and spans(memory, "lisbon") == [(None, None)]
         memory.update("rain", text="Ana moved to Turin.")
-        assert memory.reconcile().superseded == 1
+        assert memory.facts.reconcile().superseded == 1
         assert spans(memory, "lisbon")[0][1] == "rain"
         memory.check()
 
@@ -508,13 +515,13 @@ def test_beside_writers() -> None:
         thread.start()
         try:
             for _ in range(4):
-                memory.reconcile()
+                memory.facts.reconcile()
         finally:
             stop.set()
             thread.join()
         assert errors == []
-        memory.reconcile()
-        assert memory.reconcile() == Reconciled() and memory.check() == []
+        memory.facts.reconcile()
+        assert memory.facts.reconcile() == Reconciled() and memory.check() == []
 
 
 class Killed(BaseException):
@@ -540,12 +547,12 @@ def test_killed_in_the_middle(
     memory.add(moves())
     monkeypatch.setattr(reconcile, name, dying)
     with pytest.raises(Killed):
-        memory.reconcile(block=2)
+        memory.facts.reconcile(block=2)
     monkeypatch.setattr(reconcile, name, kept)
     with opened(tmp_path / "m") as again:
-        again.reconcile()
+        again.facts.reconcile()
         assert spans(again, "lisbon", "porto") == [(T + 5 * DAY, "porto"), (T + 9 * DAY, "oslo")]
-        assert len(again.conflicts()) == 3 and again.reconcile() == Reconciled()
+        assert len(again.facts.conflicts()) == 3 and again.facts.reconcile() == Reconciled()
 
 
 def test_blocks_find_what_one_block_finds() -> None:
@@ -553,8 +560,8 @@ def test_blocks_find_what_one_block_finds() -> None:
     for size in (1, 3, 1024):
         with opened() as memory:
             memory.add(moves())
-            memory.reconcile(block=size)
-            found.append([(each.earlier, each.later) for each in memory.conflicts()])
+            memory.facts.reconcile(block=size)
+            found.append([(each.earlier, each.later) for each in memory.facts.conflicts()])
     assert found[0] == found[1] == found[2] != []
 
 
@@ -562,7 +569,7 @@ def test_without_links_keys_find_it() -> None:
     config = replace(Config(), link=LinkConfig(similarity_k=0), reconcile=ReconcileConfig())
     with Memory.open(config=config, embedder="hashing") as memory:
         memory.add([*moves()[:3], Atom("derived", "Ana", edges=(Link("porto"),))])
-        assert memory.reconcile().superseded == 1
+        assert memory.facts.reconcile().superseded == 1
 
 
 RECONCILING = """
@@ -581,7 +588,7 @@ with Memory.open(folder, config=config, embedder="hashing") as memory:
         for i in range(int(first), int(last)):
             memory.add(Atom(f"m{i}", f"Name{i % 3} moved to City{i}.", time=1.7e9 + i))
     else:
-        memory.reconcile(block=4)
+        memory.facts.reconcile(block=4)
 """
 
 
@@ -591,14 +598,14 @@ def test_processes_at_once_find_what_one_finds_alone(
     told = [Atom(f"m{i}", f"Name{i % 3} moved to City{i}.", time=T + i) for i in range(18)]
 
     def outcome(memory: Memory) -> Any:
-        found = [(each.earlier, each.later, each.how, each.by) for each in memory.conflicts()]
+        found = [(each.earlier, each.later, each.how, each.by) for each in memory.facts.conflicts()]
         assert memory.check() == []
         return found, spans(memory, *(atom.id for atom in told))
 
     given: dict[str, Any] = {"config": config_of(), "embedder": "hashing"}
     with Memory.open(**given) as alone:
         alone.add(told)
-        alone.reconcile()
+        alone.facts.reconcile()
         expected = outcome(alone)
     folder, program = tmp_path / "m", tmp_path / "program.py"
     program.write_text(RECONCILING)
@@ -614,9 +621,9 @@ def test_processes_at_once_find_what_one_finds_alone(
     (folder / "go").touch()
     assert [command.wait() for command in commands] == [0, 0, 0], [c.told() for c in commands]
     with Memory.open(folder, **given) as memory:
-        memory.reconcile()
+        memory.facts.reconcile()
         assert outcome(memory) == expected
-        assert memory.reconcile() == Reconciled()
+        assert memory.facts.reconcile() == Reconciled()
 
 
 @pytest.mark.parametrize("preset", preset_names())
@@ -636,14 +643,14 @@ def test_flags_change_no_ranking_and_no_validity(preset: str) -> None:
         def ranked() -> list[list[tuple[str, float]]]:
             when = [None, T + 2.5, T + DAY]
             return [
-                [(hit.id, hit.score) for hit in memory.retrieve(question, valid_at=at).hits]
+                [(hit.id, hit.score) for hit in memory.at(valid_at=at).retrieve(question).hits]
                 for question in questions
                 for at in when
             ]
 
-        before, spans_before = ranked(), memory.validity([f"m{i}" for i in range(8)])
-        done = memory.reconcile()
+        before, spans_before = ranked(), memory.facts.validity([f"m{i}" for i in range(8)])
+        done = memory.facts.reconcile()
         assert done.conflicts == len(pairs) and done.superseded == 0
-        assert [each.state for each in memory.conflicts()] == ["open"] * len(pairs)
+        assert [each.state for each in memory.facts.conflicts()] == ["open"] * len(pairs)
         assert ranked() == before, "bit by bit"
-        assert memory.validity([f"m{i}" for i in range(8)]) == spans_before
+        assert memory.facts.validity([f"m{i}" for i in range(8)]) == spans_before

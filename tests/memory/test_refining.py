@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ SOON = 1e-3
 LONG = 20.0  # seconds after which a test gives up
 
 
+class Steps:
+    """A function as work, of which there may always be some."""
+
+    news = None
+
+    def __init__(self, run: Callable[[Callable[[], bool]], Consolidated]) -> None:
+        self._run = run
+
+    def run(self, *, going: Callable[[], bool]) -> Consolidated:
+        return self._run(going)
+
+
 class Work:
     """A consolidation that says what it did as it is told, and a name of what there is to do."""
 
@@ -31,13 +44,14 @@ class Work:
         self.runs, self.looks = 0, 0
         self.ran, self.looked = threading.Semaphore(0), threading.Semaphore(0)
 
-    def refine(self, going: Any) -> Consolidated:
+    def run(self, *, going: Any) -> Consolidated:
         self.runs += 1
         self.ran.release()
         if self.fails:
             raise self.fails.pop()
         return self.does.pop() if len(self.does) > 1 else self.does[0]
 
+    @property
     def news(self) -> object:
         self.looks += 1
         self.looked.release()
@@ -49,7 +63,7 @@ class Work:
 
 
 def started(work: Work, folder: Path | None = None) -> Refining:
-    return Refining(work.refine, work.news, WriterLock(folder, "refining.lock"), SOON)
+    return Refining(work, WriterLock(folder, "refining.lock"), SOON)
 
 
 def test_it_runs_when_something_is_new() -> None:
@@ -101,7 +115,7 @@ def test_one_at_a_time_refines_a_folder(tmp_path: Path) -> None:
         assert go.wait(LONG)
         return Consolidated()
 
-    with Refining(slow, first.news, WriterLock(tmp_path, "refining.lock"), SOON):
+    with Refining(Steps(slow), WriterLock(tmp_path, "refining.lock"), SOON):
         assert held.wait(LONG)
         with started(second, tmp_path) as other:
             second.look(5)
@@ -121,7 +135,7 @@ def test_stopping_ends_a_run_between_its_steps() -> None:
         told.append(going())
         return Consolidated(archived=1)
 
-    refining = Refining(steps, lambda: None, WriterLock(None), SOON)
+    refining = Refining(Steps(steps), WriterLock(None), SOON)
     assert inside.wait(LONG)
     refining.stop()
     assert told == [True, False] and refining.done == Consolidated(archived=1)
@@ -130,7 +144,7 @@ def test_stopping_ends_a_run_between_its_steps() -> None:
 @pytest.mark.parametrize("every", [0.0, -1.0, float("nan"), float("inf"), None, "1"])
 def test_every_must_be_a_time(every: Any) -> None:
     with opened() as memory, pytest.raises(InputError, match="every: expected"):
-        memory.refining(every=every)
+        memory.upkeep.in_background(every=every)
 
 
 def refined(memory: Memory, refining: Refining) -> None:
@@ -152,14 +166,14 @@ def test_a_memory_is_refined_as_by_hand(tmp_path: Path) -> None:
     )
     with opened(config=config, clock=lambda: 2e9) as memory:
         memory.add(turns())
-        assert memory.consolidate() != memory.consolidate() == Consolidated()
+        assert memory.upkeep.consolidate() != memory.upkeep.consolidate() == Consolidated()
         expected, size = stored(memory.store), len(memory)
-        assert memory.archived() is not None
+        assert memory.upkeep.archived() is not None
     with opened(tmp_path / "m", config=config, clock=lambda: 2e9) as memory:
         memory.add(turns())
-        refining = memory.refining(every=SOON)
+        refining = memory.upkeep.in_background(every=SOON)
         with pytest.raises(InputError, match="nothing refines"):
-            memory.refining()
+            memory.upkeep.in_background()
         refined(memory, refining)
         assert stored(memory.store) == expected and len(memory) == size
         assert memory.retrieve("Where is the canoe?", k=3).hits
@@ -167,13 +181,13 @@ def test_a_memory_is_refined_as_by_hand(tmp_path: Path) -> None:
     with opened(tmp_path / "m", mode="r", config=config) as memory:
         assert memory.check() == []
         with pytest.raises(StoreError, match="for reading only"):
-            memory.refining()
+            memory.upkeep.in_background()
 
 
 def test_it_can_be_started_again_after_a_stop() -> None:
     with opened() as memory:
-        with memory.refining(every=LONG):
+        with memory.upkeep.in_background(every=LONG):
             pass
-        again = memory.refining(every=LONG)
+        again = memory.upkeep.in_background(every=LONG)
         assert again.running
     assert not again.running

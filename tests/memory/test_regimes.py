@@ -1,4 +1,4 @@
-"""Memory.on_regime_switch: who is called, when, and what survives."""
+"""`Themes.on_switch`: who is called, when, and what survives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_switches_are_told_after_the_atoms_are_stored() -> None:
     with opened() as memory:
         told: list[RegimeSwitch] = []
 
-        @memory.on_regime_switch
+        @memory.themes.on_switch
         def note(switch: RegimeSwitch) -> None:
             assert switch.atom in memory.store.known([switch.atom])
             told.append(switch)
@@ -77,27 +78,27 @@ def test_switches_told_to_a_callback_that_raises(caplog: pytest.LogCaptureFixtur
         def bad(switch: RegimeSwitch) -> None:
             raise RuntimeError("no room")
 
-        memory.on_regime_switch(bad)
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(bad)
+        memory.themes.on_switch(told.append)
         with caplog.at_level(logging.ERROR):
             done = memory.add(talk(30))
-        assert done.new == 180 and len(memory.rows_of([f"t{i}" for i in range(180)])) == 180
+        assert done.new == 180 and len(memory.tensors.rows([f"t{i}" for i in range(180)])) == 180
         assert told and "no room" in caplog.text and repr(told[0].atom) in caplog.text
 
 
 def test_monitor_survives_reopening(tmp_path: Path) -> None:
     whole, parts = [], []
     with opened(tmp_path / "whole") as memory:
-        memory.on_regime_switch(whole.append)
+        memory.themes.on_switch(whole.append)
         memory.add(talk(40))
     path = tmp_path / "parts"
     with opened(path) as memory:
-        memory.on_regime_switch(parts.append)
+        memory.themes.on_switch(parts.append)
         memory.add(talk(20))
     with opened(path) as memory:  # nobody listens: the detector catches up later
         memory.add(talk(5, start=120))
     with opened(path) as memory:
-        memory.on_regime_switch(parts.append)
+        memory.themes.on_switch(parts.append)
         memory.add(talk(15, start=150))
     missed = {switch.atom for switch in whole} - {switch.atom for switch in parts}
     assert all(120 <= int(atom[1:]) < 150 for atom in missed)
@@ -110,12 +111,12 @@ def test_monitor_survives_reopening(tmp_path: Path) -> None:
 
 def test_monitor_of_other_settings_starts_from_the_stored_atoms(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.on_regime_switch(print)
+        memory.themes.on_switch(print)
         memory.add(talk(20))
     changed = config_of(**{"regime.detector": "published"})
     told: list[RegimeSwitch] = []
     with opened(tmp_path, config=changed) as memory:
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(told.append)
         memory.add(talk(10, start=120))
     assert all(switch.threshold == 3.0 and switch.position >= 119 for switch in told)
 
@@ -123,17 +124,17 @@ def test_monitor_of_other_settings_starts_from_the_stored_atoms(tmp_path: Path) 
 def test_switches_have_the_structure_analysed_anew() -> None:
     with opened() as memory:
         memory.add(talk(20))
-        before = memory.structure()
+        before = memory.graph.structure()
         told: list[RegimeSwitch] = []
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(told.append)
         memory.add(talk(10, start=120))
         assert told
-        assert memory.structure() is not before
+        assert memory.graph.structure() is not before
 
 
 def test_monitor_of_another_version_learns_again(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.on_regime_switch(print)
+        memory.themes.on_switch(print)
         memory.add(talk(20))
     with MemoryStore.open(tmp_path) as store:
         kept = json.loads(store.meta_get("regime") or "")
@@ -143,7 +144,7 @@ def test_monitor_of_another_version_learns_again(tmp_path: Path) -> None:
         store.meta_set("regime", json.dumps(kept))
     told: list[RegimeSwitch] = []
     with opened(tmp_path) as memory:
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(told.append)
         memory.add(talk(10, start=120))
     assert told
 
@@ -152,32 +153,32 @@ def test_switches_told_to_a_callback_that_adds(tmp_path: Path) -> None:
     with opened() as memory:
         summaries: list[str] = []
 
-        @memory.on_regime_switch
+        @memory.themes.on_switch
         def summarise(switch: RegimeSwitch) -> None:
             if len(summaries) < 3:
                 summaries.append(f"summary before {switch.atom}")
                 memory.add(Atom(id=f"m{len(summaries)}", text=summaries[-1]))
 
         assert memory.add(talk(30)).new == 180
-        assert len(summaries) == 3 and len(memory.rows_of(["m1", "m2", "m3", "t179"])) == 4
+        assert len(summaries) == 3 and len(memory.tensors.rows(["m1", "m2", "m3", "t179"])) == 4
 
 
 def test_on_regime_switch_says_what_is_wrong(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(talk(1))
         with pytest.raises(InputError, match="can be called"):
-            memory.on_regime_switch(None)  # type: ignore[arg-type]
+            memory.themes.on_switch(None)  # type: ignore[arg-type]
     with opened(tmp_path, mode="r") as memory, pytest.raises(InputError, match="mode='w'"):
-        memory.on_regime_switch(print)
+        memory.themes.on_switch(print)
     silent = config_of(**{"regime.detector": "none"})
     with opened(config=silent) as memory, pytest.raises(InputError, match="'none'"):
-        memory.on_regime_switch(print)
+        memory.themes.on_switch(print)
 
 
 def test_switches_in_short_streams_are_none() -> None:
     with opened() as memory:
         told: list[RegimeSwitch] = []
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(told.append)
         memory.add([])
         memory.add(talk(1, length=3))
         assert told == []
@@ -186,18 +187,18 @@ def test_switches_in_short_streams_are_none() -> None:
 def test_switches_are_listed_without_a_callback(tmp_path: Path) -> None:
     told: list[RegimeSwitch] = []
     with opened(tmp_path / "told") as memory:
-        memory.on_regime_switch(told.append)
+        memory.themes.on_switch(told.append)
         memory.add(talk(30))
-        assert told and memory.switches() == told
+        assert told and memory.themes.switches() == told
     with opened(tmp_path / "told", mode="r") as memory:
-        assert memory.switches() == told
+        assert memory.themes.switches() == told
     with opened(tmp_path / "quiet") as memory:
-        assert memory.switches() == []
+        assert memory.themes.switches() == []
         memory.add(talk(17))
-        early = memory.switches()
+        early = memory.themes.switches()
     with opened(tmp_path / "quiet") as memory:  # goes on from what it kept
         memory.add(talk(13, start=102))
-        listed = memory.switches()
+        listed = memory.themes.switches()
     assert listed[: len(early)] == early
     assert [(s.atom, s.position) for s in listed] == [(s.atom, s.position) for s in told]
     assert [s.statistic for s in listed] == pytest.approx([s.statistic for s in told], abs=1e-3)
@@ -206,11 +207,11 @@ def test_switches_are_listed_without_a_callback(tmp_path: Path) -> None:
 def test_switches_of_what_is_gone_are_not_listed(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(talk(30))
-        listed = memory.switches()
+        listed = memory.themes.switches()
         memory.delete(listed[0].atom)
-        assert memory.switches() == listed[1:]
+        assert memory.themes.switches() == listed[1:]
         memory.forget(ids=[listed[1].atom])
-        again = [switch.atom for switch in memory.switches()]
+        again = [switch.atom for switch in memory.themes.switches()]
         assert again and listed[0].atom not in again and listed[1].atom not in again
 
 
@@ -218,24 +219,24 @@ def test_forgetting_leaves_no_switch_behind(tmp_path: Path) -> None:
     """The last switch that is kept is that of a store that never held what was forgotten."""
     with opened(tmp_path / "m") as memory, opened(tmp_path / "n") as never:
         memory.add(talk(30))
-        assert memory.switches() and last_switch(memory.store) != NEVER
+        assert memory.themes.switches() and last_switch(memory.store) != NEVER
         memory.forget(ids=[f"t{number}" for number in range(12, 180)])
         never.add(talk(2))
         assert memory.store.meta_get(SWITCHED_KEY) is None
-        assert never.switches() == memory.switches()
+        assert never.themes.switches() == memory.themes.switches()
         assert last_switch(memory.store) == last_switch(never.store) == NEVER
         memory.add(talk(30, start=180))
-        assert memory.switches() and last_switch(memory.store) != NEVER
+        assert memory.themes.switches() and last_switch(memory.store) != NEVER
 
 
 def test_switches_of_an_older_store_are_found(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(talk(30))
-        listed = memory.switches()
+        listed = memory.themes.switches()
         kept = json.loads(memory.store.meta_get("regime") or "")
         del kept["switches"]  # as before they were kept
         memory.store.meta_set("regime", json.dumps(kept))
-        assert memory.switches() == listed
+        assert memory.themes.switches() == listed
 
 
 QUIET = {"regime.detector": "none"}
@@ -245,7 +246,7 @@ KEPT = {"modes.drift": 1.0}  # modes follow what is added, however far
 def modes_of(memory: Memory) -> list[tuple[int, float, list[str]]]:
     return [
         (mode.size, pytest.approx(mode.variance, abs=1e-4), [one.id for one in mode.typical])
-        for mode in memory.modes()
+        for mode in memory.themes.list()
     ]
 
 
@@ -264,25 +265,25 @@ def found(memory: Memory) -> int:
 def test_adding_expires_modes_and_structure_without_a_callback(build: bool) -> None:
     with opened(config=config_of(**{**KEPT, "modes.build": build})) as memory:
         memory.add(talk(20))
-        memory.modes()
-        before, structure = found(memory), memory.structure()
+        memory.themes.list()
+        before, structure = found(memory), memory.graph.structure()
         memory.add(talk(1, length=2, start=120))  # goes on: there is no switch
-        memory.modes()
+        memory.themes.list()
         assert found(memory) == before
         memory.add(talk(10, start=122))
         assert modes_of(memory) == from_nothing(talk(20) + talk(1, 2, 120) + talk(10, start=122))
-        assert found(memory) == before + 1 and memory.structure() is not structure
-        again = memory.structure()
+        assert found(memory) == before + 1 and memory.graph.structure() is not structure
+        again = memory.graph.structure()
         memory.retrieve("canoe")
-        memory.switches()
-        memory.consolidate()
+        memory.themes.switches()
+        memory.upkeep.consolidate()
         # Once.
-        assert memory.structure() is again
-        memory.modes()
+        assert memory.graph.structure() is again
+        memory.themes.list()
         assert found(memory) == before + 1
 
 
-@pytest.mark.parametrize("ask", ["switches", "consolidate"])
+@pytest.mark.parametrize("ask", ["themes.switches", "upkeep.consolidate"])
 @pytest.mark.parametrize("build", [False, True])
 def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, build: bool) -> None:
     change = {**KEPT, "modes.build": build}
@@ -294,17 +295,19 @@ def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, bui
     ):
         unseen.add(atoms[:96])
         for each in (unseen, memory, reader):
-            each.modes()
+            each.themes.list()
         unseen.add(atoms[96:])
-        counts = [(each.modes(), found(each))[1] for each in (unseen, memory, reader)]
-        structure = reader.structure()
-        getattr(memory, ask)()
+        counts = [(each.themes.list(), found(each))[1] for each in (unseen, memory, reader)]
+        structure = reader.graph.structure()
+        attrgetter(ask)(memory)()
         expected = from_nothing(atoms, **change)
         for each, count in zip((unseen, memory, reader), counts, strict=True):
             assert modes_of(each) == expected and found(each) == count + 1
-        assert reader.structure() is not structure
-        getattr(memory, ask)()
-        assert [(each.modes(), found(each))[1] - 1 for each in (unseen, memory, reader)] == counts
+        assert reader.graph.structure() is not structure
+        attrgetter(ask)(memory)()
+        assert [
+            (each.themes.list(), found(each))[1] - 1 for each in (unseen, memory, reader)
+        ] == counts
     with opened(tmp_path / "m", config=config_of(**change)) as memory:
         assert modes_of(memory) == expected
 
@@ -314,7 +317,7 @@ def test_a_snapshot_from_before_a_switch_is_not_asked_for_modes(tmp_path: Path) 
     atoms = talk(30)
     with opened(tmp_path / "m", config=config_of(**QUIET, **change)) as memory:
         memory.add(atoms[:96])
-        memory.modes()
+        memory.themes.list()
         memory.add(atoms[96:])
         drifted = modes_of(memory)
     with opened(tmp_path / "m", config=config_of(**QUIET, **change)) as memory:
@@ -323,7 +326,7 @@ def test_a_snapshot_from_before_a_switch_is_not_asked_for_modes(tmp_path: Path) 
         pytest.raises(KeyboardInterrupt),
         opened(tmp_path / "m", config=config_of(**change)) as memory,
     ):
-        assert memory.switches()
+        assert memory.themes.switches()
         raise KeyboardInterrupt  # who is killed keeps no snapshot
     expected = from_nothing(atoms, **change)
     assert expected != drifted
@@ -340,8 +343,11 @@ def test_aggregates_are_no_part_of_the_stream() -> None:
             memory.add(talk(2, start=start))
             links = (Link(f"t{start}", EdgeType.DERIVED_FROM),)
             memory.add(Atom(f"sum{start}", "a bakery and rye", kind="aggregate", edges=links))
-        expected = [(each.atom, each.position) for each in plain.switches()]
-        assert expected and [(each.atom, each.position) for each in memory.switches()] == expected
+        expected = [(each.atom, each.position) for each in plain.themes.switches()]
+        assert (
+            expected
+            and [(each.atom, each.position) for each in memory.themes.switches()] == expected
+        )
 
 
 def test_what_was_undone_is_no_part_of_the_stream(tmp_path: Path) -> None:
@@ -365,7 +371,9 @@ def test_what_was_undone_is_no_part_of_the_stream(tmp_path: Path) -> None:
         file.write_text(lines(talk(20)) + lines(talk(10, start=120)))
         memory.add_files(file)
         plain.add(memory.get([f"t{i}" for i in range(180)]))
-        assert [each.atom for each in memory.switches()] == [s.atom for s in plain.switches()]
+        assert [each.atom for each in memory.themes.switches()] == [
+            s.atom for s in plain.themes.switches()
+        ]
 
 
 def test_switches_need_a_detector() -> None:
@@ -373,4 +381,4 @@ def test_switches_need_a_detector() -> None:
         opened(config=config_of(**{"regime.detector": "none"})) as memory,
         pytest.raises(InputError, match=r"regime\.detector"),
     ):
-        memory.switches()
+        memory.themes.switches()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
+from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.state import State
 from tests.memories import (
     QUESTIONS,
     WORDS,
@@ -30,6 +33,12 @@ from tests.memories import (
 )
 
 Edge = tuple[str, str, int]
+
+
+def same_store(memory: Memory, config: Config, clock: Callable[[], float] = time.time) -> Memory:
+    """Another memory on the store of an open one."""
+    own = {"embedder": memory.embedder, "config": config, "device": "cpu", "clock": clock}
+    return Memory(State(memory.store, **own))  # type: ignore[arg-type]
 
 
 def sound(memory: Memory, kept: list[str]) -> None:
@@ -104,26 +113,26 @@ def test_delete_is_noticed_by_everything() -> None:
         memory.add(turns())
         memory.pin(["a4", "a5"])
         memory.touch(["a4", "a6"])
-        memory.classify()
+        memory.upkeep.classify()
         memory.compile(QUESTIONS, budget=100)
         memory.retrieve("x", where={"meta.page": {"$gte": 20}})
-        memory.modes(), memory.structure(), memory.strength("a22")
+        memory.themes.list(), memory.graph.structure(), memory.upkeep.strength("a22")
         gone = ["a4", "a20", "a22", "a23"]  # the latest among them
         assert memory.delete(gone) == 4
-        fresh = Memory(memory.store, memory.embedder, settings, memory.device)
+        fresh = same_store(memory, settings)
         for one in (memory, fresh):
             assert one.pinned() == ["a5"] and len(one) == 20 and "a4" not in one
             with pytest.raises(InputError, match="'a4', which is not in the store"):
-                one.types("a4")
+                one.upkeep.types("a4")
         assert plain(memory.retrieve(QUESTIONS)) == plain(fresh.retrieve(QUESTIONS))
         contexts = [one.compile(QUESTIONS, budget=100) for one in (memory, fresh)]
         assert [each.text for each in contexts[0]] == [each.text for each in contexts[1]]
         assert not set(gone) & set(contexts[0][0].sources)
         found = memory.retrieve("x", where={"meta.page": {"$gte": 20}})
         assert ids(found) == ids(fresh.retrieve("x", where={"meta.page": {"$gte": 20}}))
-        assert memory.modes() == fresh.modes()
-        assert memory.structure().names == fresh.structure().names
-        own, other = memory.strength(["a0", "a21"]), fresh.strength(["a0", "a21"])
+        assert memory.themes.list() == fresh.themes.list()
+        assert memory.graph.structure().names == fresh.graph.structure().names
+        own, other = memory.upkeep.strength(["a0", "a21"]), fresh.upkeep.strength(["a0", "a21"])
         assert own == {name: pytest.approx(value, rel=1e-2) for name, value in other.items()}
         memory.store.uses.flush()
         assert memory.stats()["uses"] == 1
@@ -205,22 +214,22 @@ def test_update_is_as_if_it_was_always_so(changes: list[tuple[int, int, int]]) -
     """But for similarity, for which an atom comes anew."""
     with opened(config=LINKED) as memory, opened(config=LINKED) as fresh:
         memory.add(map(mixed, range(14)))
-        memory.connect("n2", "n9", EdgeType.TEMPORAL)
-        memory.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
-        memory.connect("n8", "n2", EdgeType.SUPPORTS)
+        memory.graph.connect("n2", "n9", EdgeType.TEMPORAL)
+        memory.graph.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
+        memory.graph.connect("n8", "n2", EdgeType.SUPPORTS)
         said = {f"n{i}": mixed(i) for i in range(14)}
         for at, other, field in changes:
             new = turn(other)
             change = [{"text": new.text}, {"time": new.time}, {"session": new.session}][field]
             said[f"n{at}"] = replace(said[f"n{at}"], **change)
             assert memory.update(f"n{at}", **change) == said[f"n{at}"]
-            assert memory.versions(f"n{at}")[-1].atom == said[f"n{at}"]
+            assert memory.facts.versions(f"n{at}")[-1].atom == said[f"n{at}"]
         assert memory.check() == [] and len(memory) == 14
         assert memory.get(list(said)) == list(said.values())
         fresh.add(said.values())
-        fresh.connect("n2", "n9", EdgeType.TEMPORAL)
-        fresh.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
-        fresh.connect("n8", "n2", EdgeType.SUPPORTS)
+        fresh.graph.connect("n2", "n9", EdgeType.TEMPORAL)
+        fresh.graph.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
+        fresh.graph.connect("n8", "n2", EdgeType.SUPPORTS)
         assert sorted(memory.store.ids()) == sorted(fresh.store.ids())
         assert edges_of(memory, EdgeType.SIMILARITY) == edges_of(fresh, EdgeType.SIMILARITY)
         ends = [edge for edge, _ in stored(memory.store) if edge[2] == EdgeType.SIMILARITY]
@@ -245,31 +254,31 @@ def test_update_keeps_what_was_said_for_its_time() -> None:
         now = 2.0e9  # a clock may go backwards, versions do not
         newest = memory.update("a3", speaker="Cy")
         assert memory.get("a3") == newest == replace(new, speaker="Cy")
-        versions = memory.versions("a3")
+        versions = memory.facts.versions("a3")
         assert [each.atom for each in versions] == [before, new, newest]
         ends = [(each.since, each.until) for each in versions]
         assert ends == [(None, 2.1e9), (2.1e9, 2.1e9), (2.1e9, None)]
         assert memory.pinned() == ["a3"] and memory.stats()["uses"] == 2 and len(memory) == 24
         for moment in (None, 2.1e9):
-            found = {hit.id: hit.text for hit in memory.retrieve(question, as_of=moment).hits}
+            found = {hit.id: hit.text for hit in memory.at(as_of=moment).retrieve(question).hits}
             assert found["a3"] == newest.rendered
-        for result in memory.retrieve([question, before.text], as_of=1.95e9):
+        for result in memory.at(as_of=1.95e9).retrieve([question, before.text]):
             found = {hit.id: hit.text for hit in result.hits}
             assert found["a3"] == before.rendered and "walrus" not in "".join(found.values())
         where = {"meta.page": 99}
         assert ids(memory.retrieve(question, where=where)) == ["a3"]
-        assert ids(memory.retrieve(question, where=where, as_of=2.2e9)) == ["a3"]
-        assert memory.retrieve(question, where={"meta.page": "99"}, as_of=1.95e9).hits == ()
-        assert before.text in memory.compile(question, budget=4000, as_of=1.95e9).text
+        assert ids(memory.at(as_of=2.2e9).retrieve(question, where=where)) == ["a3"]
+        assert memory.at(as_of=1.95e9).retrieve(question, where={"meta.page": "99"}).hits == ()
+        assert before.text in memory.at(as_of=1.95e9).compile(question, budget=4000).text
         assert before.text not in memory.compile(question, budget=4000).text
-        again = Memory(memory.store, memory.embedder, memory.config, "cpu", lambda: now)
+        again = same_store(memory, memory.config, lambda: now)
         assert plain([again.retrieve(question)]) == plain([memory.retrieve(question)])
         assert again.store.uses.last(memory.store.columns().node, 3e9).max() == 2e9
-        assert memory.update("a3", speaker="Cy") == newest and len(memory.versions("a3")) == 3
+        assert memory.update("a3", speaker="Cy") == newest and len(memory.facts.versions("a3")) == 3
         memory.delete("a3")
         assert memory.check() == [] and memory.store.replaced(0.0) == {}
         memory.add(before)
-        assert len(memory.versions("a3")) == 1
+        assert len(memory.facts.versions("a3")) == 1
 
 
 def test_a_chunk_of_another_text_is_not_where_it_lay_in_its_document() -> None:
@@ -282,7 +291,7 @@ def test_a_chunk_of_another_text_is_not_where_it_lay_in_its_document() -> None:
         assert text[place["start"] : place["end"]] == chunk.text
         assert memory.update("d#0", speaker="Ann").meta == place
         assert memory.update("d#0", text="The canoe floats.").meta == {}
-        assert memory.versions("d#0")[0].atom.meta == place
+        assert memory.facts.versions("d#0")[0].atom.meta == place
         assert memory.update("d#0", text=chunk.text, meta=place).meta == place
         assert memory.update("own", text="two canoes").meta == {"start": 0, "end": 7}
         assert memory.check() == []
@@ -356,7 +365,7 @@ def test_what_was_connected_stays_apart_from_what_linking_made(seed: int) -> Non
                 names.append(f"n{i}")
             elif what == "connect":
                 one, other = draw.sample(names, 2)
-                memory.connect(one, other, "supports")
+                memory.graph.connect(one, other, "supports")
                 expected.add((one, other))
             elif what == "update":
                 memory.update(draw.choice(names), text=f"A {draw.choice(WORDS)} it was, {i}")

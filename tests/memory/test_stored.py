@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.add(turns(36))
         memory.update("a3", text="The violin was sold in Oslo")
         memory.update("a3", text="The violin was sold in Bergen")
-        memory.supersede("a4", "a10")
+        memory.facts.supersede("a4", "a10")
         memory.pin("a7")
         memory.delete(["a8"])
         memory.add([Atom("made", "They like boats", edges=()), Atom(CAFE, "A café", session=CAFE)])
-        memory.archive(["a13", "a14"])
+        memory.upkeep.archive(["a13", "a14"])
         memory.feedback("who sold the violin?", used=["a3"], not_used=["a5"])
         for name in ("alice", "bob", "Zoë"):
-            memory.namespace(name, create=True).add(turns(4))
-        memory.namespace("bob").archive(["a1"])
+            memory.namespaces.create(name).add(turns(4))
+        memory.namespaces["bob"].upkeep.archive(["a1"])
     return path
 
 
 def both(folder: Path, namespace: str | None = None) -> tuple[Memory, Any, StoredMemory]:
     """The memory of a folder or a namespace, what closes it, and the same as it lies."""
     root = Memory.open(folder, config=config_of(), embedder=HashingEmbedder(), mode="r")
-    memory = root if namespace is None else root.namespace(namespace)
+    memory = root if namespace is None else root.namespaces[namespace]
     return memory, root, StoredMemory.open(folder, namespace=namespace)
 
 
@@ -58,9 +59,9 @@ def test_gives_what_memory_gives(folder: Path, namespace: str | None) -> None:
         assert len(stored) == len(memory) == len(ids)
         assert stored.get([*ids[::-1], ids[0]]) == memory.get([*ids[::-1], ids[0]])
         for id in ids:
-            assert stored.history(id) == memory.history(id)
+            assert stored.history(id) == memory.facts.history(id)
         for since in (0.0, 1.7e9, "2020-01-01"):
-            assert stored.changes(since) == memory.changes(since)
+            assert stored.changes(since) == memory.facts.changes(since)
         for order in ("added", "-added", "time", "-time", "id", "-id"):
             one, other = (each.list(order=order, limit=5) for each in (stored, memory))
             assert list(one) == list(other)
@@ -68,15 +69,15 @@ def test_gives_what_memory_gives(folder: Path, namespace: str | None) -> None:
             if other.next is not None:  # a page of either goes on from that of the other
                 following = memory.list(order=order, after=one.next)
                 assert list(stored.list(order=order, after=other.next)) == list(following)
-        assert stored.namespaces() == memory.namespaces()
-        assert stored.sizes() == {n: len(memory.namespace(n)) for n in memory.namespaces()}
+        assert stored.namespaces() == list(memory.namespaces)
+        assert stored.sizes() == {n: len(memory.namespaces[n]) for n in list(memory.namespaces)}
         assert stored.stats() == memory.stats()
         assert stored.check() == memory.check() == []
-        mine, theirs = stored.archived(), memory.archived()
+        mine, theirs = stored.archived(), memory.upkeep.archived()
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
             assert list(mine.list()) == list(theirs.list())
-            assert mine.archived() is None and theirs.archived() is None
+            assert mine.archived() is None and theirs.upkeep.archived() is None
 
 
 @pytest.mark.parametrize("namespace", [None, "alice", "bob"])
@@ -117,36 +118,45 @@ def test_forgettable_is_the_same(folder: Path, conditions: dict[str, Any]) -> No
     ids, rest = conditions.get("ids"), {k: v for k, v in conditions.items() if k != "ids"}
     with root, stored:
         found = stored.forgettable(ids, **rest)
-        assert found == memory.forgettable(ids, **rest)
+        assert found == memory.forget(ids, **rest, dry_run=True)
         assert found
 
 
 def test_wrong_calls_are_told_alike(folder: Path) -> None:
     memory, root, stored = both(folder)
     with root, stored:
-        calls = [
-            lambda each: each.get(["a33x"]),
-            lambda each: each.get(["a13"]),
-            lambda each: each.get(["concept:canoe"]),
-            lambda each: each.history("nobody"),
-            lambda each: each.changes("yesterdayish"),
-            lambda each: each.list(order="size"),
-            lambda each: each.list(limit=0),
-            lambda each: each.list(after="nothing"),
-            lambda each: each.forgettable(),
-            lambda each: each.forgettable(session="s99"),
-            lambda each: each.forgettable(speaker="Eve"),
-            lambda each: each.check_receipt("no.json"),
+        calls: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+            (lambda: memory.get(["a33x"]), lambda: stored.get(["a33x"])),
+            (lambda: memory.get(["a13"]), lambda: stored.get(["a13"])),
+            (lambda: memory.get(["concept:canoe"]), lambda: stored.get(["concept:canoe"])),
+            (lambda: memory.facts.history("nobody"), lambda: stored.history("nobody")),
+            (lambda: memory.facts.changes("soonish"), lambda: stored.changes("soonish")),
+            (lambda: memory.list(order="size"), lambda: stored.list(order="size")),
+            (lambda: memory.list(limit=0), lambda: stored.list(limit=0)),
+            (lambda: memory.list(after="nothing"), lambda: stored.list(after="nothing")),
+            (lambda: memory.forget(dry_run=True), lambda: stored.forgettable()),
+            (
+                lambda: memory.forget(session="s99", dry_run=True),
+                lambda: stored.forgettable(session="s99"),
+            ),
+            (
+                lambda: memory.forget(speaker="Eve", dry_run=True),
+                lambda: stored.forgettable(speaker="Eve"),
+            ),
+            (
+                lambda: memory.upkeep.check_receipt("no.json"),
+                lambda: stored.check_receipt("no.json"),
+            ),
         ]
-        for call in calls:
+        for pair in calls:
             told = []
-            for each in (memory, stored):
+            for call in pair:
                 with pytest.raises(InputError) as error:
-                    call(each)
+                    call()
                 told.append(str(error.value))
             assert told[0] == told[1]
         with pytest.raises(InputError) as missing:
-            root.namespace("alcie")
+            root.namespaces["alcie"]
         with pytest.raises(InputError) as unread:
             StoredMemory.open(folder, namespace="alcie")
         assert str(missing.value) == str(unread.value)

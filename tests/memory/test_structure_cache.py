@@ -29,7 +29,7 @@ def _library(memory: Memory) -> set[tuple[str, str]]:
 def test_missing_links_name_what_was_left_out() -> None:
     with Memory.open(None, embedder="hashing") as memory:
         left_out = _library(memory)
-        found = memory.missing_links(len(left_out), type="dependency")
+        found = memory.graph.missing_links(len(left_out), type="dependency")
     named = {(link.source, link.target) for link in found}
     assert len(found) == len(left_out)
     assert len(named & left_out) >= 0.8 * len(left_out)
@@ -40,6 +40,6 @@ def test_missing_links_without_a_pattern() -> None:
     with Memory.open(None, embedder="hashing") as memory:
         memory.add([Atom("a", "One."), Atom("b", "Two.")])
         with pytest.raises(InputError, match="at least 2 edges of type supports"):
-            memory.missing_links(type=EdgeType.SUPPORTS)
+            memory.graph.missing_links(type=EdgeType.SUPPORTS)
         with pytest.raises(InputError, match="edge type"):
-            memory.missing_links(type="nonsense")
+            memory.graph.missing_links(type="nonsense")

@@ -6,15 +6,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.results import QueryPlan, Result
-from tests.memories import config_of, ids, opened, turns
+from tests.memories import config_of, ids, opened, planned, retrieved, turns
 
 CITIES = ["Rome", "Oslo", "Lima", "Turin", "Ghent", "Porto"]
 NORA = [f"n{i}" for i in range(4)]
@@ -38,7 +39,7 @@ def lived(who: str, cities: list[str], start: float = 0.0) -> list[Atom]:
 
 def chained(memory: Memory, atoms: list[Atom], **options: Any) -> None:
     for old, new in pairwise(atoms):
-        memory.supersede(old.id, new.id, **options)
+        memory.facts.supersede(old.id, new.id, **options)
 
 
 @pytest.fixture(scope="module", params=[2048, 0])
@@ -92,7 +93,7 @@ def test_where_nothing_leads_nothing_changes(memory: Memory) -> None:
         "Where did Nora live before Ghent?",  # where another one lives
         "What did Ada say about the violin before the comet?",  # what is in no chain
     ]
-    plain = memory.retrieve(questions, plan=False)
+    plain = memory.retrieve(questions, scope=Scope(plan=False))
     for found, unplanned in zip(memory.retrieve(questions), plain, strict=True):
         assert step(found) == (7, 0)
         assert found.hits == unplanned.hits
@@ -111,15 +112,16 @@ def test_without_supersession_or_weight_or_leave_there_is_no_step() -> None:
     config, atoms = config_of(), lived("Nora", CITIES)
     others = {name: own for name, own in config.rank.weights.items() if name != "succession"}
     unweighed = replace(config, rank=replace(config.rank, weights=others))
-    with opened(config=unweighed) as memory:
-        memory.add(atoms)
-        chained(memory, atoms)
-        assert memory.retrieve(question).plan is None
+    for other in (config_of(**{"plan.succession": False}), unweighed):
+        with opened(config=other) as memory:
+            memory.add(atoms)
+            chained(memory, atoms)
+            assert memory.retrieve(question).plan is None
     with opened() as memory:
         memory.add(atoms)
         assert memory.retrieve(question).plan is None
         chained(memory, atoms)
-        assert memory.retrieve(question, plan=False).plan is None
+        assert memory.retrieve(question, scope=Scope(plan=False)).plan is None
         assert memory.retrieve(question).plan is not None
 
 
@@ -137,7 +139,7 @@ def test_as_it_was_known_against_a_list_of_intervals(seed: int) -> None:
             known = sorted(dice.uniform(4000, 9000) for _ in atoms)
             pairs = zip(atoms, atoms[1:], known, strict=False)
             for old, new, when in pairs:
-                memory.supersede(old.id, new.id, known=when)
+                memory.facts.supersede(old.id, new.id, known=when)
             told[who] = [(a.id, c, k) for a, c, k in zip(atoms, cities, [0, *known], strict=False)]
         instants = [dice.uniform(4000, 9500) for _ in range(6)]
         before = {
@@ -145,7 +147,7 @@ def test_as_it_was_known_against_a_list_of_intervals(seed: int) -> None:
             for who, values in told.items()
             for place, (_, city, known_since) in enumerate(values[1:], start=1)
         }
-        found = memory.retrieve([*before], as_of=instants)
+        found = memory.at(as_of=instants).retrieve([*before])
         for results, (gone, known_since) in zip(found, before.values(), strict=True):
             for at, result in zip(instants, results, strict=True):
                 led = [hit.id for hit in result.hits if hit.signals["succession"]]
@@ -157,23 +159,23 @@ def test_as_it_was_known_against_a_list_of_intervals(seed: int) -> None:
 def test_what_is_gone_leads_nowhere() -> None:
     """Forgotten, archived with what came before it, or taken back."""
     question = "Where did Nora live before Lima?"
-    for way in ("forget", "delete", "archive", "take back"):
+    for way in ("forget", "delete", "upkeep.archive", "take back"):
         with opened() as memory:
             atoms = lived("Nora", CITIES)
             memory.add(atoms)
             chained(memory, atoms)
             assert memory.retrieve(question).hits[0].id == "n1"
             if way == "take back":
-                memory.set_validity("n1", stop=None)
+                memory.facts.set_validity("n1", stop=None)
             elif way == "forget":
                 memory.forget(["n1"])
             else:
-                getattr(memory, way)("n1")
+                attrgetter(way)(memory)("n1")
             found = memory.retrieve(question)
             assert not any(hit.signals["succession"] for hit in found.hits)
             assert memory.retrieve("Where did Nora live before Ghent?").hits[0].id == "n3"
             if way == "archive":
-                memory.restore("n1")
+                memory.upkeep.restore("n1")
                 assert memory.retrieve(question).hits[0].id == "n1"
 
 
@@ -182,7 +184,7 @@ def test_of_several_that_were_superseded_by_one_all_are_told() -> None:
         told = [Atom(f"t{i}", "Nora lives in Rome", time=10.0) for i in range(2)]
         memory.add([*told, *lived("Nora", ["Oslo"], 50.0), *turns(40)])
         for atom in told:
-            memory.supersede(atom.id, "n0")
+            memory.facts.supersede(atom.id, "n0")
         found = memory.retrieve("Where did Nora live before Oslo?")
         assert {*ids(found)[:2]} == {"t0", "t1"} and step(found) == (3, 2)
 
@@ -192,37 +194,37 @@ def test_filters_come_first(memory: Memory) -> None:
     hidden: list[dict[str, Any]] = [{"exclude": ["n1"]}, {"where": {"id": "n2"}}]
     hidden += [{"kinds": ["note"]}, {"between": (2000.0, None)}, {"valid_at": 2500.0}]
     for filters in hidden:
-        assert "n1" not in ids(memory.retrieve(question, **filters))
+        assert "n1" not in ids(retrieved(memory, question, **filters))
     # What says where to set out from need not be a hit itself.
     assert ids(memory.retrieve(question, where={"id": "n1"})) == ["n1"]
-    assert memory.retrieve(question, exclude=["n2"]).hits[0].id == "n1"
+    assert memory.retrieve(question, scope=Scope(exclude=["n2"])).hits[0].id == "n1"
 
 
 def test_beside_the_other_steps(memory: Memory) -> None:
     """A window of time does not hide what was before."""
     window = QueryPlan(between=(2000.0, 3500.0), best=4, hops=0, succession="before", of="Lima")
     question = "Where did Nora live before Lima?"
-    found = memory.retrieve(question, plan=window)
+    found = memory.retrieve(question, scope=Scope(plan=window))
     assert found.hits[0].id == "n1" and {"n2", "n3"} <= {*ids(found)}
     assert found.plan is not None
     assert [own.name for own in found.plan.steps] == ["succession", "time", "semantic"]
     alone = QueryPlan(best=None, hops=0, succession="before", of="Lima")
-    given = memory.retrieve(question, plan=alone)
+    given = memory.retrieve(question, scope=Scope(plan=alone))
     assert given.hits == memory.retrieve(question).hits
     assert "succession" in str(given.plan) and "what was before 'Lima'" in str(given.plan)
-    assert memory.plan(question).succession == "before"
-    hidden = memory.retrieve(question, plan=window, where={"id": "n2"})
+    assert planned(memory, question).succession == "before"
+    hidden = memory.retrieve(question, scope=Scope(plan=window), where={"id": "n2"})
     assert ids(hidden) == ["n2"]
 
 
 def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
     asked = ["Where did Nora live before Oslo?", "The canoe", "Where did Milo use to live?"]
     plans: list[QueryPlan | bool | None] = [None, None, QueryPlan(hops=0, best=9)]
-    batch = memory.retrieve(asked, plan=plans, trace=True)
+    batch = memory.retrieve(asked, scope=Scope(plan=plans), trace=True)
     for question, plan, found in zip(asked, plans, batch, strict=True):
-        alone = memory.retrieve(question, plan=plan)
+        alone = memory.retrieve(question, scope=Scope(plan=plan))
         assert ids(found) == ids(alone) and found.plan == alone.plan
-    many = memory.retrieve(asked[0], as_of=[500.0, 1e9])
+    many = memory.at(as_of=[500.0, 1e9]).retrieve(asked[0])
     assert [step(found) for found in many] == [(0, 0), (7, 1)]
     assert many[1].hits[0].id == "n0"
 
@@ -246,6 +248,6 @@ def test_contexts_and_explanations_follow_too(memory: Memory) -> None:
 )
 def test_plans_that_cannot_be_carried_out(memory: Memory, plan: QueryPlan, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        memory.retrieve("canoe", plan=plan)
+        memory.retrieve("canoe", scope=Scope(plan=plan))
     with pytest.raises(InputError, match=message):
-        memory.retrieve("canoe", plan=replace(plan, reorder_top=2))
+        memory.retrieve("canoe", scope=Scope(plan=replace(plan, reorder_top=2)))

@@ -47,7 +47,7 @@ def test_a_broken_store_is_mended_by_the_next_add() -> None:
     """So is one whose turns are in the order of insertion, as older versions left it."""
     with opened() as memory:
         memory.add(turns(14))
-        memory.disconnect("a7", "a8")
+        memory.graph.disconnect("a7", "a8")
         break_as_threads_did(memory.store)
         connection = memory.store._database._connection
         connection.execute("DELETE FROM meta WHERE key = 'turns'")
@@ -67,7 +67,7 @@ def test_turns_of_an_older_version_are_put_in_order(
                 Session, "put", lambda self, node, time, first: put(self, node, None, first)
             )
             memory.add([*atoms, *turns(8)])
-        memory.disconnect("a2", "a3")
+        memory.graph.disconnect("a2", "a3")
         connection = memory.store._database._connection
         connection.execute("DELETE FROM meta WHERE key = 'turns'")
         assert set(expected(memory.store, by_time=False)) - set(temporal(memory.store)) == {
@@ -84,10 +84,10 @@ def test_check_knows_edges_that_are_stated() -> None:
     """A temporal edge that an atom states, or a caller makes, may join what it likes."""
     with opened() as memory:
         memory.add(turns(14))
-        memory.connect("a0", "a9", "temporal")
+        memory.graph.connect("a0", "a9", "temporal")
         memory.add([Atom("x", "stated", session="s0", edges=(Link("a1", EdgeType.TEMPORAL),))])
         assert memory.check() == []
-        memory.disconnect("a2", "a3")
+        memory.graph.disconnect("a2", "a3")
         assert memory.check() == [], "an edge that was taken away is no damage"
 
 
@@ -197,7 +197,7 @@ def grouped(memory: Memory, atoms: Sequence[Atom]) -> list[Added | Exception]:
     with ThreadPoolExecutor(len(atoms)) as pool:
         with memory.store.turn():
             waiting = [pool.submit(memory.add, atom) for atom in atoms]
-            while memory._writer is None or len(memory._writer._waiting) < len(atoms):
+            while memory._state._writer is None or len(memory._state._writer._waiting) < len(atoms):
                 time.sleep(0.001)
         return [each.exception() or each.result() for each in waiting]
 
@@ -256,5 +256,5 @@ def test_add_takes_no_lock_that_forks_share(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(tqdm, "__new__", lambda *_, **__: pytest.fail("a bar was made"))
     with opened() as memory:
         memory.add(turns(3))
-        memory.judge_edges(pairs=[("a0", "a1")])
-        memory.classify()
+        memory.graph.judge(pairs=[("a0", "a1")])
+        memory.upkeep.classify()

@@ -62,12 +62,12 @@ def test_settings_say_what_was_learned(preset: str) -> None:
                 drawn = torch.rand(value.shape, generator=torch.Generator().manual_seed(1))
                 value *= 0.6 + 0.3 * drawn.to(value.device)
         with torch.inference_mode():
-            query = memory.encode_questions(QUESTIONS)
+            query = memory.tensors.encode(QUESTIONS)
             trained = index(query, k=9)
         with Memory.open(config=index.settings, embedder=HashingEmbedder(32)) as other:
             other.add(turns(30))
             with torch.inference_mode():
-                again = other.index(other.encode_questions(QUESTIONS), k=9)
+                again = other.index(other.tensors.encode(QUESTIONS), k=9)
         torch.testing.assert_close(again.scores, trained.scores, rtol=1e-4, atol=1e-4)
 
 

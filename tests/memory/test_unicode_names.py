@@ -9,7 +9,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from tests.memories import ids, opened
 
 
@@ -33,19 +33,23 @@ def test_an_id_is_one_in_all_forms(stored: str) -> None:
             assert given in memory and memory.get(given).id == stored
             assert [each.id for each in memory.get([given, "other"])] == [stored, "other"]
             assert ids(memory.retrieve("nuts", where={"id": given})) == [stored]
-            assert ids(memory.retrieve("nuts kite", exclude=[given])) == ["other"]
+            assert ids(memory.retrieve("nuts kite", scope=Scope(exclude=[given]))) == ["other"]
             assert memory.add([atom(given), atom(given, nfd(SESSION), nfd(WHO))]).new == 0
             with pytest.raises(InputError, match="is stored already with other content"):
                 memory.add(Atom(given, "Another text."))
-            memory.connect([(given, "other", "supports")])
-            assert list(memory.types(given)) == list(memory.validity([given])) == [given]
+            memory.graph.connect([(given, "other", "supports")])
+            assert (
+                list(memory.upkeep.types(given)) == list(memory.facts.validity([given])) == [given]
+            )
             assert memory.explain("nuts", given).id == stored
             memory.pin(given)
             assert memory.pinned() == [stored]
             assert memory.update(given, text="Nuts are fine.").id == stored
-            assert len(memory.versions(given)) == 2 and memory.history(given).id == stored
-            assert memory.archive(given) == 1 and given not in memory
-            assert given in (memory.archived() or ()) and memory.restore(given) == 1
+            assert (
+                len(memory.facts.versions(given)) == 2 and memory.facts.history(given).id == stored
+            )
+            assert memory.upkeep.archive(given) == 1 and given not in memory
+            assert given in (memory.upkeep.archived() or ()) and memory.upkeep.restore(given) == 1
             assert memory.forget(given).atoms >= 1 and given not in memory
             assert memory.check() == []
 
@@ -57,7 +61,7 @@ def test_speakers_and_sessions_are_one_in_all_forms() -> None:
             assert set(ids(memory.retrieve("nuts", where={"speaker": form(WHO)}))) == {"a", "b"}
             assert set(ids(memory.retrieve("nuts", where={"session": form(SESSION)}))) == {"a", "b"}
             for condition in ({"speaker": form(WHO)}, {"session": form(SESSION)}):
-                assert {each.id for each in memory.forgettable(**condition)} == {"a", "b"}
+                assert {each.id for each in memory.forget(**condition, dry_run=True)} == {"a", "b"}
         assert memory.get("a").speaker == nfd(WHO), "what was said is not rewritten"
         assert memory.get("b").session == nfd(SESSION), "one session, whose turns follow each other"
         with pytest.raises(InputError, match="speaker: expected one such as"):
@@ -98,10 +102,10 @@ def test_two_old_ids_that_differ_in_form_stay_two(tmp_path: Path) -> None:
                 assert len(each) == 2 and each.check() == []
                 for form, text in ((str, "The composed one."), (nfd, "The decomposed one.")):
                     assert each.get(form("Zürich")).text == text
-                assert len(each.forgettable(speaker=WHO)) == 2
-        memory.archive("Zürich")
+                assert len(each.forget(speaker=WHO, dry_run=True)) == 2
+        memory.upkeep.archive("Zürich")
         assert memory.get(nfd("Zürich")).text == "The decomposed one."
-        assert memory.restore("Zürich") == 1 and len(memory) == 2
+        assert memory.upkeep.restore("Zürich") == 1 and len(memory) == 2
         memory.delete(nfd("Zürich"))
         assert memory.get(nfd("Zürich")).text == "The composed one."
 
@@ -128,4 +132,4 @@ def test_names_in_a_decomposed_text_are_whole() -> None:
         names = set(memory.store.texts(kind="concept"))
         assert names and names == {unicodedata.normalize("NFC", name) for name in names}
         for name in names:
-            assert memory.retrieve("who", seed_entities=[nfd(name)]).hits
+            assert memory.retrieve("who", scope=Scope(seeds=[nfd(name)])).hits

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.memory.validity_spans import spans_of
 from graphmem_torch.results import Validity
 from graphmem_torch.text.embedder import HashingEmbedder
-from tests.memories import ids, opened
+from tests.memories import ids, opened, retrieved
 
 CITIES = ["Rome", "Oslo", "Lima", "Bern", "Kyiv"]
 
@@ -55,7 +55,7 @@ def memory_of(atoms: list[Atom], clock: Clock | None = None, path: Path | None =
 
 def seen(memory: Memory, **filters: Any) -> set[str]:
     """The ids that filters leave."""
-    return set(ids(memory.retrieve("Where does Nora live?", k=50, **filters)))
+    return set(ids(retrieved(memory, "Where does Nora live?", k=50, **filters)))
 
 
 def test_an_atom_is_valid_by_itself() -> None:
@@ -68,7 +68,7 @@ def test_an_atom_is_valid_by_itself() -> None:
             Atom("planned", "The fair is over then", time=5.0, event_end=8.0),
         ]
     )
-    assert memory.validity(["plain", "told", "until", "timeless", "planned"]) == {
+    assert memory.facts.validity(["plain", "told", "until", "timeless", "planned"]) == {
         "plain": Validity(5.0, None),
         "told": Validity(2.0, 3.0),
         "until": Validity(None, 1.0),
@@ -86,12 +86,12 @@ def test_ends_are_read_updated_and_checked() -> None:
     memory.add(
         {"id": "r", "text": "The fair", "event_time": "1970-01-02", "event_end": "1970-01-03"}
     )
-    assert memory.validity("r")["r"] == Validity(86400.0, 172800.0)
+    assert memory.facts.validity("r")["r"] == Validity(86400.0, 172800.0)
     digest = memory.get("r").digest
     assert memory.update("r", event_end=None).event_end is None
-    assert memory.get("r").digest != digest and memory.validity("r")["r"].stop is None
+    assert memory.get("r").digest != digest and memory.facts.validity("r")["r"].stop is None
     assert memory.update("r", event_end="1970-01-03").digest == digest
-    assert memory.validity("r")["r"].stop == 172800.0
+    assert memory.facts.validity("r")["r"].stop == 172800.0
     # As before the update, which was after its time: the version of then has its own end.
     assert seen(memory, valid_at=100000.0) == {"r"} and seen(memory, valid_at=200000.0) == set()
     with pytest.raises(InputError, match="event_end: expected a time"):
@@ -104,9 +104,9 @@ def test_what_is_superseded_ends_where_the_new_one_begins() -> None:
     clock = Clock(100.0)
     memory = memory_of(moved(3), clock)
     state = memory.store.state
-    assert memory.supersede("v0", "v1") == Validity(0.0, 10.0, "v1", 100.0)
+    assert memory.facts.supersede("v0", "v1") == Validity(0.0, 10.0, "v1", 100.0)
     clock.now = 200.0
-    assert memory.supersede("v1", "v2") == Validity(10.0, 20.0, "v2", 200.0)
+    assert memory.facts.supersede("v1", "v2") == Validity(10.0, 20.0, "v2", 200.0)
     assert memory.store.state == state, "no index is made anew"
     assert [seen(memory, valid_at=t) for t in (0.0, 9.9, 10.0, 20.0, 1e9)] == [
         {"v0"},
@@ -116,7 +116,7 @@ def test_what_is_superseded_ends_where_the_new_one_begins() -> None:
         {"v2"},
     ]
     # As it was known at 150: nobody had said that v2 took the place of v1.
-    assert memory.validity(["v0", "v1"], as_of=150.0) == {
+    assert memory.facts.validity(["v0", "v1"], as_of=150.0) == {
         "v0": Validity(0.0, 10.0, "v1", 100.0),
         "v1": Validity(10.0, None),
     }
@@ -128,21 +128,21 @@ def test_what_is_superseded_ends_where_the_new_one_begins() -> None:
 def test_saying_it_again_changes_nothing() -> None:
     clock = Clock(100.0)
     memory = memory_of(moved(2), clock)
-    first = memory.supersede("v0", "v1")
+    first = memory.facts.supersede("v0", "v1")
     clock.now = 300.0
-    assert memory.supersede("v0", "v1") == first
-    assert memory.supersede("v0", "v1", when=10.0).known in (100.0, 300.0)
-    assert memory.validity("v0")["v0"].stop == 10.0
+    assert memory.facts.supersede("v0", "v1") == first
+    assert memory.facts.supersede("v0", "v1", when=10.0).known in (100.0, 300.0)
+    assert memory.facts.validity("v0")["v0"].stop == 10.0
     assert len(memory.store.validity.stated()) <= 2
 
 
 def test_what_was_known_earlier_than_it_was_said_counts_from_then_on() -> None:
     memory = memory_of(moved(2), Clock(1000.0))
-    memory.supersede("v0", "v1")
-    memory.supersede("v0", "v1", known=30.0)
+    memory.facts.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v1", known=30.0)
     for moment, by in ((29.0, None), (30.0, "v1"), (500.0, "v1"), (1000.0, "v1")):
-        assert memory.validity("v0", as_of=moment)["v0"].by == by
-    assert memory.supersede("v0", "v1", known=2000.0).known == 1000.0, "it was known already"
+        assert memory.facts.validity("v0", as_of=moment)["v0"].by == by
+    assert memory.facts.supersede("v0", "v1", known=2000.0).known == 1000.0, "it was known already"
 
 
 def test_an_aggregate_is_as_true_as_all_that_it_is_of() -> None:
@@ -153,7 +153,7 @@ def test_an_aggregate_is_as_true_as_all_that_it_is_of() -> None:
     memory.add(of)
     every = {"where": {"kind": {"$in": ["turn", "aggregate"]}}}
     assert seen(memory, valid_at=500.0, **every) == {"v0", "v1", "v2", "a01", "a12", "all"}
-    memory.supersede("v0", "v1", when=100.0)
+    memory.facts.supersede("v0", "v1", when=100.0)
     assert seen(memory, valid_at=500.0, **every) == {"v1", "v2", "a12"}
     assert seen(memory, valid_at=99.0, **every) == {"v0", "v2"}
 
@@ -168,8 +168,8 @@ def test_days_that_an_aggregate_tells_of_do_not_bound_its_truth() -> None:
     assert seen(memory, valid_at=25.0, **only) == {"aggregate:1", "mine"}
     assert seen(memory, valid_at=500.0, **only) == {"aggregate:1"}
     assert seen(memory, valid_at=5.0, **only) == set(), "v1 was not said yet"
-    assert memory.validity("aggregate:1")["aggregate:1"] == Validity(20.0, None)
-    assert memory.validity("mine")["mine"] == Validity(3.0, 30.0)
+    assert memory.facts.validity("aggregate:1")["aggregate:1"] == Validity(20.0, None)
+    assert memory.facts.validity("mine")["mine"] == Validity(3.0, 30.0)
     nodes = memory.store.nodes(concepts=False).tolist()
     assert spans_of(memory.store, nodes)[2].isfinite().sum() == 1
 
@@ -180,16 +180,16 @@ def derived(*ids: str) -> tuple[Link, ...]:
 
 def test_what_is_told_late_was_known_before() -> None:
     memory = memory_of(moved(3))
-    memory.supersede("v0", "v2", known=50.0)
+    memory.facts.supersede("v0", "v2", known=50.0)
     for _ in range(2):  # the second time it is there
-        late = memory.supersede("v0", "v1", known=40.0)
+        late = memory.facts.supersede("v0", "v1", known=40.0)
         assert late == Validity(0.0, 20.0, "v2", 50.0), "which is what is in force"
-    stops = [memory.validity("v0", as_of=t)["v0"].stop for t in (39.0, 40.0, 49.0, 50.0)]
+    stops = [memory.facts.validity("v0", as_of=t)["v0"].stop for t in (39.0, 40.0, 49.0, 50.0)]
     assert stops == [None, 10.0, 10.0, 20.0]
     assert len(memory.store.validity.stated()) == 2
     other = memory_of([])
     other.add(memory.get(["v0", "v1", "v2"]))
-    assert other.validity("v0") == {"v0": Validity(0.0, None)}
+    assert other.facts.validity("v0") == {"v0": Validity(0.0, None)}
 
 
 def test_clocks_that_go_backwards_and_equal_times() -> None:
@@ -200,58 +200,73 @@ def test_clocks_that_go_backwards_and_equal_times() -> None:
         Atom("same", "Nora lives in Lima", time=50.0),
     ]
     memory = memory_of(atoms, clock)
-    assert memory.supersede("old", "new") == Validity(50.0, 50.0, "new", 100.0)
+    assert memory.facts.supersede("old", "new") == Validity(50.0, 50.0, "new", 100.0)
     assert seen(memory, valid_at=60.0) == {"new", "same"}
     clock.now = 90.0  # set back: what is known may not become known earlier
-    assert memory.supersede("old", "same") == Validity(50.0, 50.0, "same", 100.0)
-    assert memory.validity("old", as_of=95.0)["old"] == Validity(50.0, None)
+    assert memory.facts.supersede("old", "same") == Validity(50.0, 50.0, "same", 100.0)
+    assert memory.facts.validity("old", as_of=95.0)["old"] == Validity(50.0, None)
 
 
 def test_without_times_the_moment_of_saying_counts() -> None:
     clock = Clock(100.0)
     memory = memory_of([Atom("old", "Nora lives in Rome"), Atom("new", "In Oslo she lives")], clock)
-    memory.supersede("old", "new")
-    assert memory.validity(["old", "new"]) == {
+    memory.facts.supersede("old", "new")
+    assert memory.facts.validity(["old", "new"]) == {
         "old": Validity(None, 100.0, "new", 100.0),
         "new": Validity(100.0, None, None, 100.0),
     }
-    memory.supersede("old", "new", when=70.0)
+    memory.facts.supersede("old", "new", when=70.0)
     assert seen(memory, valid_at=69.0) == {"old"} and seen(memory, valid_at=70.0) == {"new"}
 
 
 def test_an_end_that_was_known_is_not_prolonged() -> None:
     memory = memory_of([Atom("a", "Nora is away", time=0.0, event_end=5.0), *moved(2)])
-    assert memory.supersede("a", "v1").stop == 5.0
-    memory.set_validity("v0", stop=7.0)
-    assert memory.supersede("v0", "v1") == Validity(0.0, 7.0, "v1", 1000.0)
+    assert memory.facts.supersede("a", "v1").stop == 5.0
+    memory.facts.set_validity("v0", stop=7.0)
+    assert memory.facts.supersede("v0", "v1") == Validity(0.0, 7.0, "v1", 1000.0)
 
 
 def test_bad_input_is_refused_and_changes_nothing() -> None:
     memory = memory_of(moved(4))
-    memory.supersede("v0", "v1")
-    memory.supersede("v1", "v2")
+    memory.facts.supersede("v0", "v1")
+    memory.facts.supersede("v1", "v2")
     before = memory.store.validity.stated()
     bad: list[tuple[Callable[[], Any], str]] = [
         (
-            lambda: memory.supersede("v0", "v0"),
+            lambda: memory.facts.supersede("v0", "v0"),
             "new: expected another atom than 'v0', got the same",
         ),
-        (lambda: memory.supersede("v2", "v0"), "('v0' by 'v1' by 'v2'); swap the two"),
-        (lambda: memory.supersede("v1", "v0"), "new: expected an atom that 'v1' did not supersede"),
-        (lambda: memory.supersede("v3", "nobody"), "nobody"),
-        (lambda: memory.supersede("v2", "v3", when=19.0), "when: expected no time before 'v2'"),
-        (lambda: memory.supersede("v2", "v3", when="soon"), "when: expected a time, got 'soon'"),
+        (lambda: memory.facts.supersede("v2", "v0"), "('v0' by 'v1' by 'v2'); swap the two"),
         (
-            lambda: memory.supersede("v3", "v1", when=35.0),
+            lambda: memory.facts.supersede("v1", "v0"),
+            "new: expected an atom that 'v1' did not supersede",
+        ),
+        (lambda: memory.facts.supersede("v3", "nobody"), "nobody"),
+        (
+            lambda: memory.facts.supersede("v2", "v3", when=19.0),
+            "when: expected no time before 'v2'",
+        ),
+        (
+            lambda: memory.facts.supersede("v2", "v3", when="soon"),
+            "when: expected a time, got 'soon'",
+        ),
+        (
+            lambda: memory.facts.supersede("v3", "v1", when=35.0),
             "when: expected no time after 'v1' ended",
         ),
-        (lambda: memory.set_validity("v3"), "set_validity: expected start or stop, got neither"),
-        (lambda: memory.set_validity("v3", start=9.0, stop=8.0), "stop: expected no time before"),
-        (lambda: memory.set_validity("v3", stop=29.0), "or its `start` as well"),
-        (lambda: memory.set_validity(["v3", "v9"], stop=40.0), "v9"),
-        (lambda: memory.set_validity("v3", stop=math.nan), "stop: expected a time"),
-        (lambda: memory.validity("v9"), "v9"),
-        (lambda: memory.retrieve("Nora?", valid_at="never"), "valid_at: expected a time"),
+        (
+            lambda: memory.facts.set_validity("v3"),
+            "set_validity: expected start or stop, got neither",
+        ),
+        (
+            lambda: memory.facts.set_validity("v3", start=9.0, stop=8.0),
+            "stop: expected no time before",
+        ),
+        (lambda: memory.facts.set_validity("v3", stop=29.0), "or its `start` as well"),
+        (lambda: memory.facts.set_validity(["v3", "v9"], stop=40.0), "v9"),
+        (lambda: memory.facts.set_validity("v3", stop=math.nan), "stop: expected a time"),
+        (lambda: memory.facts.validity("v9"), "v9"),
+        (lambda: memory.at(valid_at="never").retrieve("Nora?"), "valid_at: expected a time"),
     ]
     for call, message in bad:
         with pytest.raises(InputError, match=re.escape(message)):
@@ -263,27 +278,27 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
 
 def test_a_circle_that_a_deletion_closes_is_no_end_of_all() -> None:
     memory = memory_of(moved(4))
-    memory.supersede("v0", "v1")
-    memory.supersede("v0", "v2")
-    memory.supersede("v1", "v0")
+    memory.facts.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v2")
+    memory.facts.supersede("v1", "v0")
     memory.delete("v2")  # so that v1 is again what took the place of v0
-    assert {each.by for each in memory.validity(["v0", "v1"]).values()} == {"v0", "v1"}
-    assert {each.id for each in memory.history("v0").chain} == {"v0", "v1"}
-    memory.supersede("v1", "v3")
-    assert [each.id for each in memory.history("v0").chain] == ["v0", "v1", "v3"]
+    assert {each.by for each in memory.facts.validity(["v0", "v1"]).values()} == {"v0", "v1"}
+    assert {each.id for each in memory.facts.history("v0").chain} == {"v0", "v1"}
+    memory.facts.supersede("v1", "v3")
+    assert [each.id for each in memory.facts.history("v0").chain] == ["v0", "v1", "v3"]
     with pytest.raises(InputError, match="did not supersede"):
-        memory.supersede("v3", "v0")
+        memory.facts.supersede("v3", "v0")
 
 
 def test_ends_are_stated_and_taken_back() -> None:
     memory = memory_of(moved(2))
-    memory.supersede("v0", "v1")
-    assert memory.set_validity("v0", start=-5.0) == {"v0": Validity(-5.0, 10.0, "v1", 1000.0)}
-    assert memory.set_validity("v0", stop="1970-01-01T00:00:08")["v0"] == Validity(
+    memory.facts.supersede("v0", "v1")
+    assert memory.facts.set_validity("v0", start=-5.0) == {"v0": Validity(-5.0, 10.0, "v1", 1000.0)}
+    assert memory.facts.set_validity("v0", stop="1970-01-01T00:00:08")["v0"] == Validity(
         -5.0, 8.0, None, 1000.0
     )
-    assert memory.set_validity("v0", start=-math.inf, stop=math.inf)["v0"].at(1e9)
-    assert memory.set_validity(["v0", "v1"], start=None, stop=None) == {
+    assert memory.facts.set_validity("v0", start=-math.inf, stop=math.inf)["v0"].at(1e9)
+    assert memory.facts.set_validity(["v0", "v1"], start=None, stop=None) == {
         "v0": Validity(0.0, None, None, 1000.0),
         "v1": Validity(10.0, None, None, 1000.0),
     }
@@ -323,14 +338,14 @@ def test_against_a_list_of_intervals(seed: int) -> None:
         name = f"a{dice.randrange(8)}"
         start = dice.choice([-math.inf, float(dice.randrange(20))])
         stop = dice.choice([math.inf, float(dice.randrange(20, 40))])
-        memory.set_validity(name, start=start, stop=stop)
+        memory.facts.set_validity(name, start=start, stop=stop)
         said.append((clock.now, name, start, stop))
     moments = (-1.0, 0.0, 2.0, 5.0)
     spans: dict[float | None, dict[str, tuple[float, float]]] = {}
     for known in (None, *moments):
         now = math.inf if known is None else known
         spans[known] = {atom.id: truth(atom.id, now) for atom in atoms}
-        found = memory.validity(list(spans[known]), as_of=known)
+        found = memory.facts.validity(list(spans[known]), as_of=known)
         assert {
             name: (
                 -math.inf if each.start is None else each.start,
@@ -340,8 +355,8 @@ def test_against_a_list_of_intervals(seed: int) -> None:
         } == spans[known]
     for at in (-3.0, 0.0, 5.0, 12.0, 19.0, 20.0, 35.0, 50.0):
         filters: dict[str, Any] = {"k": 50, "valid_at": at}
-        today = memory.retrieve("Where does Nora live?", **filters)
-        then = memory.retrieve("Where does Nora live?", as_of=moments, **filters)
+        today = retrieved(memory, "Where does Nora live?", **filters)
+        then = retrieved(memory, "Where does Nora live?", as_of=moments, **filters)
         for known, result in zip((None, *moments), (today, *then), strict=True):
             there = {name for name, (start, stop) in spans[known].items() if start <= at < stop}
             if known is not None:
@@ -360,15 +375,15 @@ def test_the_signal_speaks_against_what_has_ended() -> None:
     memory.add([*moved(3), Atom("over", "Nora lives in Paris", time=1.0, event_end=5.0)])
 
     def ended(**filters: Any) -> set[str]:
-        result = memory.retrieve("Where does Nora live?", **filters)
+        result = retrieved(memory, "Where does Nora live?", **filters)
         shares = {hit.id: hit.signals["ended"] for hit in result.hits}
         assert set(shares.values()) <= {0.0, -3.0}
         return {name for name, share in shares.items() if share}
 
     assert ended() == {"over"}
-    memory.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v1")
     clock.now = 200.0
-    memory.supersede("v1", "v2")
+    memory.facts.supersede("v1", "v2")
     assert ended() == {"over", "v0", "v1"}
     assert ended(as_of=150.0) == {"over", "v0"}
     assert ended(as_of=99.0) == {"over"}
@@ -376,21 +391,21 @@ def test_the_signal_speaks_against_what_has_ended() -> None:
     assert ended(asked=10.0) == {"over", "v0"}
     assert ended(valid_at=3.0) == set(), "what was true then is not over then"
     scores = {hit.id: hit.raw for hit in memory.retrieve("Where does Nora live?").hits}
-    bare = memory.retrieve("Where does Nora live?", as_of=99.0)
+    bare = memory.at(as_of=99.0).retrieve("Where does Nora live?")
     assert scores["v0"] == pytest.approx({h.id: h.raw for h in bare.hits}["v0"] - 3.0, abs=1e-4)
     explained = memory.explain("Where does Nora live?", "v0")
     assert explained.signals["ended"] == pytest.approx(-3.0)
-    context = memory.compile("Where does Nora live?", budget=400, valid_at=15.0)
+    context = memory.at(valid_at=15.0).compile("Where does Nora live?", budget=400)
     assert set(context.sources) == {"v1"}
 
 
 def test_statements_follow_versions() -> None:
     memory = memory_of(moved(3))
-    memory.supersede("v0", "v1")
-    memory.supersede("v1", "v2")
+    memory.facts.supersede("v0", "v1")
+    memory.facts.supersede("v1", "v2")
     memory.update("v0", text="Nora lives in a suburb of Rome now")
     memory.update("v1", text="Nora lives near Oslo now")
-    assert memory.validity(["v0", "v1"]) == {
+    assert memory.facts.validity(["v0", "v1"]) == {
         "v0": Validity(0.0, 10.0, "v1", 1000.0),
         "v1": Validity(10.0, 20.0, "v2", 1000.0),
     }
@@ -403,10 +418,10 @@ def test_statements_follow_versions() -> None:
 def test_what_goes_leaves_no_statement(way: str, tmp_path: Path) -> None:
     memory = memory_of(moved(4), path=tmp_path / "store")
     for i in range(3):
-        memory.supersede(f"v{i}", f"v{i + 1}", when=10.0 * (i + 1) + 0.123456789)
+        memory.facts.supersede(f"v{i}", f"v{i + 1}", when=10.0 * (i + 1) + 0.123456789)
     getattr(memory, way)("v1")
     # As if v1 never was there: nothing followed v0, and nothing was before v2.
-    assert memory.validity(["v0", "v2"]) == {
+    assert memory.facts.validity(["v0", "v2"]) == {
         "v0": Validity(0.0, None),
         "v2": Validity(20.123456789, 30.123456789, "v3", 1000.0),
     }
@@ -424,10 +439,10 @@ def test_what_goes_leaves_no_statement(way: str, tmp_path: Path) -> None:
 def test_it_comes_along_in_an_export(tmp_path: Path) -> None:
     clock = Clock(100.0)
     memory = memory_of([*moved(3), Atom("e", "Fair", event_time=1.0, event_end=2.0)], clock)
-    memory.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v1")
     clock.now = 200.0
-    memory.supersede("v1", "v2")
-    memory.set_validity("v2", start=-math.inf, stop=math.inf)
+    memory.facts.supersede("v1", "v2")
+    memory.facts.set_validity("v2", start=-math.inf, stop=math.inf)
     memory.update("v1", text="Nora lives near Oslo now")
     memory.export(tmp_path / "all.jsonl")
     other = opened(clock=Clock(5000.0))
@@ -435,7 +450,9 @@ def test_it_comes_along_in_an_export(tmp_path: Path) -> None:
         other.import_(tmp_path / "all.jsonl")
         for as_of in (None, 99.0, 150.0):
             asked = ["v0", "v1", "v2", "e"]
-            assert other.validity(asked, as_of=as_of) == memory.validity(asked, as_of=as_of)
+            assert other.facts.validity(asked, as_of=as_of) == memory.facts.validity(
+                asked, as_of=as_of
+            )
     assert len(other.store.validity.stated()) == len(memory.store.validity.stated())
     assert other.get("e") == memory.get("e")
     again = tmp_path / "again.jsonl"
@@ -451,10 +468,10 @@ def test_files_that_change_keep_what_was_stated(tmp_path: Path) -> None:
     file.write_text("\n".join(lines[:2]))
     memory = memory_of([])
     memory.add_files(file)
-    memory.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v1")
     file.write_text("\n".join(lines[::-1]))
     memory.add_files(file)
-    assert memory.validity("v0")["v0"] == Validity(0.0, 1.0, "v1", 1000.0)
+    assert memory.facts.validity("v0")["v0"] == Validity(0.0, 1.0, "v1", 1000.0)
 
 
 def test_a_store_from_before_opens(tmp_path: Path) -> None:
@@ -472,24 +489,24 @@ def test_a_store_from_before_opens(tmp_path: Path) -> None:
     connection.close()
     (tmp_path / "snapshot.safetensors").unlink(missing_ok=True)
     with opened(tmp_path, mode="r") as reader:
-        assert reader.validity("v1") == {"v1": Validity(10.0, None)}
+        assert reader.facts.validity("v1") == {"v1": Validity(10.0, None)}
         assert seen(reader, valid_at=5.0) == {"v0"}
         assert seen(reader, as_of=500.0) == {"v0", "v1"}
         assert reader.get("v1").digest == before[1] and reader.store.check() == []
         with pytest.raises(StoreError, match="reading only"):
-            reader.supersede("v0", "v1")
+            reader.facts.supersede("v0", "v1")
         with opened(tmp_path) as memory:
             memory.add(Atom("end", "The fair was on", event_time=3.0, event_end=4.0))
-            memory.supersede("v0", "v1")
+            memory.facts.supersede("v0", "v1")
             assert memory.get("end").event_end == 4.0
-            assert memory.versions("v0")[0].atom.digest == before[0]
+            assert memory.facts.versions("v0")[0].atom.digest == before[0]
             assert memory.store.check() == []
         assert reader.get("end").event_end == 4.0, "what a writer added since is seen"
 
 
 def test_check_finds_statements_that_do_not_fit(tmp_path: Path) -> None:
     with memory_of(moved(2), path=tmp_path) as memory:
-        memory.supersede("v0", "v1")
+        memory.facts.supersede("v0", "v1")
     with sqlite3.connect(tmp_path / "memory.sqlite") as connection:
         put = "INSERT INTO validity (node, start, stop, by, known) VALUES (?, ?, ?, ?, 0.0)"
         connection.executemany(put, [(0, 9.0, 8.0, None), (1, None, 3.0, 77), (88, 1.0, None, 0)])
@@ -507,15 +524,15 @@ def test_many_threads_state_at_once(tmp_path: Path) -> None:
     memory = memory_of([Atom(f"t{i}", f"Nora said {i}", time=float(i)) for i in range(count)])
 
     def work(i: int) -> None:
-        memory.supersede(f"t{i}", f"t{i + 1}")
-        memory.retrieve("Nora?", valid_at=float(i))
+        memory.facts.supersede(f"t{i}", f"t{i + 1}")
+        memory.at(valid_at=float(i)).retrieve("Nora?")
 
     threads = [Thread(target=work, args=(i,)) for i in range(count - 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = memory.validity([f"t{i}" for i in range(count)])
+    found = memory.facts.validity([f"t{i}" for i in range(count)])
     assert [each.stop for each in found.values()] == [*map(float, range(1, count)), None]
     assert seen(memory, valid_at=3.5) == {"t3"}
 
@@ -533,8 +550,8 @@ def test_many_instants_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         Atom(f"o{i}", f"Ada saw story {i} of {CITIES[i % 5]}", time=4.0 * i) for i in range(9)
     ]
     memory.add([*moved(4), *others])
-    memory.supersede("v0", "v1", known=12.0)
-    memory.supersede("v1", "v2", known=22.0)
+    memory.facts.supersede("v0", "v1", known=12.0)
+    memory.facts.supersede("v1", "v2", known=22.0)
     memory.touch("o1", when=15.0)
     questions = ["Where does Nora live?", "What did Ada see last week?", "Lima"]
     instants: list[Any] = [25.0, 0.0, -5.0, 12.0, 1e9, 25.0]
@@ -548,28 +565,26 @@ def test_many_instants_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(memory.index), "forward", counted)
     for options in ({}, filters, {"k": 3, "where": {"id": {"$in": ["v0", "v1", "o1"]}}}):
-        found = memory.retrieve(questions, as_of=instants, **options)
+        found = retrieved(memory, questions, as_of=instants, **options)
         assert rows == [len(questions) * len(instants)]
-        alone = [memory.retrieve(questions, as_of=t, **options) for t in instants]
+        alone = [retrieved(memory, questions, as_of=t, **options) for t in instants]
         for i in range(len(questions)):
             assert [plain_hits([r]) for r in found[i]] == [plain_hits([each[i]]) for each in alone]
         for t, result in zip(instants, found[0], strict=True):
             assert all((hit.time or 0.0) <= t for hit in result.hits)
         rows.clear()
-    single: list[dict[str, Any]] = [{"seed_entities": ["nora lives"]}, {"exclude": ["v1"]}]
+    single: list[dict[str, Any]] = [{"seeds": ["nora lives"]}, {"exclude": ["v1"]}]
     for options in single:
-        (batch,) = memory.retrieve(questions[:1], as_of=instants, **options)
-        alone = [memory.retrieve(questions[0], as_of=t, **options) for t in instants]
+        (batch,) = retrieved(memory, questions[:1], as_of=instants, **options)
+        alone = [retrieved(memory, questions[0], as_of=t, **options) for t in instants]
         assert plain_hits(batch) == plain_hits(alone)
-    one = memory.retrieve(questions[0], as_of=tuple(instants))
-    assert plain_hits(one) == plain_hits(memory.retrieve(questions, as_of=instants)[0])
-    assert memory.retrieve(questions[0], as_of=[]) == []
-    assert memory.retrieve(questions, as_of=[]) == [[], [], []]
-    assert memory.retrieve([], as_of=instants) == []
+    one = memory.at(as_of=tuple(instants)).retrieve(questions[0])
+    assert plain_hits(one) == plain_hits(memory.at(as_of=instants).retrieve(questions)[0])
+    assert memory.at(as_of=[]).retrieve(questions[0]) == []
+    assert memory.at(as_of=[]).retrieve(questions) == [[], [], []]
+    assert memory.at(as_of=instants).retrieve([]) == []
     with pytest.raises(InputError, match="as_of: expected a time, got 'then'"):
-        memory.retrieve("Nora", as_of=[1.0, "then"])
-    with pytest.raises(InputError, match=r"as_of: expected a time, got \[1.0\]"):
-        memory.compile("Nora", budget=100, as_of=[1.0])  # type: ignore[call-overload]
+        memory.at(as_of=[1.0, "then"]).retrieve("Nora")
 
 
 def test_instants_around_updates_and_namespaces() -> None:
@@ -580,24 +595,26 @@ def test_instants_around_updates_and_namespaces() -> None:
     memory.update("v0", text="Nora lives in Bonn now")
     clock.now = 70.0
     memory.update("v0", text="Nora lives in Ulm now")
-    space = memory.namespace("n", create=True)
+    space = memory.namespaces.create("n")
     space.add([Atom("n0", "Nora is a cat", time=55.0)])
     instants: list[Any] = [65.0, 55.0, 1e6, 59.99, 60.0, 70.0, -1.0]
-    found = memory.retrieve("Where is Nora?", as_of=instants)
+    found = memory.at(as_of=instants).retrieve("Where is Nora?")
     said = [[hit.text.split()[3] for hit in result.hits] for result in found]
     assert said == [["Bonn"], ["Rome"], ["Ulm"], ["Rome"], ["Bonn"], ["Ulm"], []]
-    mixed = memory.retrieve(["Who is Nora?"] * 2, as_of=[54.0, 80.0], namespaces=["n", "n"])
+    mixed = memory.at(as_of=[54.0, 80.0]).retrieve(
+        ["Who is Nora?"] * 2, scope=Scope(namespaces=["n", "n"])
+    )
     assert [[ids(result) for result in each] for each in mixed] == [[[], ["n0"]]] * 2
-    assert memory.retrieve("Nora?", as_of=[1.0], trace=True)[0].trace is not None
+    assert memory.at(as_of=[1.0]).retrieve("Nora?", trace=True)[0].trace is not None
     empty = opened()
-    assert [ids(result) for result in empty.retrieve("Nora?", as_of=[1.0, 2.0])] == [[], []]
+    assert [ids(result) for result in empty.at(as_of=[1.0, 2.0]).retrieve("Nora?")] == [[], []]
 
 
 def test_questions_that_look_back_are_not_spoken_against() -> None:
     memory = weighed()
     memory.add(moved(2))
-    memory.supersede("v0", "v1")
+    memory.facts.supersede("v0", "v1")
     now, then = memory.retrieve(["Where does Nora live?", "Where did Nora live before?"])
-    (both,) = memory.retrieve(["Where did Nora live before?"], as_of=[500.0, 2000.0])
+    (both,) = memory.at(as_of=[500.0, 2000.0]).retrieve(["Where did Nora live before?"])
     shares = [{h.id: h.signals["ended"] for h in r.hits} for r in (now, then, *both)]
     assert shares == [{"v0": -3.0, "v1": 0.0}, *[{"v0": 0.0, "v1": 0.0}] * 3]

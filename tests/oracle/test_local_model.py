@@ -46,10 +46,10 @@ def test_local_model_answers_judges_and_sums_up(url: str, monkeypatch: pytest.Mo
         oracle = OpenAIOracle(client)
         memory.add(["The oven is broken.", "The oven does not work."])
         first, second = memory.store.ids()
-        done = memory.judge_edges(oracle, [(first, second)])
+        done = memory.graph.judge(oracle, [(first, second)])
         assert (done.judged, done.failed) == (1, 0), "held to a schema even this one gives verdicts"
         calls = client.usage.calls
-        assert memory.judge_edges(oracle, [(first, second)]).failed == 0
+        assert memory.graph.judge(oracle, [(first, second)]).failed == 0
         assert client.usage.calls == calls, "the same question is not asked twice"
         (summary,) = oracle.summarise(["Bertrand grew up in Lisbon and bakes bread."], max_tokens=9)
         assert summary

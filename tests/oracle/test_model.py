@@ -167,7 +167,7 @@ def test_judged_edges_of_a_failing_server(serve: Serve, caplog: pytest.LogCaptur
         memory.add([f"Claim number {i}" for i in range(10)])
         ids = [atom.id for atom in memory.store.atoms(range(10))]
         pairs = [(ids[(i + 1) % 10], ids[i]) for i in range(10)]
-        done = memory.judge_edges(OpenAIOracle(client), pairs)
+        done = memory.graph.judge(OpenAIOracle(client), pairs)
         assert (done.entailed, done.failed, done.new) == (5, 5, 5)
         assert "No usable answer to 5 of 10 questions" in caplog.text
         assert len(memory.store.ids()) == 10 and memory.check() == []

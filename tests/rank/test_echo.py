@@ -13,7 +13,8 @@ import torch
 from graphmem_torch import Memory
 from graphmem_torch.config import load_config
 from graphmem_torch.rank.echo import without_echoes
-from graphmem_torch.text.asking import read_asked
+from graphmem_torch.text.asked import read_asked
+from tests.memories import retrieved
 
 FILL = (
     "The weather was lovely on the walk.",
@@ -52,7 +53,7 @@ LATEST = turns(("user", HOME), session="l", start=1.8e9)
 
 
 def ids(memory: Memory, question: str, **options: Any) -> list[str]:
-    return [hit.id for hit in memory.retrieve(question, **options).hits]
+    return [hit.id for hit in retrieved(memory, question, **options).hits]
 
 
 @pytest.mark.parametrize("preset", ["default", "synapse", "spectral", "contextos", "sgrm", "weave"])
@@ -81,7 +82,7 @@ def test_what_is_found_is_what_was_found_before(limit: int) -> None:
 def test_equal_questions_are_found_as_a_loop_finds_them() -> None:
     asked = [HOME, SISTER, "where do i live", "Tom, where do I live?", "I live in Lisbon.", "live"]
     with memory_of(turns(*(("user", text) for text in asked), session="q")) as memory:
-        query = memory.encode_questions([HOME, SISTER, "live", "I live in Lisbon."])
+        query = memory.tensors.encode([HOME, SISTER, "live", "I live in Lisbon."])
         found = without_echoes(memory.index.tensors, query)
         texts = [*FILL, *asked]
         assert found.allowed is not None
@@ -96,7 +97,7 @@ def test_equal_questions_are_found_as_a_loop_finds_them() -> None:
 
 def test_a_memory_without_questions_is_asked_as_it_was() -> None:
     with memory_of() as memory:
-        query = memory.encode_questions([HOME])
+        query = memory.tensors.encode([HOME])
         assert without_echoes(memory.index.tensors, query) is query
 
 
@@ -145,10 +146,10 @@ def test_what_follows_no_answer_leads_as_far_as_it_is_like_the_question() -> Non
     told = turns(("user", "I live in Lisbon."), session="t", start=1.75e9)
     with memory_of(said, told, LATEST) as memory:
         assert ids(memory, HOME)[0] == "t0"
-        query = memory.encode_questions([HOME])
+        query = memory.tensors.encode([HOME])
         found = without_echoes(memory.index.tensors, query)
         assert found.replies is not None and found.reply_weight is not None
-        row = memory.rows_of(["e2"])[0]
+        row = memory.tensors.rows(["e2"])[0]
         cosine = memory.index.tensors.embeddings[row].float() @ query.embedding[0].float()
         weight = found.reply_weight[0][found.replies[0] == row].max()
         assert float(weight) <= max(0.0, float(cosine)) + 1e-6
@@ -204,7 +205,7 @@ def test_only_what_may_be_seen_leads_and_is_led_to() -> None:
 
 def test_the_index_as_a_module_gives_the_same() -> None:
     with memory_of(EARLIER, LATEST) as memory:
-        query = memory.encode_questions([HOME, SISTER])
+        query = memory.tensors.encode([HOME, SISTER])
         index = memory.index
         other = type(index).from_state_dict(index.state_dict(), index.config)
         with torch.inference_mode():
@@ -218,7 +219,7 @@ def test_the_index_as_a_module_gives_the_same() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_same_on_a_device() -> None:
     with memory_of(EARLIER, LATEST) as memory:
-        query = memory.encode_questions([HOME, SISTER])
+        query = memory.tensors.encode([HOME, SISTER])
         with torch.inference_mode():
             here = memory.index(query, k=5).rows
             there = memory.index.to("cuda")(query.to("cuda"), k=5).rows

@@ -279,7 +279,7 @@ def test_hop_raises_are_the_loop_over_anchors_and_documents(limit: int) -> None:
             "Where was the director of the film Silent Harbour born?",
             "Quillfort and Malta?",
         ]
-        found = memory.index.candidates(memory.encode_questions(questions))
+        found = memory.index.candidates(memory.tensors.encode(questions))
         names = memory.index.signal_names
         base = [i for i, name in enumerate(names) if not SIGNALS[name].graph]
         values = found.signals(names)
@@ -307,8 +307,8 @@ def test_named_is_the_share_of_the_question() -> None:
         memory.add([*twins, *(Atom(f"two{i}", f"Red Kite\nA bird of prey {i}.") for i in range(2))])
         words = "one two three four five six seven eight nine ten eleven twelve Quillfort"
         questions = ["Was Orla Venn at Quillfort?", "The Grey Heron", "The Red Kite", words]
-        found = memory.index.candidates(memory.encode_questions(questions))
-        rows = memory.rows_of(["person", "town", "twin0", "two0", "two1"])
+        found = memory.index.candidates(memory.tensors.encode(questions))
+        rows = memory.tensors.rows(["person", "town", "twin0", "two0", "two1"])
         assert found.signal("named")[:, rows[:2]].tolist()[0] == [1.0, 1.0]
         assert found.signal("named")[:, rows[2:]].tolist()[1:3] == [[0, 0, 0], [0, 1, 1]]
         # Words that the memory lacks count as the rarest: here one of 13 is named.
@@ -327,15 +327,15 @@ def test_titled_is_what_the_question_names() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add([*PASSAGES, Atom("turn", "I saw Silent Harbour by Orla Venn.", speaker="Ann")])
         questions = ["Was orla venn at Quillfort, or silent?", "Subject 1 Subject 12", "Nothing"]
-        found = memory.index.candidates(memory.encode_questions(questions))
+        found = memory.index.candidates(memory.tensors.encode(questions))
         named = [{"person", "town"}, {"other1", "other12"}, set()]
         ids = [*(atom.id for atom in PASSAGES), "turn"]
-        rows = memory.rows_of(ids)
+        rows = memory.tensors.rows(ids)
         for b, wanted in enumerate(named):
             titled = found.signal("titled")[b, rows].tolist()
             assert {name for name, value in zip(ids, titled, strict=True) if value} == wanted
         signals = found.signals(["hop", "named"])
-        assert not signals[:, memory.rows_of(["turn"])].any()
+        assert not signals[:, memory.tensors.rows(["turn"])].any()
 
 
 def test_hop_parts_documents_of_several_chunks_and_turns_are_none() -> None:

@@ -23,7 +23,7 @@ def test_relevance_is_the_larger_of_cosine_and_share_of_words() -> None:
         memory.add(
             [{"text": text, "session": "s", "time": 60.0 * i} for i, text in enumerate(SAID)]
         )
-        query = memory.encode_questions(ASKED)
+        query = memory.tensors.encode(ASKED)
         index = memory.index
         rows = torch.arange(len(SAID)).expand(len(ASKED), -1).contiguous()
         rows[1, 3] = -1
@@ -57,7 +57,7 @@ def test_word_share_counts_words_that_no_memory_has() -> None:
     asked = ("Where is the spare key of the zeppelin?", "Zeppelins and quarks", "???")
     with Memory.open(None, embedder="hashing") as memory:
         memory.add([{"text": text} for text in SAID])
-        query = memory.encode_questions(asked)
+        query = memory.tensors.encode(asked)
         rows = torch.arange(len(SAID)).expand(len(asked), -1).contiguous()
         found = word_share(memory.index.tensors, query, rows)
     held = [set(terms(text)) for text in SAID]

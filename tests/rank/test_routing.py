@@ -320,7 +320,9 @@ def test_routing_weights_are_fitted_and_judged_on_other_questions() -> None:
     with opened(config=config_with(start, **links)) as memory:
         memory.add(atoms)
         asked = [*questions, questions[0]]
-        report = memory.fit(asked, [*evidence, evidence[0]], held_out=0.3, seed=3)
+        report = memory.learning.fit(
+            asked, [*evidence, evidence[0]], validation_fraction=0.3, seed=3
+        )
         assert report.keys() == start.keys() and memory.config.rank.weights == report
         assert report["proximity"] > 0
         held = report.held_out
@@ -328,11 +330,11 @@ def test_routing_weights_are_fitted_and_judged_on_other_questions() -> None:
         assert held.after > held.before
         mean, low, high = held.difference
         assert mean == pytest.approx(held.after - held.before) and low <= mean <= high
-        again = memory.fit(questions, evidence)
+        again = memory.learning.fit(questions, evidence)
         assert again.held_out is None and again.keys() == start.keys()
         for share, message in ((1.0, "share"), (-0.1, "share"), (0.001, "hold some")):
             with pytest.raises(InputError, match=message):
-                memory.fit(questions, evidence, held_out=share)
+                memory.learning.fit(questions, evidence, validation_fraction=share)
         with pytest.raises(InputError, match="2 questions and 1 lists"):
-            memory.fit(questions[:2], evidence[:1], held_out=0.5)
+            memory.learning.fit(questions[:2], evidence[:1], validation_fraction=0.5)
         assert memory.config.rank.weights == again, "what failed changed nothing"

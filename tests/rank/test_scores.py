@@ -148,8 +148,8 @@ def test_forms_of_what_is_stored() -> None:
         memory.add({"id": "d", "text": "Oslo\nThe capital of a country.", "kind": "passage"})
         memory.add([f"Subject {i}\nA text of its own." for i in range(3)])
         index = memory.index
-        found = index.candidates(memory.encode_questions(["Oslo?", "What did you say of Oslo?"]))
-        rows = memory.rows_of(["u", "a", "p", "d"])
+        found = index.candidates(memory.tensors.encode(["Oslo?", "What did you say of Oslo?"]))
+        rows = memory.tensors.rows(["u", "a", "p", "d"])
         assert [FORMS[form] for form in found.form[0, rows].tolist()] == [
             *("chat", "chat", "peer", "plain")
         ]
@@ -163,7 +163,7 @@ def test_what_stands_around_is_nothing_where_nobody_speaks() -> None:
         memory.add([{"text": t, "speaker": "Ada", "session": "s"} for t in turns])
         memory.add([{"text": t, "session": "d"} for t in turns])  # chunks of one document
         memory.add({"id": "alone", "text": "Oslo again.", "speaker": "Ada", "session": "t"})
-        found = memory.index.candidates(memory.encode_questions(["What of turn 3 and Oslo?"]))
+        found = memory.index.candidates(memory.tensors.encode(["What of turn 3 and Oslo?"]))
         names = [name for name in memory.index.signal_names if SIGNALS[name].context]
         values = found.signals(names)[0]
         assert len(names) == 6 and bool(values[:5].any())

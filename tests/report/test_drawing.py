@@ -19,7 +19,9 @@ def _ends(data: dict) -> list[tuple[int, int, int]]:
 def test_draw_sends_every_edge_once(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(30))
-        memory.connect([("a1", "a9", "causes"), ("a9", "a1", "causes"), ("a1", "a9", "supports")])
+        memory.graph.connect(
+            [("a1", "a9", "causes"), ("a9", "a1", "causes"), ("a1", "a9", "supports")]
+        )
         data = page_of(memory, tmp_path).data
         stored = memory.store.edges()
         concepts = {n for n, i in enumerate(memory.store.ids()) if i.startswith("concept:")}
@@ -43,7 +45,7 @@ def memory_size(stored) -> int:
 def test_draw_sends_edges_by_rank_and_contradictions_first(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(30))
-        memory.connect("a2", "a20", "contradicts")
+        memory.graph.connect("a2", "a20", "contradicts")
         data = page_of(memory, tmp_path).data
     ends = _ends(data)
     assert ends[0][2] == int(EdgeType.CONTRADICTS)
@@ -71,7 +73,7 @@ def test_draw_puts_places_in_the_box_and_in_their_discs(tmp_path: Path) -> None:
 def test_draw_tells_of_a_sample_and_keeps_what_is_marked(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(80))
-        marked = memory.structure()
+        marked = memory.graph.structure()
         page = page_of(memory, tmp_path, limit=40)
     assert page.data["nodes"] == 40
     assert "40 of 80 nodes are drawn: a sample, the best linked ones." in page.text

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.report.graph_layout import Layout, layout, pack_discs
+from graphmem_torch.report.graph_layout import GraphLayout, layout, pack_discs
 
 
 def _seed(number: int = 0) -> torch.Generator:
@@ -29,13 +29,13 @@ def _planted(parts: int, size: int, seed: int = 0) -> tuple[Graph, Tensor]:
 
 
 @cache
-def _laid(parts: int, size: int) -> tuple[Graph, Tensor, Layout]:
+def _laid(parts: int, size: int) -> tuple[Graph, Tensor, GraphLayout]:
     """A planted graph and its layout, which several tests look at."""
     graph, label = _planted(parts, size)
     return graph, label, layout(graph, label, generator=_seed())
 
 
-def _check_discs(found: Layout, label: Tensor) -> None:
+def _check_discs(found: GraphLayout, label: Tensor) -> None:
     """By all pairs of discs, and each node by its own."""
     for i in range(len(found.radius)):
         for j in range(i):

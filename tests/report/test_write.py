@@ -25,7 +25,7 @@ KIND = "</script><b onclick=alert(3)>"
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     with opened() as memory:
         memory.add(turns(80))  # enough for the detector of switches to read some
-        memory.connect("a1", "a30", "contradicts")
+        memory.graph.connect("a1", "a30", "contradicts")
         return page_of(memory, tmp_path_factory.mktemp("report"))
 
 

@@ -213,9 +213,9 @@ def _claims() -> list[Atom]:
 def test_structure_of_a_memory_names_its_atoms_and_follows_the_store(tmp_path: Path) -> None:
     with _memory(tmp_path / "store") as memory:
         memory.add(_claims())
-        found = memory.structure()
+        found = memory.graph.structure()
         assert found.graph.num_nodes == 8  # concepts are no nodes
-        assert memory.structure() is found
+        assert memory.graph.structure() is found
         plain = found.as_dict()
         bridge = plain["bridges"][0]
         assert {bridge["source"], bridge["target"]} == {"a3", "b3"}
@@ -225,27 +225,27 @@ def test_structure_of_a_memory_names_its_atoms_and_follows_the_store(tmp_path: P
         assert plain["contradictory"][0]["frustration"] > 0
         json.dumps(plain, allow_nan=False)
         memory.add(Atom("c", "Claim of c.", edges=(Link("a0"), Link("b0"))))
-        after = memory.structure()
+        after = memory.graph.structure()
         assert after.graph.num_nodes == 9
-        anew = memory.structure(refresh=True)
+        anew = memory.graph.structure(refresh=True)
         assert anew is not after
         assert torch.allclose(after.values, anew.values, atol=2e-5)
         assert all(math.isfinite(score) for score in after.bridges.score.tolist())
     with Memory.open(tmp_path / "store", mode="r") as memory:
-        assert memory.structure().graph.num_nodes == 9
+        assert memory.graph.structure().graph.num_nodes == 9
 
 
 def test_concepts_are_nodes_where_the_settings_say_so() -> None:
     with _memory() as memory:
         memory.add(_claims())
-        plain = memory.structure().graph.num_nodes
+        plain = memory.graph.structure().graph.num_nodes
         settings = StructureConfig(concepts=True)
-        memory.config = Config(structure=settings)
-        assert memory.structure().graph.num_nodes > plain
+        memory._state.config = Config(structure=settings)
+        assert memory.graph.structure().graph.num_nodes > plain
 
 
 def test_an_empty_memory_has_an_empty_structure() -> None:
     with _memory() as memory:
-        assert memory.structure().as_dict()["nodes"] == 0
+        assert memory.graph.structure().as_dict()["nodes"] == 0
         memory.add(Atom("a", "First."))
-        assert memory.structure().as_dict()["nodes"] == 1
+        assert memory.graph.structure().as_dict()["nodes"] == 1

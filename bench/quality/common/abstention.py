@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.index.retrieve import ranked
-from graphmem_torch.memory.learning import reweighted
+from graphmem_torch.memory.weight_fitting import reweighted
 from graphmem_torch.rank.abstention import (
     DEPTH,
     confidence,
@@ -119,7 +119,7 @@ def seen_by_gate(task: RetrievalTask, config: Config, foreign: Sequence[str]) ->
         if question.category == ADVERSARIAL:
             asked.append((question.text, KINDS[0], nothing))
         elif evidence:
-            rows = task.memory.rows_of(list(dict.fromkeys(evidence)))
+            rows = task.memory.tensors.rows(list(dict.fromkeys(evidence)))
             asked += [(question.text, ANSWERABLE, nothing), (question.text, KINDS[2], rows)]
     asked += [(text, KINDS[1], nothing) for text in foreign]
     parts = []

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.memory.learning import (
+from graphmem_torch.memory.weight_fitting import (
     LabelledQuestions,
     fit_weights,
     reweighted,
@@ -160,7 +160,7 @@ def _fitted(
     """Weights of the signals of some settings, from anchors that their weights choose."""
     counts = shares or [1.0] * len(tasks)
     labelled = [_labelled(task, start, share) for task, share in zip(tasks, counts, strict=True)]
-    return fit_weights(labelled, penalty=_PENALTY)
+    return fit_weights(labelled, l2=_PENALTY)
 
 
 def _labelled(
@@ -168,6 +168,6 @@ def _labelled(
 ) -> LabelledQuestions:
     """The questions of a conversation, to its index with other weights."""
     memory, questions = task.memory, task.questions
-    rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
+    rows = [memory.tensors.rows(list(dict.fromkeys(ids))) for ids in task.evidence]
     index = reweighted(memory.index, settings(memory.config))
     return LabelledQuestions(index, task.encode(questions), rows, questions, share)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.memory.learning import reweighted
+from graphmem_torch.memory.weight_fitting import reweighted
 from graphmem_torch.rank.hops import entity_pairs, title_pairs
 
 from .questions import Conversation
@@ -137,7 +137,7 @@ def _gather_batch(
     grade = torch.zeros(len(batch), index.num_atoms)
     for row, question in zip(grade, batch, strict=True):
         for name, value in question.grades.items():
-            row[int(task.memory.rows_of([name])[0])] = value
+            row[int(task.memory.tensors.rows([name])[0])] = value
     with torch.inference_mode():
         found = index.candidates(query)
         names = index.signal_names

@@ -14,7 +14,7 @@ from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.progress import Progress
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
@@ -116,7 +116,7 @@ class RetrievalTask:
 
     def encode(self, questions: Sequence[str]) -> QueryBatch:
         """Questions as tensors, those of the conversation asked at their times."""
-        return self.memory.encode_questions(questions, asked=[self._time.get(q) for q in questions])
+        return self.memory.tensors.encode(questions, asked=[self._time.get(q) for q in questions])
 
     def retrieve(
         self,
@@ -138,7 +138,8 @@ class RetrievalTask:
         for asked in dict.fromkeys(self._time.get(question) for question in questions):
             part = [question for question in questions if self._time.get(question) == asked]
             own = None if plan is None else [plans[question] for question in part]
-            found = self.memory.retrieve(part, k=k, kinds=kinds, asked=asked, plan=own)
+            scope = Scope(kinds=kinds, asked=asked, plan=own)
+            found = self.memory.retrieve(part, k=k, scope=scope)
             results |= dict(zip(part, found, strict=True))
         return [results[question] for question in questions]
 
@@ -149,8 +150,8 @@ class RetrievalTask:
 
     def adopt(self, config: Config) -> None:
         """Go on with other weights and another gate; what the graph was built with stays."""
-        self.memory.config = config
-        self.memory.use_weights(config.rank.weights)
+        self.memory._state.config = config
+        self.memory.learning.use_weights(config.rank.weights)
 
     def undirected(self, *types: EdgeType) -> Graph:
         """The edges of some types (of all when none is named), usable both ways; made once."""

@@ -181,5 +181,5 @@ def text_atoms(data: Path, memory: Memory) -> Iterator[Atom]:
             raise InputError(f"cannot be read: {error}", where=str(data)) from error
         return
     check_paths([data])
-    tokenizer, limit = memory.chunker, memory.config.embedder.max_tokens
+    tokenizer, limit = memory._state.chunker, memory.config.embedder.max_tokens
     yield from read_atoms([data], tokenizer=tokenizer, max_tokens=limit)

@@ -45,8 +45,8 @@ def nearest_that_fit(
         questions: B.
         budgets: K, in tokens.
     """
-    rows = memory.rows_of([atom.id for atom in atoms])
-    cosine = memory.encode_questions(questions).embedding @ memory.index.embeddings[rows].float().T
+    rows = memory.tensors.rows([atom.id for atom in atoms])
+    cosine = memory.tensors.encode(questions).embedding @ memory.index.embeddings[rows].float().T
     ranking = rank_candidates(cosine.cpu())
     costs = line_costs(atoms, memory.config.context.tokenizer)
     return prefix(ranking, costs[ranking], torch.tensor(budgets), len(atoms))

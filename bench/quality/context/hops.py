@@ -109,10 +109,10 @@ def ablate(
         for arm in ARMS:
             own = arm_weights(weights, arm)
             if own is not None:
-                memory.use_weights(own)
+                memory.learning.use_weights(own)
                 found[arm] = recall_at(memory, questions, gold)
     finally:
-        memory.use_weights(weights)
+        memory.learning.use_weights(weights)
     return found
 
 

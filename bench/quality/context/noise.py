@@ -136,5 +136,8 @@ def judge_decay(config: Config) -> dict[str, dict[str, float]]:
     ]
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add(atoms)
-        kept = {day: memory.strength(list(MEMORY_TYPES), as_of=_BORN + day * _DAY) for day in DAYS}
+        kept = {
+            day: memory.upkeep.strength(list(MEMORY_TYPES), as_of=_BORN + day * _DAY)
+            for day in DAYS
+        }
     return {name: {str(day): kept[day][name] for day in DAYS} for name in MEMORY_TYPES}

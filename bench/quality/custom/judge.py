@@ -217,7 +217,7 @@ def _read(path: Path, config: Config, encoder: Embedder, device: str) -> list[At
     check_paths([path])
     with Memory.open(None, config=config, embedder=encoder, device=device) as memory:
         size = config.embedder.max_tokens
-        atoms = list(read_atoms([path], tokenizer=memory.chunker, max_tokens=size))
+        atoms = list(read_atoms([path], tokenizer=memory._state.chunker, max_tokens=size))
     if not atoms:
         raise InputError("expected atoms, got none", where=str(path))
     return atoms

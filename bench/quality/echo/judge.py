@@ -144,7 +144,7 @@ def _stored(question: Question, way: str, times: Sequence[float]) -> list[Atom]:
 def _rankings(memory: Memory, question: Question) -> dict[str, list[int]]:
     """Rows of the first hits of each system."""
     index = memory.index
-    query = memory.encode_questions([question.text], asked=[question.time])
+    query = memory.tensors.encode([question.text], asked=[question.time])
     plain = replace(query, asked_key=None)
     everyone = Candidates(index.tensors, plain, index.config)
     with torch.inference_mode():

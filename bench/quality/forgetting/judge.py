@@ -279,7 +279,7 @@ def _receipts(
     memory: Memory, rebuilt: Memory, receipts: Sequence[Receipt]
 ) -> dict[str, dict[str, int]]:
     """How many receipts hold, and how many that were changed, or are of another store, do not."""
-    held = sum(not memory.check_receipt(receipt) for receipt in receipts)
+    held = sum(not memory.upkeep.check_receipt(receipt) for receipt in receipts)
     forged = [
         change
         for receipt in receipts
@@ -292,8 +292,8 @@ def _receipts(
         )
     ]
     forged += [replace(each, digest=each.content_digest()) for each in forged]
-    refused = sum(bool(memory.check_receipt(each)) for each in forged)
-    refused += sum(bool(rebuilt.check_receipt(each)) for each in receipts)
+    refused = sum(bool(memory.upkeep.check_receipt(each)) for each in forged)
+    refused += sum(bool(rebuilt.upkeep.check_receipt(each)) for each in receipts)
     return {
         "verified": {"n": len(receipts), "right": held},
         "refused": {"n": len(forged) + len(receipts), "right": refused},

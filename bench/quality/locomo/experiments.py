@@ -13,6 +13,7 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
+from graphmem_torch.memory import Scope
 from graphmem_torch.text.tokens import count_tokens
 
 from ..common.baselines import BASELINES
@@ -191,7 +192,7 @@ def _asked_anew(task: RetrievalTask, config: Config, questions: Sequence[str]) -
     if (task.memory.config.rank, task.memory.config.gate) != (config.rank, config.gate):
         task.adopt(config)
     kinds = None if task.kind is None else [task.kind]
-    results = task.memory.retrieve(list(questions), k=10, kinds=kinds)
+    results = task.memory.retrieve(list(questions), k=10, scope=Scope(kinds=kinds))
     return torch.tensor([result.confidence for result in results], dtype=torch.float64)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.context.summarise import Shorten, Summaries
+from graphmem_torch.memory import Layout
 from graphmem_torch.results import Context
 
 from ..common.texts import split_at_marks
@@ -54,7 +55,9 @@ def judge_prompts(cases: Sequence[Chunked]) -> dict[str, Any]:
 def _judge(cases: Sequence[Chunked], shorten: Shorten) -> dict[str, Any]:
     rows = []
     for case in cases:
-        curves = case.memory.compile(case.questions, budget=list(TOKENS), shorten=shorten)
+        curves = case.memory.compile(
+            case.questions, budget=list(TOKENS), layout=Layout(shorten=shorten)
+        )
         for asked, curve in zip(case.document.questions, curves, strict=True):
             rows.append([_held(context, case.document, asked) for context in curve])
     values = torch.tensor(rows, dtype=torch.float64)  # [Q, W, 5]

@@ -21,6 +21,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.request import PRESET_LAYOUT, Layout
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.task import memory_of
@@ -167,14 +168,14 @@ def _evidence(case: Chunked, question: Asked) -> list[Atom]:
 def _answers(question: Asked, reader: Reader, given: Mapping[str, Memory]) -> dict[str, str | None]:
     """What the reader says, by what it is given; None where it failed."""
 
-    def said(name: str, **options: Any) -> str | None:
-        return given[name].answer(question.text, llm=reader, budget=_BUDGET, **options).text
+    def said(name: str, layout: Layout = PRESET_LAYOUT) -> str | None:
+        return given[name].answer(question.text, llm=reader, budget=_BUDGET, layout=layout).text
 
     return {
         "nothing": reader(f"Question: {question.text}\nAnswer:") or None,
         "flat": said("flat"),
         "graph": said("graph"),
-        "graph, by relevance": said("graph", order="relevance"),
-        "graph, extract 0.5": said("graph", shorten=summaries_of("extract 0.5")),
+        "graph, by relevance": said("graph", Layout(order="relevance")),
+        "graph, extract 0.5": said("graph", Layout(shorten=summaries_of("extract 0.5"))),
         "gold": said("gold"),
     }

@@ -85,8 +85,8 @@ def baselines(
 def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
     """Scores that need no graph, of the chunks in their order."""
     index = memory.index
-    found = Candidates(index.tensors, memory.encode_questions(case.questions), index.config)
-    rows = memory.rows_of([atom.id for atom in case.atoms])
+    found = Candidates(index.tensors, memory.tensors.encode(case.questions), index.config)
+    rows = memory.tensors.rows([atom.id for atom in case.atoms])
     cosine = found.signal("semantic")[:, rows].cpu()
     lexical = found.signal("lexical")[:, rows].cpu()
     return {"dense": cosine, "bm25": lexical, "window": window(cosine)}

@@ -14,6 +14,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.memory import Scope
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.encoder import CachingEmbedder
@@ -157,7 +158,7 @@ def _rankings(
 
 def _retrieved(task: RetrievalTask, asked: Tensor) -> Tensor:  # [B, K]
     questions = [q for q, kept in zip(task.questions, asked.tolist(), strict=True) if kept]
-    results = task.memory.retrieve(questions, k=_DEPTH, kinds=[TURN])
+    results = task.memory.retrieve(questions, k=_DEPTH, scope=Scope(kinds=[TURN]))
     return task.positions([[hit.id for hit in result.hits] for result in results])
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import mean_interval
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.text.embedder import encode_checked
 from graphmem_torch.text.words import count_words
 
@@ -60,7 +60,7 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
             found["with plans"] = _asked(memory, asked, plan=True)
         own = _aggregating(config)
         with memory_of(atoms, own, encoder, request.device, concepts=concepts) as memory:
-            memory.consolidate()
+            memory.upkeep.consolidate()
             built = len(memory.store.ids_of_kind(AGGREGATE))
             found["with aggregates"] = _asked(memory, asked, plan=False)
             found["with both"] = _asked(memory, asked, plan=True)
@@ -101,7 +101,7 @@ def _asked(memory: Memory, asked: Sequence[Asked], *, plan: bool) -> Hits:
     found: Hits = []
     for at in range(0, len(asked), _PART):
         part = [each.text for each in asked[at : at + _PART]]
-        results = memory.retrieve(part, k=_DEPTH, plan=plan)
+        results = memory.retrieve(part, k=_DEPTH, scope=Scope(plan=plan))
         found += [[(hit.id, hit.text) for hit in result.hits] for result in results]
     return found
 

@@ -152,7 +152,7 @@ def _systems(
     """Names, settings that differ, and what is done from time to time."""
 
     def refined(memory: Memory, count: int) -> object:
-        return memory.consolidate()
+        return memory.upkeep.consolidate()
 
     def newest(memory: Memory, count: int) -> object:
         columns = memory.store.columns()
@@ -181,7 +181,7 @@ def _archive(memory: Memory, nodes: Tensor, count: int) -> int:
     over = len(nodes) - count
     if over <= 0:
         return 0
-    return memory.archive([atom.id for atom in memory.store.atoms(nodes[:over].tolist())])
+    return memory.upkeep.archive([atom.id for atom in memory.store.atoms(nodes[:over].tolist())])
 
 
 def _live(
@@ -224,7 +224,7 @@ def _live(
                 there = memory.store.known([old for old, _ in told.superseded])
                 for old, new in told.superseded:
                     if old in there:
-                        memory.supersede(old, new)
+                        memory.facts.supersede(old, new)
                 hits = _hits(memory, told.asked)
                 lived.when += [told.session] * len(hits)
                 lived.found += [float(first is not None) for first in hits]
@@ -237,7 +237,7 @@ def _live(
                     marks.pop(0)
                     lived.sizes.append(_measured(memory, life, timed, request.seed))
             names = {*memory.store.ids()}
-            archive = memory.archived()
+            archive = memory.upkeep.archived()
             names |= {*archive.store.ids()} if archive is not None else set()
             every_fact = [life.asked(i, now[0], names) for i in range(len(life.facts))]
             lived.last += [float(first is not None) for first in _hits(memory, every_fact)]
@@ -264,7 +264,7 @@ def _measured(memory: Memory, life: Life, timed: int, seed: int) -> dict[str, An
         memory.retrieve(question, k=_CUTOFF)
         seconds.append(time.process_time() - start)
     buffers = memory.index.buffers()
-    archive = memory.archived()
+    archive = memory.upkeep.archived()
     return {
         "atoms": len(memory),
         "archived": 0 if archive is None else len(archive),

@@ -13,6 +13,7 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.evaluation.metrics import ranking_measures
+from graphmem_torch.memory import Scope
 from graphmem_torch.progress import Progress
 
 from ..common.encoder import CachingEmbedder
@@ -56,7 +57,7 @@ def sweep(
         for name, own in settings.items():
             with memory_of(atoms, own, encoder, request.device, concepts=concepts) as memory:
                 task = RetrievalTask(conversation, memory)
-                gone[name] = 0 if name is None else memory.consolidate().archived
+                gone[name] = 0 if name is None else memory.upkeep.consolidate().archived
                 left[name].append(1 - gone[name] / len(atoms))
                 recall[name].append(_recall(task))
         with memory_of(atoms, config, encoder, request.device, concepts=concepts) as memory:
@@ -89,7 +90,9 @@ def _pruning(config: Config, half_life: float, base: float) -> Config:
 
 
 def _recall(task: RetrievalTask, without: Sequence[str] = ()) -> Tensor:  # [B], categories 1 to 4
-    results = task.memory.retrieve(task.questions, k=_CUTOFF, kinds=[TURN], exclude=list(without))
+    results = task.memory.retrieve(
+        task.questions, k=_CUTOFF, scope=Scope(kinds=[TURN], exclude=list(without))
+    )
     ranked = task.positions([[hit.id for hit in result.hits] for result in results])
     places = gold_positions(ranked, task.gold, len(task.ids))
     recall = ranking_measures(places, task.gold, (_CUTOFF,))["recall"][:, 0]

@@ -15,6 +15,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Scope
 
 from ..common.chats import find_chats, read_chats
 from ..common.encoder import CachingEmbedder
@@ -324,7 +325,7 @@ def _speed(
         with memory_of(atoms, own, encoder, str(task.memory.device)) as memory:
             start = time.process_time()
             memory.index  # noqa: B018 - built when it is first asked for
-            memory.retrieve(task.questions, k=10, kinds=[TURN])
+            memory.retrieve(task.questions, k=10, scope=Scope(kinds=[TURN]))
             whole += (time.process_time() - start) / 2
     return {
         "questions": len(task.questions),

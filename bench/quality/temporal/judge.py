@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.progress import Progress
 from graphmem_torch.results import PRESENT, QueryPlan
 from graphmem_torch.text.embedder import encode_checked
@@ -65,7 +65,7 @@ def judge(
     An answer is right where the first hit about the fact, among 30, carries the value that was
     true, and, by `first hit`, where that is the first hit of all; of a value before another, where
     it is among the first 5 hits. The preset is told what was superseded, or finds it by itself
-    (`Memory.reconcile`), or is asked for the present (`QueryPlan.order`); beside it stand the
+    (`Facts.reconcile`), or is asked for the present (`QueryPlan.order`); beside it stand the
     preset without any and search by cosine.
 
     Args:
@@ -195,11 +195,11 @@ def _evolving(
         }
         for fact in told.facts:
             for old, new in zip(fact.versions, fact.versions[1:], strict=False):
-                memory.supersede(old.id, new.id, known=new.told)
+                memory.facts.supersede(old.id, new.id, known=new.told)
         found["superseded as it was"] = _asked(told, memory, request)
         swept = {}
         for weight in weights:
-            memory.use_weights({**config.rank.weights, "ended": weight})
+            memory.learning.use_weights({**config.rank.weights, "ended": weight})
             swept[weight] = _asked(told, memory, request, swept=True)
     return found, swept
 
@@ -213,10 +213,10 @@ def _reconciled(
     """
     concepts = encoder.extractor(config.link.concepts)
     with memory_of(told.atoms, config, encoder, request.device, concepts=concepts) as memory:
-        done = memory.reconcile(progress=request.progress)
+        done = memory.facts.reconcile(progress=request.progress)
         by = {
             name: span.by
-            for name, span in memory.validity([atom.id for atom in told.atoms]).items()
+            for name, span in memory.facts.validity([atom.id for atom in told.atoms]).items()
             if span.by is not None
         }
         right = {
@@ -253,10 +253,13 @@ def _asked(
     """What a memory answers; `swept`: of now and before alone; `plan`: but for before."""
     facts = told.facts
 
-    def ranked(questions: Sequence[str], **filters: Any) -> Ranking:
+    def ranked(
+        questions: Sequence[str], plan: QueryPlan | None = None, valid_at: float | None = None
+    ) -> Ranking:
         found: Ranking = []
         for part in _parts(questions):
-            results = memory.retrieve(part, k=_DEPTH, **filters)
+            view = memory.at(valid_at=valid_at)
+            results = view.retrieve(part, k=_DEPTH, scope=Scope(plan=plan))
             found += [[hit.id for hit in result.hits] for result in results]
         return found
 
@@ -272,7 +275,9 @@ def _asked(
     by_instant: list[Ranking] = [[] for _ in told.instants]
     bar = Progress(list(_parts(told.texts)), "moments", shown=request.progress)
     for part in bar:
-        for results in memory.retrieve(part, k=_DEPTH, as_of=told.instants, plan=plan):
+        for results in memory.at(as_of=told.instants).retrieve(
+            part, k=_DEPTH, scope=Scope(plan=plan)
+        ):
             for own, result in zip(by_instant, results, strict=True):
                 own.append([hit.id for hit in result.hits])
     found["as of"] = _over_instants(told, by_instant, Fact.known_at)
@@ -358,7 +363,7 @@ def _locomo(
         name: torch.cat([_recall(task, own) for task in tasks])
         for name, own in variants(config).items()
     }
-    superseded = sum(task.memory.reconcile().superseded for task in tasks)
+    superseded = sum(task.memory.facts.reconcile().superseded for task in tasks)
     recall[_RECONCILED] = torch.cat([_recall(task, config) for task in tasks])
     category = torch.cat([task.categories for task in tasks])
     for task in tasks:

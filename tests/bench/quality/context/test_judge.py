@@ -13,7 +13,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.context.formats import FORMATS, load_format
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Layout, Memory
 from graphmem_torch.quality.common.baselines import BASELINES
 from graphmem_torch.quality.common.rankings import rank_candidates
 from graphmem_torch.quality.context.gold import (
@@ -141,7 +141,9 @@ def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add(atoms)
         whole = memory.compile("Which lines?", budget=500)
-        cut = memory.compile("Which lines?", budget=500, shorten=lambda _, texts: ["Two"] * 2)
+        cut = memory.compile(
+            "Which lines?", budget=500, layout=Layout(shorten=lambda _, texts: ["Two"] * 2)
+        )
     written = load_format(layout)
     assert kept_whole(whole, atoms, written) == {"a", "b"} == set(cut.sources)
     assert kept_whole(cut, atoms, written) == set()

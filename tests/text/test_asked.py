@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphmem_torch.text.asking import asks_for_questions, read_asked
+from graphmem_torch.text.asked import asks_for_questions, read_asked
 
 HOME = "Where do I live?"
 

@@ -6,9 +6,8 @@ And where a question sets out beside what it finds by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypedDict
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -17,143 +16,24 @@ from graphmem_torch.atoms import AGGREGATE, CONCEPT, KINDS
 from graphmem_torch.errors import InputError, nearest_names, unknown
 from graphmem_torch.memory.fields import AtomFields
 from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.memory.request import Filters
 from graphmem_torch.memory.validity_spans import whole
-from graphmem_torch.rank.filters import Where, fields_of, parse_where
+from graphmem_torch.rank.filters import fields_of, parse_where
 from graphmem_torch.rank.hops import name_key
-from graphmem_torch.results import QueryPlan
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
-from graphmem_torch.text.times import TimeLike, parse_span, parse_time
+from graphmem_torch.text.times import parse_span
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = [
-    "Filters",
-    "Instants",
-    "PlanLike",
-    "Scope",
-    "TimelessFilters",
-    "atom_masks",
-    "concept_nodes",
-    "entity_seeds",
-    "over_moments",
-]
+__all__ = ["atom_masks", "concept_nodes", "entity_seeds", "over_moments"]
 
 _NEAREST = 3  # names of concepts in a message
-
-
-Names = str | Sequence[str] | Sequence[Sequence[str]]
-"""Texts for all questions, or a list of them for each."""
-
-
-PlanLike = QueryPlan | Literal["present"] | bool | None
-"""A plan, `present` for how things are now, whether to choose one, or None for the settings."""
-
-
-Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
-"""Moments of which the same questions are asked."""
-
-
-class TimelessFilters(TypedDict, total=False):
-    """`Filters` but for `as_of`."""
-
-    k: int | None
-    kinds: Sequence[str] | None
-    between: tuple[TimeLike | None, TimeLike | None] | None
-    valid_at: TimeLike | None
-    asked: TimeLike | None
-    where: Mapping[str, Any] | None
-    exclude: Names
-    seed_entities: Names
-    namespaces: Sequence[str] | None
-    plan: PlanLike | Sequence[PlanLike]
-
-
-class Filters(TimelessFilters, total=False):
-    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
-
-    as_of: TimeLike | None
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What questions may see and where they set out, as `Memory.retrieve` takes it."""
-
-    kinds: Sequence[str] | None = None
-    between: tuple[TimeLike | None, TimeLike | None] | None = None
-    as_of: TimeLike | Instants | None = None
-    where: Where = None
-    asked: TimeLike | None = None
-    exclude: Names = ()
-    seed_entities: Names = ()
-    valid_at: TimeLike | None = None
-    plan: PlanLike | Sequence[PlanLike] = None
-
-    def __post_init__(self) -> None:
-        """Reads conditions and times, which are wrong or right whatever the memories are.
-
-        Raises:
-            InputError: See `parse_where`, `parse_span` and `parse_time`.
-        """
-        if self.where is not None:
-            object.__setattr__(self, "where", parse_where(self.where))
-        if self.between is not None:
-            parse_span(self.between)
-        for name in ("asked", "valid_at"):
-            if (moment := getattr(self, name)) is not None:
-                parse_time(moment, name)
-
-    @property
-    def instants(self) -> list[float | None]:
-        """The moments of `as_of`, seconds since the epoch UTC; None: now.
-
-        Raises:
-            InputError: A time that is none.
-        """
-        if isinstance(self.as_of, list | tuple):
-            return [parse_time(each, "as_of") for each in self.as_of]
-        return [None if self.as_of is None else parse_time(self.as_of, "as_of")]
-
-    def take(self, places: Sequence[int], count: int) -> Scope:
-        """The same for the questions at some places among `count`."""
-        parts: dict[str, Any] = {}
-        for name in ("exclude", "seed_entities"):
-            if len(listed := self.names(name, count)) > 1:
-                parts[name] = [listed[place] for place in places]
-        if isinstance(self.plan, Sequence) and len(self.plan) == count:
-            parts["plan"] = [self.plan[place] for place in places]
-        return replace(self, **parts)
-
-    def names(self, name: Literal["exclude", "seed_entities"], count: int) -> list[list[str]]:
-        """One list of ids or names for each of `count` questions, or one for all of them.
-
-        Raises:
-            InputError: Neither.
-        """
-        given: Any = getattr(self, name)
-        listed = _listed([given] if isinstance(given, str) else given)
-        if all(isinstance(each, str) for each in listed):
-            return [listed]
-        parts = [_listed(None if isinstance(each, str) else each) for each in listed]
-        if all(isinstance(own, str) for part in parts for own in part):
-            if len(parts) == count:
-                return parts
-            got = f"{len(parts)} lists for {count} questions"
-            raise InputError(f"{name}: expected one list for each, got {got}; give () for none")
-        raise InputError(
-            f"{name}: expected a list of texts, or a list of them for each question, got "
-            f"{given!r:.80}; give one of these"
-        )
-
-
-def _listed(given: Any) -> list[Any]:
-    """What is given as a list; one of None for what is no list."""
-    return list(given) if isinstance(given, Iterable) else [None]
 
 
 def atom_masks(
     snapshot: Snapshot,
     fields: AtomFields,
-    scope: Scope,
+    filters: Filters,
     instants: Sequence[float | None],
     excluded: Sequence[Sequence[int]] = (),
     valid: Tensor | None = None,
@@ -170,7 +50,7 @@ def atom_masks(
     Args:
         snapshot: A atoms.
         fields: Of its store.
-        scope: Kinds, span and conditions.
+        filters: Kinds, span and conditions.
         instants: T moments of `as_of`, seconds since the epoch UTC; None: now.
         excluded: Nodes of the atoms that may not be hits, for each question or for all.
         valid: [1 or T, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
@@ -180,9 +60,10 @@ def atom_masks(
             condition that cannot be decided.
     """
     index, masks = snapshot.index, {}
-    kinds, between, where = scope.kinds, scope.between, scope.where
+    kinds, between, where = filters.scope.kinds, filters.between, filters.where
     if kinds is not None:
-        kinds = [kinds] if isinstance(kinds, str) else _listed(kinds)
+        several = isinstance(kinds, Iterable) and not isinstance(kinds, str)
+        kinds = list(kinds) if several else [cast(str, kinds)]
         kinds = [composed(kind) if isinstance(kind, str) else kind for kind in kinds]
         for kind in kinds:
             if kind not in snapshot.kinds and kind not in KINDS:
@@ -239,7 +120,7 @@ def entity_seeds(
     if not any(named):
         return {}
     plain = [list(map(plain_name, names)) for names in named]
-    found = concept_nodes(store, [*chain(*named)], "seed_entities")
+    found = concept_nodes(store, [*chain(*named)], "seeds")
     there = {name: node for name, node in found.items() if node < snapshot.index.num_nodes}
     concepts = store.atoms(list(there.values()))  # their own names, where others are theirs, too
     terms, ends = snapshot.vocabulary.encode([concept.text for concept in concepts], grow=False)

@@ -7,31 +7,44 @@ transaction.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType, text_hash
-from graphmem_torch.config import LinkConfig
+from graphmem_torch.checks import check_count
+from graphmem_torch.config import Config, LinkConfig, checked_config, load_config
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.compatibility import (
+    embedder_meta,
+    link_settings,
+    load_as,
+    usable_device,
+)
 from graphmem_torch.memory.mentions import own_mentions
+from graphmem_torch.memory.modes import REGIME_KEY
+from graphmem_torch.memory.namespace_folders import namespace_folders
 from graphmem_torch.ops import knn_graph
+from graphmem_torch.progress import Progress
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.batches import join_tokens, pick_tokens
 from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.replacement import EdgesAgain
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.store.store import REEMBED_NAME
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
-__all__ = ["reembed_store"]
+__all__ = ["reembed", "reembed_store"]
 
 _FEW = 1024  # nodes that are encoded while other writers wait, at most
 _TILE = 1 << 16  # cosines of the ends of edges at once
@@ -50,6 +63,62 @@ CREATE TABLE IF NOT EXISTS part (
 )"""
 
 _Texts = list[tuple[int, str, bool]]  # node, rendered text, whether it is a concept
+
+
+def reembed(
+    path: str | os.PathLike[str],
+    embedder: Any,
+    *,
+    preset: str = "default",
+    config: Config | None = None,
+    device: str = "auto",
+    batch: int = 256,
+    progress: bool = False,
+) -> int:
+    """Give the memory in a folder another encoder, and keep everything else.
+
+    Encodes all texts again, those of its namespaces too, while the memory is read and written as
+    ever; an interrupted call goes on where it stopped when it is repeated. Then replaces the
+    vectors, and the edges that linking makes of them, in one transaction for each store. Names of
+    concepts stay as they are. Whoever has the memory open must open it again.
+
+    Args:
+        path: Folder of the store.
+        embedder: Encoder, as in `Memory.open`.
+        preset: Name of the preset that links it, or path of a YAML file.
+        config: Settings, instead of a preset.
+        device: Device to encode on.
+        batch: Texts that are encoded before their vectors are kept.
+        progress: Whether to show a bar on stderr.
+
+    Returns:
+        The number of texts that were encoded; 0 if the memory has this encoder already.
+
+    Raises:
+        ConfigError: Unusable settings; the memory is as it was.
+        EmbedderError: An encoder that cannot be loaded; the memory is as it was.
+        StoreError: No store, or a full disk; the memory is as it was.
+    """
+    check_count("batch", batch)
+    settings = load_config(preset) if config is None else checked_config(config)
+    loaded = load_as(embedder, settings.embedder, usable_device(device))
+    meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
+    link = link_settings(settings.link, loaded)
+    with ExitStack() as stack:
+        folder = store_folder(path)
+        stack.enter_context(MemoryStore.open(folder, mode="r"))  # there is one
+        folders = [folder, *namespace_folders(folder)]
+        stores = [stack.enter_context(MemoryStore.open(each)) for each in folders]
+        total = 2 * sum(len(store.rendered()) for store in stores)
+        bar = stack.enter_context(
+            Progress(what="reembed", unit="texts", total=total, shown=progress)
+        )
+        # All of them are encoded before the first is changed.
+        return sum(
+            reembed_store(store, loaded, meta, link, bar.update, batch=batch, switch=switch)
+            for switch in (False, True)
+            for store in stores
+        )
 
 
 def reembed_store(

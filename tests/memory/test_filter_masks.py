@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
-from tests.memories import DAY, ids, opened, turns
+from graphmem_torch.memory import Layout, Memory, Scope
+from tests.memories import DAY, asked_with, ids, opened, turns
 
 MIXED = ["3", 3, 3.5, True, None, False, "", "ö", -1, 2**60, [1, 2], {"inner": 1}]
 
@@ -188,7 +188,7 @@ wheres = st.recursive(
 
 @given(where=wheres)
 def test_where_is_a_predicate_of_each_atom(memory: Memory, where: dict[str, Any]) -> None:
-    listed = memory._fields.where(memory._current(), where).tolist()
+    listed = memory._state.fields.where(memory._state.current(), where).tolist()
     assert listed == [fits(atom, where) for atom in atoms()]
 
 
@@ -201,15 +201,19 @@ def test_retrieve_gives_k_hits_that_fit(memory: Memory) -> None:
     assert [len(result.hits) for result in both] == [3, 3]
     assert all(set(ids(result)) < wanted for result in both)
     until = 1.7e9 + 12 * DAY
-    found = memory.retrieve("canoe", k=100, where=where, kinds=["note"], as_of=until)
+    found = memory.at(as_of=until).retrieve(
+        "canoe", k=100, where=where, scope=Scope(kinds=["note"])
+    )
     assert set(ids(found)) == {
         a.id for a in atoms() if fits(a, {**where, "kind": "note", "time": {"$lte": until}})
     }
     assert memory.retrieve("canoe", where={"speaker": "nobody"}).hits == ()
     assert set(ids(memory.retrieve("canoe", k=100, where={}))) == {a.id for a in atoms()}
-    context = memory.compile("canoe", budget=2000, where=where, tokenizer=len)
+    context = memory.compile("canoe", budget=2000, where=where, layout=Layout(tokenizer=len))
     assert {*context.sources, *context.unrelated} == wanted
-    told = memory.answer("canoe", llm=lambda prompt: "yes", budget=2000, where=where, tokenizer=len)
+    told = memory.answer(
+        "canoe", llm=lambda prompt: "yes", budget=2000, where=where, layout=Layout(tokenizer=len)
+    )
     assert {*told.context.sources, *told.context.unrelated} == wanted
 
 
@@ -275,7 +279,7 @@ def numbered() -> Iterator[Memory]:
 
 
 def rows(memory: Memory, condition: Any) -> set[int]:
-    return {int(atom.id[1:]) for atom in memory.forgettable(where={"meta.n.v": condition})}
+    return {int(atom.id[1:]) for atom in memory.forget(where={"meta.n.v": condition}, dry_run=True)}
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *NEAR], ids=lambda v: f"{type(v).__name__}-{v!s:.24}")
@@ -300,8 +304,8 @@ def test_numbers_come_back_as_they_were(numbered: Memory, tmp_path: Path, way: s
     with opened(tmp_path / "m") as memory:
         memory.import_(tmp_path / "export.jsonl")
         if way == "archived":
-            memory.archive([f"n{i}" for i in range(len(NUMBERS))])
-            memory.restore([f"n{i}" for i in range(len(NUMBERS))])
+            memory.upkeep.archive([f"n{i}" for i in range(len(NUMBERS))])
+            memory.upkeep.restore([f"n{i}" for i in range(len(NUMBERS))])
         if way == "opened":
             memory.close()
             memory = opened(tmp_path / "m", mode="r")
@@ -335,7 +339,7 @@ def test_numbers_of_many_atoms_compare_exactly() -> None:
         memory.add([Atom(f"n{i}", "row", meta={"n": int(v)}) for i, v in enumerate(values)])
         for value in [*values[:8].tolist(), FIRST - 400, FIRST + 400]:
             for name, compares in {**ORDERS, "$eq": operator.eq, "$ne": operator.ne}.items():
-                found = memory.forgettable(where={"meta.n": {name: value}})
+                found = memory.forget(where={"meta.n": {name: value}}, dry_run=True)
                 wanted = compares(values, value).nonzero()[0]
                 assert {atom.id for atom in found} == {f"n{i}" for i in wanted.tolist()}
 
@@ -362,13 +366,13 @@ def test_where_follows_what_is_added() -> None:
     with opened() as memory:
         memory.add([Atom("a", "a canoe"), Atom("b", "two canoes", meta={"page": 1})])
         assert ids(memory.retrieve("canoe", where={"meta.page": 1})) == ["b"]
-        read = memory._fields._read["meta.page"]
+        read = memory._state.fields._read["meta.page"]
         memory.add([Atom("c", "three", meta={"page": 1}), Atom("d", "four")])
         memory.add(Atom("e", "five canoes", meta={"page": "one"}))
         assert set(ids(memory.retrieve("canoe", where={"meta.page": 1}))) == {"b", "c"}
         assert ids(memory.retrieve("canoe", where={"meta.page": {"$gt": "a"}})) == ["e"]
         assert set(ids(memory.retrieve("canoe", where={"meta.page": None}))) == {"a", "d"}
-        grown = memory._fields._read["meta.page"]
+        grown = memory._state.fields._read["meta.page"]
         assert torch.equal(grown.own.type[: len(read.own.type)], read.own.type)
 
 
@@ -413,9 +417,9 @@ def test_where_that_cannot_be_decided(memory: Memory, where: Any, message: str) 
             with pytest.raises(InputError, match=message):
                 each.retrieve("canoe", where=where)
             with pytest.raises(InputError, match=message):
-                each.compile("canoe", budget=99, tokenizer=len, where=where)
+                each.compile("canoe", budget=99, layout=Layout(tokenizer=len), where=where)
             with pytest.raises(InputError, match=message):
-                each.forgettable(where=where)
+                each.forget(where=where, dry_run=True)
 
 
 def test_where_of_too_many_levels(memory: Memory) -> None:
@@ -482,8 +486,8 @@ def test_any_meta_is_filtered_as_it_is_read(
 
 def matching(memory: Memory, where: Any) -> list[Atom]:
     """What fits, of all kinds."""
-    (rows,) = memory._fields.where(memory._current(), where).nonzero(as_tuple=True)
-    return memory.store.atoms(memory._current().node[rows].tolist())
+    (rows,) = memory._state.fields.where(memory._state.current(), where).nonzero(as_tuple=True)
+    return memory.store.atoms(memory._state.current().node[rows].tolist())
 
 
 def kites(*metas: Any, **options: Any) -> Memory:
@@ -584,10 +588,12 @@ def test_what_no_memory_has_gives_no_hits_and_one_warning(
     with kites({"page": 3, "name": "a"}, {"page": 4, "own": {"b.c": 1}}) as memory:
         for call in (
             lambda: where_kites(memory, where),
-            lambda: memory.retrieve("kite", as_of=[2e9, 3e9], where=where)[0].hits,
-            lambda: memory.compile("kite", budget=99, tokenizer=len, where=where).sources,
-            lambda: memory.forgettable(where=where),
-            lambda: memory.forgettable(where=where, question="kite", k=3),
+            lambda: memory.at(as_of=[2e9, 3e9]).retrieve("kite", where=where)[0].hits,
+            lambda: (
+                memory.compile("kite", budget=99, layout=Layout(tokenizer=len), where=where).sources
+            ),
+            lambda: memory.forget(where=where, dry_run=True),
+            lambda: memory.forget(where=where, question="kite", k=3, dry_run=True),
             lambda: memory.forget(where=where).atoms,
         ):
             found, warnings = warned(caplog, call)
@@ -622,11 +628,11 @@ def test_a_field_before_the_first_memory_has_it_and_after_the_last(
 def test_one_filter_serves_many_namespaces(caplog: pytest.LogCaptureFixture) -> None:
     with opened() as memory:
         for name, meta in (("a", {}), ("b", {"project": "kite"}), ("c", {"project": 3})):
-            memory.namespace(name, create=True).add(Atom(name, "a kite", meta=meta))
+            memory.namespaces.create(name).add(Atom(name, "a kite", meta=meta))
 
         def found(field: str) -> list[list[str]]:
             results = memory.retrieve(
-                ["kite"] * 3, namespaces=["a", "b", "c"], where={field: "kite"}
+                ["kite"] * 3, scope=Scope(namespaces=["a", "b", "c"]), where={field: "kite"}
             )
             return [ids(result) for result in results]
 
@@ -649,12 +655,12 @@ def test_one_filter_serves_many_namespaces(caplog: pytest.LogCaptureFixture) -> 
 def test_nothing_is_erased_because_a_field_is_misspelled(where: Any) -> None:
     with kites({"project": "kite", "page": 3}, {"project": "oven", "page": 4}) as memory:
         assert where_kites(memory, where) == ["m0", "m1"], "as MongoDB has it"
-        for call in (memory.forget, memory.forgettable):
+        for call in (memory.forget, partial(memory.forget, dry_run=True)):
             with pytest.raises(InputError, match="expected a condition that tells memories apart"):
                 call(where=where)
         assert len(memory) == 2
         there = {"meta.gone": {"$exists": False}}
-        assert [atom.id for atom in memory.forgettable(where=there)] == ["m0", "m1"]
+        assert [atom.id for atom in memory.forget(where=there, dry_run=True)] == ["m0", "m1"]
 
 
 @pytest.mark.parametrize("count", [0, 6])
@@ -670,6 +676,7 @@ def test_times_are_wrong_whatever_the_memories_are(count: int) -> None:
     with opened() as memory:
         memory.add(turns(count))
         for scope in wrong:
-            for call in (memory.retrieve, partial(memory.compile, budget=99)):
+            for verb, budget in (("retrieve", {}), ("compile", {"budget": 99})):
                 with pytest.raises(InputError, match=f"{next(iter(scope))}: expected"):
-                    call("Where?", **scope)
+                    view, conditions = asked_with(memory, scope)
+                    getattr(view, verb)("Where?", **conditions, **budget)

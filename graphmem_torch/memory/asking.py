@@ -1,0 +1,522 @@
+"""Asking: questions of one memory, ranked hits, contexts, answers and explanations."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_count
+from graphmem_torch.errors import InputError
+from graphmem_torch.index.execution_plan import CandidateRule
+from graphmem_torch.index.retrieve import Stages
+from graphmem_torch.memory import contexts
+from graphmem_torch.memory.fields import one_warning
+from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
+from graphmem_torch.memory.plan_choice import plans_of
+from graphmem_torch.memory.plans import Chains, answered, carried_out
+from graphmem_torch.memory.questions import (
+    as_hit,
+    checked_questions,
+    encode_questions,
+    pick_encoded,
+    to_explanation,
+    to_results,
+    verdicts,
+    verified,
+    verified_results,
+    with_duplicates,
+    with_traces,
+)
+from graphmem_torch.memory.request import Filters, Layout
+from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.oracle import method_of
+from graphmem_torch.rank.plan import Events
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.results import Answer, Context, Explanation, QueryPlan, Result
+from graphmem_torch.text.embedder import Encoded, encode_checked, rescaled
+from graphmem_torch.text.question import looks_back
+from graphmem_torch.text.times import TimeLike, parse_time
+
+__all__ = ["Asking"]
+
+T = TypeVar("T")
+
+_EVERYTHING = Filters()
+
+
+class Asking:
+    """Asks one memory; safe between threads."""
+
+    def __init__(self, state: State) -> None:
+        """Load nothing yet.
+
+        Args:
+            state: State of the memory.
+        """
+        self.state = state
+
+    # Hits.
+
+    def retrieve(
+        self,
+        questions: str | Sequence[str],
+        filters: Filters,
+        *,
+        k: int | None = None,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> Any:
+        """Rank memories for questions; see `Memory.retrieve`.
+
+        Returns:
+            A result; a list of them for several questions; for several moments a list of these for
+            one question, and a list of lists for several.
+        """
+        listed = checked_questions(questions)
+        if k is not None:
+            check_count("k", k)
+        verify = None if oracle is None else method_of(oracle, "verify")
+        with one_warning():
+            if filters.scope.namespaces is None:
+                results = self._retrieve(listed, filters, None, k=k, trace=trace)
+            else:
+                ask = partial(Asking._retrieve, k=k, trace=trace)
+                results = self._fan_out_to_namespaces(listed, filters, ask)
+        if verify is not None:
+            results = verified_results(verify, results)
+        if not isinstance(filters.as_of, list | tuple):
+            only = [result for (result,) in results]
+            return only[0] if isinstance(questions, str) else only
+        return results[0] if isinstance(questions, str) else results
+
+    def _retrieve(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        *,
+        k: int | None,
+        trace: bool,
+    ) -> list[list[Result]]:
+        """Return the results of each moment for each question.
+
+        Moments between which no atom was updated are asked in one batch.
+        """
+        instants = filters.instants
+        if len(instants) == 1:
+            work = partial(self._results, asked, filters, encoded, instants, k=k, trace=trace)
+            return [[result] for result in self.state.with_retry(work, instants[0])]
+        ends = self.state.store.version_ends()
+        shared: dict[int, list[int]] = {}
+        for place, moment in enumerate(instants):
+            version = bisect_right(ends, cast(float, moment))
+            shared.setdefault(version, []).append(place)
+        if len(shared) > 1 and encoded is None and asked:
+            encoded = encode_checked(self.state.embedder, list(asked), query=True)
+        found: dict[int, list[Result]] = {}
+        for places in shared.values():
+            part = [instants[place] for place in places]
+            work = partial(self._results, asked, filters, encoded, part, k=k, trace=trace)
+            rows = self.state.with_retry(work, part[0])
+            found |= {place: rows[i :: len(part)] for i, place in enumerate(places)}
+        return [[found[place][i] for place in range(len(instants))] for i in range(len(asked))]
+
+    def _results(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        instants: Sequence[float | None],
+        view: IndexView,
+        *,
+        k: int | None,
+        trace: bool,
+    ) -> list[Result]:
+        """Return the results of each question at each of the moments, in one batch."""
+        snapshot = view.snapshot
+        rows = [question for question in asked for _ in instants]
+        if not rows or not snapshot.index.num_atoms:
+            if filters.where is not None:
+                view.fields.where(snapshot, filters.where)  # warns of fields that none has
+            return [Result(question, (), 0.0, False) for question in rows]
+        stages = Stages() if trace else None
+        query = self.query(view, asked, filters, encoded=encoded, instants=instants)
+        if stages is not None:
+            stages.done("encode")
+        planned = self.plans(view, asked, filters, instants)
+        found, plans = answered(
+            snapshot, view.store, rows, query, *planned, k, paths=True, stages=stages
+        )
+        config, name = self.state.config, self.state.embedder.name
+        judged = verdicts(snapshot, found, query, config.gate.threshold)
+        results = to_results(rows, snapshot, query, found, view.store, config, name, judged)
+        if query.group is not None:
+            results = with_duplicates(results, snapshot, found.rows, query, view.store)
+        pairs = zip(results, plans, strict=True)
+        results = [each if own is None else replace(each, plan=own) for each, own in pairs]
+        if stages is None:
+            return results
+        return with_traces(results, snapshot, found, view.store, stages)
+
+    # Contexts and answers.
+
+    def compile(
+        self,
+        question: str | Sequence[str],
+        budget: int | Sequence[int],
+        filters: Filters,
+        layout: Layout,
+        *,
+        k: int | None = None,
+    ) -> Any:
+        """Write contexts for questions; see `Memory.compile`.
+
+        Returns:
+            A context; for several questions or several budgets a list; for both a list for each
+            question with a context for each budget.
+        """
+        listed, budgets = checked_questions(question), contexts.checked_budgets(budget)
+        if k is not None:
+            check_count("k", k)
+        redundancy = rescaled(contexts.REDUNDANCY, self.state.embedder)
+        settings = contexts.context_settings(
+            self.state.config.context, layout, redundancy=redundancy
+        )
+        ask = partial(Asking._compile, budgets=budgets, k=k, settings=settings)
+        with one_warning():
+            if filters.scope.namespaces is None:
+                made = ask(self, listed, filters, None)
+            else:
+                made = self._fan_out_to_namespaces(listed, filters, ask)
+        if isinstance(budget, int):
+            only = [curve[0] for curve in made]
+            return only[0] if isinstance(question, str) else only
+        return made[0] if isinstance(question, str) else made
+
+    def _compile(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        *,
+        budgets: Sequence[int],
+        k: int | None,
+        settings: contexts.ContextSettings,
+    ) -> list[list[Context]]:
+        """Return a context of each budget for each question, and record the memories it uses."""
+        if not asked or not budgets:
+            return [[] for _ in asked]
+        count = settings.candidates(budgets, self.state.config.rank.k) if k is None else k
+        work = partial(self._compiled, asked, filters, encoded, budgets, count, settings)
+        made, used = self.state.with_retry(work, filters.instant)
+        self.state.note_uses(used.tolist())
+        return made
+
+    def _compiled(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        budgets: Sequence[int],
+        count: int,
+        settings: contexts.ContextSettings,
+        view: IndexView,
+    ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
+        snapshot = view.snapshot
+        query = self.query(view, asked, filters, encoded=encoded)
+        planned = self.plans(view, asked, filters)
+        found, plans = answered(snapshot, view.store, asked, query, *planned, count)
+        # Scores never increase down the list, so that a context keeps the order of the plan.
+        found = found._replace(scores=found.scores.cummin(dim=1).values)
+        judged = verdicts(snapshot, found, query, self.state.config.gate.threshold)
+        return view.contexts.compile(
+            snapshot, asked, found, query, plans, budgets, settings, judged
+        )
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        filters: Filters,
+        layout: Layout,
+        wait: contexts.Wait,
+        *,
+        llm: Any,
+        budget: int,
+        oracle: Any = None,
+        k: int | None = None,
+    ) -> Any:
+        """Compile contexts and ask a language model; see `Memory.answer`.
+
+        Args:
+            question: One question, or several.
+            filters: What they may see.
+            layout: How the contexts are written.
+            wait: Function that returns the result of an awaitable.
+            llm: Language model.
+            budget: Tokens of the whole prompt.
+            oracle: Second check of the gate.
+            k: Memories to choose from.
+        """
+        layout = contexts.answer_layout(llm, self.state.config.context, layout)
+        if not isinstance(budget, int):
+            raise InputError(
+                f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
+            )
+        verify = None if oracle is None else contexts.waiting(method_of(oracle, "verify"), wait)
+        asked = checked_questions(question)
+        prompts = self.compile(asked, budget, filters, layout, k=k)
+        answers = (
+            contexts.ask_model(llm, prompts, wait)
+            if verify is None
+            else contexts.ask_known(llm, verified(verify, prompts), wait)
+        )
+        cited: dict[str, list[Answer]] = {}
+        names = filters.scope.namespaces or [""] * len(asked)
+        for name, answer in zip(names, answers, strict=True):
+            if answer.cited:
+                cited.setdefault(name, []).append(answer)
+        for name, own in cited.items():
+            _note_cited(self.state.space(name) if name else self.state, own)
+        return answers[0] if isinstance(question, str) else answers
+
+    # Explanations.
+
+    def explain(
+        self,
+        question: str,
+        id: str | None,
+        filters: Filters,
+        *,
+        limit: int,
+        k: int | None,
+    ) -> Explanation:
+        """Explain the score of a memory; see `Memory.explain`."""
+        (text,) = checked_questions([question])
+        if k is not None:
+            check_count("k", k)
+        check_count("limit", limit)
+        if filters.scope.namespaces is not None:
+            raise InputError(
+                "namespaces: expected none for an explanation, got some; ask "
+                "`memory.namespaces[name].explain`"
+            )
+        nodes = None if id is None else self.state.resolve_ids([id])[1]
+        work = partial(self._explained, text, nodes, filters, limit, k)
+        return self.state.with_retry(work, filters.instant)
+
+    def _explained(
+        self,
+        text: str,
+        nodes: Sequence[int] | None,
+        filters: Filters,
+        limit: int,
+        k: int | None,
+        view: IndexView,
+    ) -> Explanation:
+        snapshot = view.snapshot
+        query = self.query(view, [text], filters)
+        planned = self.plans(view, [text], filters)
+        ((_, query, _),) = carried_out(snapshot, view.store, [text], query, *planned)
+        if nodes is None:
+            with torch.inference_mode():
+                best = snapshot.index(query, k=1).rows.flatten().cpu()
+            rows = best[best >= 0]
+        else:
+            rows = snapshot.rows_of(nodes)
+        if not len(rows):
+            raise InputError(
+                "id: expected a memory to explain, got none, and nothing is found; name one"
+            )
+        row = int(rows[0])
+        found = snapshot.index.explain(query, row, k=k)
+        own = self.state.config, self.state.embedder.name
+        hit = as_hit(text, snapshot, query, row, found, view.store, *own)
+        return to_explanation(text, snapshot, row, found, hit, view.store, limit)
+
+    # Questions as tensors.
+
+    def query(
+        self,
+        view: IndexView,
+        questions: Sequence[str],
+        filters: Filters = _EVERYTHING,
+        *,
+        asked: Sequence[TimeLike | None] | None = None,
+        encoded: Encoded | None = None,
+        instants: Sequence[float | None] | None = None,
+    ) -> QueryBatch:
+        """Return questions, what they may see, and how strong it is for them, as tensors.
+
+        Args:
+            view: Index that is asked.
+            questions: B questions.
+            filters: What they may see.
+            asked: When each is asked; None takes that of `filters`.
+            encoded: Vectors of the questions, if they are known.
+            instants: T moments, by default those of `filters`. Each question has a row for each, so
+                that the batch has B * T rows.
+        """
+        state, scope = self.state, filters.scope
+        snapshot, count = view.snapshot, len(questions)
+        moments = filters.instants if instants is None else instants
+        excluded = [
+            state.resolve_ids(ids)[1] if ids else [] for ids in scope.names("exclude", count)
+        ]
+        valid, valid_at = None, None
+        if filters.valid_at is not None:
+            valid_at = parse_time(filters.valid_at, "valid_at")
+            at = [valid_at] * len(moments)
+            valid = state.spans.valid(snapshot, view.store, at, moments)
+        masks = atom_masks(snapshot, view.fields, filters, moments, excluded, valid)
+        masks |= entity_seeds(snapshot, view.store, scope.names("seeds", count), count)
+        each = [scope.asked] * count if asked is None else asked
+        if len(each) != count:
+            raise InputError(
+                f"asked: expected a time for each of {count} questions, got {len(each)}; "
+                "give None where nobody knows"
+            )
+        given = [None if one is None else parse_time(one, "asked") for one in each]
+        rows = [question for question in questions for _ in moments]
+        if len(moments) > 1:
+            if encoded is None:
+                encoded = encode_checked(state.embedder, list(questions), query=True)
+            encoded = pick_encoded(encoded, [i for i in range(count) for _ in moments])
+        reads, times = snapshot.index.reads, None
+        present = math.nan if reads.isdisjoint(("span", "ended")) else state.clock()
+        if "span" in reads:
+            then = [present if t is None else t for t in moments]
+            times = [t if one is None else one for one in given for t in then]
+        query = encode_questions(rows, state.embedder, snapshot, encoded, asked=times)
+        device = query.embedding.device
+        if "retention" in reads:
+            left = [state.decay.retention(snapshot.node, t) for t in moments]
+            masks["retention"] = torch.stack(left).to(device)
+        if "ended" in reads:
+            asked_at = present if scope.asked is None else parse_time(scope.asked, "asked")
+            at = [asked_at if t is None else t for t in moments]
+            at = at if valid_at is None else [valid_at] * len(moments)
+            ended = state.spans.ended(snapshot, view.store, at, moments)
+            if ended is not None:
+                masks["ended"] = ended.to(device)
+        masks = over_moments(masks, count, len(moments))
+        if state.config.rank.unique and (group := state.duplicates.column(snapshot)) is not None:
+            masks["group"] = group[None].to(device)
+        if "ended" in masks and bool((back := looks_back(rows)).any()):
+            masks["ended"] = masks["ended"] & ~back[:, None].to(device)
+        return replace(query, **masks) if masks else query
+
+    def plans(
+        self,
+        view: IndexView,
+        questions: Sequence[str],
+        filters: Filters,
+        instants: Sequence[float | None] | None = None,
+    ) -> tuple[list[QueryPlan | None], Chains, Events | None]:
+        """Return the plan of each question at each moment, in the order of the rows of `query`.
+
+        Args:
+            view: Index that is asked.
+            questions: B questions.
+            filters: What they may see.
+            instants: T moments, by default those of `filters`.
+
+        Returns:
+            B * T plans, None for a question that is not narrowed down; what was superseded as it
+            was known then, if a plan asks for it; and when the events of atoms happened, if a plan
+            reads times.
+        """
+        state, plan, own = self.state, filters.scope.plan, self.state.config.plan
+        moments = filters.instants if instants is None else instants
+        weighed = "followed" in view.snapshot.index.reads
+        superseded = weighed and plan is not False and state.spans.superseded()
+        if plan is False or (plan is None and not (own.use or superseded)):
+            return [None] * (len(questions) * len(moments)), (), None
+        told = filters.scope.asked
+        now = state.decay.now() if told is None else parse_time(told, "asked")
+        asked = [now if moment is None or told is not None else moment for moment in moments]
+        index, store = view.snapshot.index, view.store
+        scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
+        each = [
+            plans_of(
+                plan,
+                questions,
+                [at] * len(questions),
+                own,
+                store,
+                scored=scored,
+                superseded=superseded,
+            )
+            for at in asked
+        ]
+        listed = [plans[place] for place in range(len(questions)) for plans in each]
+        timed = any(plan and (plan.between or plan.order != "relevance") for plan in listed)
+        events = state.spans.events(view.snapshot, store) if timed else None
+        if not any(plan is not None and plan.succession for plan in listed):
+            return listed, (), events
+        chains = state.spans.successions(view.snapshot, store, moments) * len(questions)
+        return listed, chains, events
+
+    # Namespaces.
+
+    def _fan_out_to_namespaces(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        ask: Callable[[Asking, list[str], Filters, Encoded], list[T]],
+    ) -> list[T]:
+        """Return what the namespace of each question says; all questions are encoded at once."""
+        root, named = self.state.expect_root(), filters.scope.namespaces
+        if isinstance(named, str) or not isinstance(named, Sequence):
+            raise InputError(
+                f"namespaces: expected a list of names, got {named!r:.80}; name one for each "
+                "question"
+            )
+        if len(named) != len(asked):
+            raise InputError(
+                f"namespaces: expected one for each of {len(asked)} questions, got "
+                f"{len(named)}; name one for each"
+            )
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(named):
+            places.setdefault(root.spaces.expect(name), []).append(place)
+        found: list[T | None] = [None] * len(asked)
+        encoded = encode_checked(root.embedder, list(asked), query=True) if asked else None
+        for name, group in places.items():
+            assert encoded is not None
+            part = ask(
+                Asking(root.space(name)),
+                [asked[i] for i in group],
+                replace(filters, scope=filters.scope.take(group, len(asked))),
+                pick_encoded(encoded, group),
+            )
+            for place, each in zip(group, part, strict=True):
+                found[place] = each
+        return cast("list[T]", found)
+
+
+def _note_cited(state: State, answers: Sequence[Answer]) -> None:
+    """Record what answers cite as used, and as feedback against what else they were given."""
+    if state.store.readonly:
+        return
+    # What an answer names may have been deleted while the model thought.
+    given = {name for answer in answers for name in answer.context.sources}
+    node = {name: number for name, (number, _) in state.store.known([*given]).items()}
+    state.note_uses([node[n] for answer in answers for n in answer.cited if n in node])
+    pinned, learned, now = {*state.store.life.pinned()}, state.store.learned, state.clock()
+    for answer in answers:
+        used = [node[name] for name in answer.cited if name in node]
+        left = {*answer.context.sources} - {*answer.cited} - pinned
+        # A pinned memory is given whether it has to do with the question or not.
+        not_used = [node[name] for name in left if name in node]
+        if used and not_used:
+            question = answer.question
+            state.store.uses.write_behind(
+                partial(learned.add_feedback, question, used, not_used, now)
+            )

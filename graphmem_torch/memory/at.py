@@ -1,0 +1,370 @@
+"""Questions to a memory: of the present, and as it was known or true at a moment."""
+
+# A text is a sequence of texts: the overloads for one come first.
+# mypy: disable-error-code="overload-overlap"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from graphmem_torch.memory.request import (
+    EVERYTHING,
+    PRESET_LAYOUT,
+    Between,
+    Filters,
+    Instants,
+    Layout,
+    Scope,
+)
+from graphmem_torch.rank.filters import Where
+from graphmem_torch.results import Answer, Context, Explanation, Result
+from graphmem_torch.text.times import TimeLike
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory.asking import Asking
+
+__all__ = ["MemoryAt", "MemoryAtEach", "MemoryQuestions"]
+
+
+class MemoryQuestions:
+    """Methods that ask a memory: `Memory` has them for the present, `MemoryAt` for a moment."""
+
+    _asking: Asking
+    _as_of: TimeLike | None = None
+    _valid_at: TimeLike | None = None
+
+    def _filters(self, where: Where, between: Between | None, scope: Scope) -> Filters:
+        return Filters(where, between, scope, self._as_of, self._valid_at)
+
+    @overload
+    def retrieve(
+        self,
+        questions: str,
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> Result: ...
+
+    @overload
+    def retrieve(
+        self,
+        questions: Sequence[str],
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> list[Result]: ...
+
+    def retrieve(
+        self,
+        questions: str | Sequence[str],
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> Any:
+        """Rank memories for questions, each with reasons and a confidence.
+
+        Args:
+            questions: One question, which gives one result, or a list of B for a list of B.
+            k: Number of hits of a question; by default that of the preset.
+            where: Conditions on fields of the hits, such as `{"meta.page": {"$gte": 3}}`, with the
+                operators of MongoDB (`rank.filters`). Other memories still lead to them.
+            between: Span that the time of a memory must be in, both ends included; None is an open
+                end. A time is seconds since the epoch UTC, a `datetime` (UTC if naive) or ISO 8601.
+            scope: Rarely used conditions: kinds, exclusions, seeds, namespaces, a plan.
+            oracle: Second check of the gate: an object with `verify(questions, texts)`, or that
+                function, which is asked about the questions that the gate lets through.
+            trace: Whether `Result.trace` says what answering took.
+
+        Raises:
+            InputError: An empty question, an unusable condition, or an id that is not stored.
+        """
+        filters = self._filters(where, between, scope)
+        return self._asking.retrieve(questions, filters, k=k, oracle=oracle, trace=trace)
+
+    @overload
+    def compile(
+        self,
+        question: str,
+        *,
+        budget: int,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> Context: ...
+
+    @overload
+    def compile(
+        self,
+        question: str,
+        *,
+        budget: Sequence[int],
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> list[Context]: ...
+
+    @overload
+    def compile(
+        self,
+        question: Sequence[str],
+        *,
+        budget: int,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> list[Context]: ...
+
+    @overload
+    def compile(
+        self,
+        question: Sequence[str],
+        *,
+        budget: Sequence[int],
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> list[list[Context]]: ...
+
+    def compile(
+        self,
+        question: str | Sequence[str],
+        *,
+        budget: int | Sequence[int],
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> Any:
+        """Write the most useful memories within a token budget as a prompt.
+
+        Pinned memories are in every context, and a memory brings what `context.requires` names.
+
+        Args:
+            question: One question, or B of them for a list.
+            budget: Tokens of the whole prompt, or W numbers of them for a list.
+            k: Number of memories to choose from; by default as many as could fit.
+            where: Conditions on fields of the hits, as in `retrieve`.
+            between: Span of the time of the hits, as in `retrieve`.
+            scope: Rarely used conditions, as in `retrieve`.
+            layout: Order, format, template and tokenizer; by default those of the settings.
+
+        Raises:
+            InputError: As `retrieve`; a budget below what the pinned memories and the template
+                take; an unknown tokenizer, order, format or field.
+        """
+        filters = self._filters(where, between, scope)
+        return self._asking.compile(question, budget, filters, layout, k=k)
+
+    @overload
+    def answer(
+        self,
+        question: str,
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> Answer: ...
+
+    @overload
+    def answer(
+        self,
+        question: Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> list[Answer]: ...
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        layout: Layout = PRESET_LAYOUT,
+    ) -> Any:
+        """Compile a context for a question and ask a language model.
+
+        A model that fails costs the answer and nothing else: `Answer.error` has the reason, and the
+        context is there. Memories that an answer cites count as used.
+
+        Args:
+            question: One question, or several for a list.
+            llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
+                such as `oracle.OpenAIClient`; async ones are awaited.
+            budget: Tokens of the whole prompt; the answer comes on top.
+            oracle: Second check of the gate, as in `retrieve`; what it or the gate refuses is not
+                asked. Without it every question is asked.
+            k: Number of memories to choose from.
+            where: Conditions on fields of the hits, as in `retrieve`.
+            between: Span of the time of the hits, as in `retrieve`.
+            scope: Rarely used conditions, as in `retrieve`.
+            layout: Layout as in `compile`; a template must have `{question}`.
+
+        Raises:
+            InputError: As `compile`; something that cannot be asked.
+        """
+        from graphmem_torch.memory.contexts import own_loop
+
+        filters = self._filters(where, between, scope)
+        with own_loop() as wait:
+            return self._asking.answer(
+                question, filters, layout, wait, llm=llm, budget=budget, oracle=oracle, k=k
+            )
+
+    def explain(
+        self,
+        question: str,
+        id: str | None = None,
+        *,
+        limit: int = 20,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> Explanation:
+        """Explain the score of a memory: signals, paths, gradients and influences.
+
+        The influence of a memory is what the score would lose without it (`index.explain`).
+
+        Args:
+            question: The question.
+            id: Id of the memory, a hit or not; by default the best hit.
+            limit: Maximum number of edges and of gradients in the explanation.
+            k: Number of hits, as in `retrieve`.
+            where: Conditions on fields of the hits, as in `retrieve`.
+            between: Span of the time of the hits, as in `retrieve`.
+            scope: Rarely used conditions, as in `retrieve`, but for namespaces.
+
+        Raises:
+            InputError: As `retrieve`; an id that is not stored; no hit to explain.
+        """
+        filters = self._filters(where, between, scope)
+        return self._asking.explain(question, id, filters, limit=limit, k=k)
+
+
+class MemoryAt(MemoryQuestions):
+    """Read-only view of a memory at a moment; `Memory.at` makes it."""
+
+    def __init__(
+        self, asking: Asking, as_of: TimeLike | None, valid_at: TimeLike | None = None
+    ) -> None:
+        """Read the times.
+
+        Args:
+            asking: Asking of the memory.
+            as_of: Moment whose state is asked; None is the present.
+            valid_at: Moment at which the content of atoms must be true; None is any.
+
+        Raises:
+            InputError: No time.
+        """
+        self._asking, self._as_of, self._valid_at = asking, as_of, valid_at
+        _ = Filters(as_of=as_of, valid_at=valid_at).instant  # an error at once
+
+    def __repr__(self) -> str:
+        """Return both moments."""
+        return f"MemoryAt(as_of={self._as_of!r}, valid_at={self._valid_at!r})"
+
+
+class MemoryAtEach:
+    """Read-only view of a memory at several moments; `Memory.at` makes it.
+
+    Moments between which no atom was updated are asked in one batch.
+    """
+
+    def __init__(self, asking: Asking, as_of: Instants, valid_at: TimeLike | None = None) -> None:
+        """Read the times.
+
+        Args:
+            asking: Asking of the memory.
+            as_of: T moments whose states are asked.
+            valid_at: Moment at which the content of atoms must be true; None is any.
+
+        Raises:
+            InputError: No time.
+        """
+        self._asking, self._as_of, self._valid_at = asking, as_of, valid_at
+        _ = Filters(as_of=as_of, valid_at=valid_at).instants  # an error at once
+
+    @overload
+    def retrieve(
+        self,
+        questions: str,
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> list[Result]: ...
+
+    @overload
+    def retrieve(
+        self,
+        questions: Sequence[str],
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> list[list[Result]]: ...
+
+    def retrieve(
+        self,
+        questions: str | Sequence[str],
+        *,
+        k: int | None = None,
+        where: Where = None,
+        between: Between | None = None,
+        scope: Scope = EVERYTHING,
+        oracle: Any = None,
+        trace: bool = False,
+    ) -> Any:
+        """Rank memories for questions at each moment; arguments as in `Memory.retrieve`.
+
+        Returns:
+            A result for each of the T moments; for B questions B lists of these.
+        """
+        filters = Filters(where, between, scope, self._as_of, self._valid_at)
+        return self._asking.retrieve(questions, filters, k=k, oracle=oracle, trace=trace)

@@ -1,0 +1,207 @@
+"""Requests: what callers say about the memories that they want, and how a context is written.
+
+Loads neither the index nor the store: every import of `Memory` brings it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.rank.filters import Where, parse_where
+from graphmem_torch.results import QueryPlan
+from graphmem_torch.text.times import TimeLike, parse_span, parse_time
+
+if TYPE_CHECKING:
+    from graphmem_torch.context.summarise import Shorten
+    from graphmem_torch.text.tokens import TokenCounter
+
+__all__ = [
+    "EVERYTHING",
+    "PRESET_LAYOUT",
+    "Between",
+    "Filters",
+    "FormatName",
+    "Instants",
+    "Layout",
+    "OrderName",
+    "PlanLike",
+    "Scope",
+]
+
+FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
+OrderName = Literal["relevance", "time", "topological"]
+
+Names = str | Sequence[str] | Sequence[Sequence[str]]
+"""Texts for all questions, or a list of them for each."""
+
+
+PlanLike = QueryPlan | Literal["present"] | bool | None
+"""A plan, `present` for how things are now, whether to choose one, or None for the settings."""
+
+
+Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
+"""Moments at which the same questions are asked."""
+
+Between = tuple[TimeLike | None, TimeLike | None]
+"""Both ends of a span of time, included; None for an open end."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Rarely used conditions on what questions may see, and where they start.
+
+    Attributes:
+        kinds: Kinds that hits must have; other atoms still lead to them. Aggregates are hits only
+            if they are named here, or if `where` has a condition on `kind` or `id`.
+        exclude: Ids that may not be hits, or a list of them for each question. They still lead to
+            others.
+        seeds: Names of concepts that the question starts from too, each as strong as its best
+            anchor, or a list of them for each question. They count where the preset spreads,
+            walks or hops.
+        asked: When the questions are asked, the origin of "last week" in them; by default `as_of`,
+            else now.
+        namespaces: Name of the namespace to ask in place of this memory, for each question.
+        plan: Plan that narrows the questions down, or one for each; True chooses one from the
+            words of a question, False none, and "present" asks for how things are now. None takes
+            `plan` of the settings. `Result.plan` says what it came to.
+    """
+
+    kinds: Sequence[str] | None = None
+    exclude: Names = ()
+    seeds: Names = ()
+    asked: TimeLike | None = None
+    namespaces: Sequence[str] | None = None
+    plan: PlanLike | Sequence[PlanLike] = None
+
+    def __post_init__(self) -> None:
+        """Read the time.
+
+        Raises:
+            InputError: `asked` is no time.
+        """
+        if self.asked is not None:
+            parse_time(self.asked, "asked")
+
+    def take(self, places: Sequence[int], count: int) -> Scope:
+        """Return the same for the questions at some places among `count`."""
+        parts: dict[str, Any] = {}
+        for name in ("exclude", "seeds"):
+            if len(listed := self.names(name, count)) > 1:
+                parts[name] = [listed[place] for place in places]
+        if isinstance(self.plan, Sequence) and len(self.plan) == count:
+            parts["plan"] = [self.plan[place] for place in places]
+        return replace(self, namespaces=None, **parts)
+
+    def names(self, name: Literal["exclude", "seeds"], count: int) -> list[list[str]]:
+        """Return one list of ids or names for each of `count` questions, or one for all of them.
+
+        Raises:
+            InputError: Neither.
+        """
+        given: Any = getattr(self, name)
+        listed = _listed([given] if isinstance(given, str) else given)
+        if all(isinstance(each, str) for each in listed):
+            return [listed]
+        parts = [_listed(None if isinstance(each, str) else each) for each in listed]
+        if all(isinstance(own, str) for part in parts for own in part):
+            if len(parts) == count:
+                return parts
+            got = f"{len(parts)} lists for {count} questions"
+            raise InputError(f"{name}: expected one list for each, got {got}; give () for none")
+        raise InputError(
+            f"{name}: expected a list of texts, or a list of them for each question, got "
+            f"{given!r:.80}; give one of these"
+        )
+
+
+EVERYTHING = Scope()
+"""Scope without conditions."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """All conditions on what questions may see.
+
+    Attributes:
+        where: Conditions on fields of the hits.
+        between: Span that the time of the atoms must be in.
+        scope: Rarely used conditions.
+        as_of: Moment whose state is asked, or several of them; None is the present.
+        valid_at: Moment at which the content of atoms must be true; None is any.
+    """
+
+    where: Where = None
+    between: Between | None = None
+    scope: Scope = EVERYTHING
+    as_of: TimeLike | Instants | None = None
+    valid_at: TimeLike | None = None
+
+    def __post_init__(self) -> None:
+        """Read conditions and times, which are wrong or right whatever the memories are.
+
+        Raises:
+            InputError: See `parse_where`, `parse_span` and `parse_time`.
+        """
+        if self.where is not None:
+            object.__setattr__(self, "where", parse_where(self.where))
+        if self.between is not None:
+            parse_span(self.between)
+        if self.valid_at is not None:
+            parse_time(self.valid_at, "valid_at")
+        if not isinstance(self.scope, Scope):
+            raise InputError(
+                f"scope: expected a Scope, got {self.scope!r:.80}; give Scope(kinds=...)"
+            )
+
+    @property
+    def instants(self) -> list[float | None]:
+        """Moments of `as_of`, seconds since the epoch UTC; None is the present.
+
+        Raises:
+            InputError: A time that is none.
+        """
+        if isinstance(self.as_of, list | tuple):
+            return [parse_time(each, "as_of") for each in self.as_of]
+        return [self.instant]
+
+    @property
+    def instant(self) -> float | None:
+        """The only moment of `as_of`, seconds since the epoch UTC; None is the present.
+
+        Raises:
+            InputError: Not one time.
+        """
+        return None if self.as_of is None else parse_time(cast(TimeLike, self.as_of), "as_of")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a context is written; None takes what `context` of the settings says.
+
+    Attributes:
+        order: `relevance`, `time` or `topological`; see `context.order.arrange`.
+        format: `text`, `markdown`, `openai`, `anthropic` or `json`.
+        template: A prompt with the fields `{context}` and `{question}`; for a chat the message of
+            the user, or a mapping with `system` and `user`.
+        tokenizer: Name of the tokenizer that counts (`text.tokens.get_counter`), or a function from
+            a text to its number of tokens.
+        shorten: A function (question, texts) -> texts that says what is written of memories.
+    """
+
+    order: OrderName | None = None
+    format: FormatName | None = None
+    template: str | Mapping[str, str] | None = None
+    tokenizer: str | TokenCounter | None = None
+    shorten: Shorten | None = None
+
+
+PRESET_LAYOUT = Layout()
+"""Layout of the settings."""
+
+
+def _listed(given: Any) -> list[Any]:
+    """What is given as a list; one of None for what is no list."""
+    return list(given) if isinstance(given, Iterable) else [None]

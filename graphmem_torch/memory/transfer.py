@@ -1,0 +1,205 @@
+"""Transfer: exports, imports, and copies of atoms from one store to another."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TextIO, cast
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError, located
+from graphmem_torch.memory.archive import ArchiveLinks, keep_ties, state_validity
+from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
+from graphmem_torch.memory.exchange import (
+    ExportedPart,
+    KnownVectors,
+    check_export,
+    exported_atoms,
+    exported_edges,
+    exported_splits,
+    exported_validity,
+    restore_learned,
+    restore_life,
+    stored_rows,
+    versions_apart,
+)
+from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
+from graphmem_torch.memory.intake import checked
+from graphmem_torch.memory.namespace_folders import archive_of, is_archive, owner_of
+from graphmem_torch.memory.state import State
+from graphmem_torch.memory.validity import restore_statements
+from graphmem_torch.memory.writer import Writer, batched
+from graphmem_torch.memory.writing import Writing
+from graphmem_torch.progress import Progress
+from graphmem_torch.results import Added
+from graphmem_torch.store.tensor_reader import TensorReader
+
+__all__ = ["copy_atoms", "export", "import_export"]
+
+_log = logging.getLogger(__name__)
+
+_EDGES = 1 << 17  # edges that are imported in one transaction
+
+
+def export(
+    state: State, path: str | os.PathLike[str] | TextIO, *, vectors: bool, namespaces: bool
+) -> int:
+    """Write what was put into a memory as JSON lines; see `Memory.export`."""
+
+    @contextmanager
+    def within(name: str) -> Iterator[TensorReader]:
+        yield _within(state, name).store  # which stays open
+
+    return write_export(
+        path,
+        state.store,
+        within,
+        _names_within(state) if namespaces else [],
+        own=state.root.store.path,
+        vectors=stored_rows if vectors else None,
+    )
+
+
+def _names_within(state: State) -> list[str]:
+    """Return the names of what an export holds beside the memory, archives included."""
+    if state.parent is None:
+        return state.spaces.names()
+    return [] if state.archive() is None else [archive_of(None)]
+
+
+def _within(state: State, name: str, *, create: bool = False) -> State:
+    """Return the namespace or archive of a name of `_names_within`."""
+    if not is_archive(name):
+        return state.expect_root().open_space(name, create=create)
+    owner = owner_of(name)
+    found = state if owner is None else state.space(owner, create=create)
+    return cast(State, found.archive(create=create))
+
+
+def import_export(state: State, path: str | os.PathLike[str], *, progress: bool) -> Added:
+    """Add what `export` wrote; see `Memory.import_`."""
+    state.store.expect_writable()
+    parts, done = check_export(Path(path)), Added(0, 0)
+    within = [part.namespace for part in parts[1:] if part.namespace is not None]
+    if state.parent is not None and within:  # before anything is stored
+        if within != [archive_of(None)]:
+            state.expect_root()
+        state.archive(create=True)
+    for part in parts:
+        name = part.namespace
+        into = state if name is None else _within(state, name, create=True)
+        done += _import_part(into, part, progress)
+    return done
+
+
+def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
+    """Add what a part of an export holds."""
+    file, header, store = part.path, part.header, state.store
+    known = KnownVectors(state.embedder)
+    brought = bool(header["vectors"])
+    if brought and header["fingerprint"] != known.fingerprint:
+        _log.warning(
+            "%s: its vectors are of the encoder %s and not of %s: the texts are encoded anew",
+            file,
+            header["fingerprint"],
+            known.fingerprint,
+        )
+        brought = False
+    writer = state.writer_with(known)
+    writer.split_all(exported_splits(part))
+    entries = exported_atoms(part, known if brought else None)
+    pinned = {node for node, _ in store.life.pins()}
+    stated = {row.node for row in store.validity.stated()}
+    done = Added(0, 0)
+    with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
+        for batch in batched(versions_apart(entries), state.config.link.batch_atoms):
+            done += _import_batch(state, batch, known, writer, pinned)
+            bar.update(sum(entry.until is None for entry, _ in batch))
+    for edges_of in batched(exported_edges(part), _EDGES):
+        with located(str(file)):
+            connect_all(store, unlinked_edges(store, edges_of))
+    restore_statements(store, list(exported_validity(part)), stated)
+    ties = ArchiveLinks(
+        tuple(exported_edges(part, "tied_edge")),
+        tuple(exported_validity(part, "tied_validity")),
+    )
+    if ties.ids and state.is_archive:
+        keep_ties(store, ties)
+        state_validity(store)
+    writer.warn_of_unresolved()
+    # Among other memories it may not hold.
+    if store.num_atoms == header["atoms"] and not store.learned.rows():
+        restore_learned(store, part)
+        state.follow()
+    return done
+
+
+def _import_batch(
+    state: State,
+    batch: Sequence[tuple[Exported, Exported | None]],
+    known: KnownVectors,
+    writer: Writer,
+    pinned: Container[int],
+) -> Added:
+    """Add memories of `versions_apart`; the pins of `pinned` nodes stay."""
+    done = Added(0, 0)
+    known.learn([entry for entry, _ in batch])
+    for kept, run in groupby(batch, key=lambda pair: pair[1]):
+        done += _import_run(state, [entry for entry, _ in run], kept, writer)
+    restore_life(state.store, [e for e, _ in batch if e.until is None], pinned)
+    return done
+
+
+def _import_run(
+    state: State, entries: Sequence[Exported], before: Exported | None, writer: Writer
+) -> Added:
+    """Add memories of an export; or one of them in place of the version before."""
+    known = state.store.known([entry.atom.id for entry in entries])
+    if before is None:
+        # What an import that was interrupted has got further with.
+        entries = [e for e in entries if e.until is None or e.atom.id not in known]
+        atoms = [_read(entry) for entry in entries]
+        places = {e.atom.id: e.where for e in entries}
+        added, switches = Writing(state).add_batch(atoms, places, writer)
+        state.regimes.notify(switches)
+        return replace(added, new=added.new - sum(e.until is not None for e in entries))
+    (entry,) = entries
+    atom, last = _read(entry), int(entry.until is None)
+    stored = known[atom.id][1] if atom.id in known else None
+    if stored == _read(before).digest:
+        writer.update(atom.id, lambda _: atom, cast(float, before.until))
+        return Added(last, 0)
+    if last and stored != atom.digest:
+        raise InputError(
+            f"atom {atom.id!r} is stored already with other content; import into a new memory",
+            where=entry.where,
+        )
+    return Added(0, last)
+
+
+def copy_atoms(state: State, nodes: Sequence[int], to: State) -> None:
+    """Copy atoms with all their versions to another memory; in the turn of both.
+
+    Args:
+        state: Memory of the atoms.
+        nodes: Numbers of the atoms.
+        to: Memory that gets them.
+    """
+    earlier = state.store.earlier_nodes(nodes)
+    entries = stored_entries(state.store, sorted([*nodes, *earlier]), stored_rows)
+    known = KnownVectors(state.embedder)
+    writer = to.writer_with(known)
+    pinned = {node for node, _ in to.store.life.pins()}
+    for batch in batched(versions_apart(entries), state.config.link.batch_atoms):
+        _import_batch(to, batch, known, writer, pinned)
+
+
+def _read(entry: Exported) -> Atom:
+    """Return the atom of an export, checked."""
+    with located(entry.where or None):
+        return checked(entry.atom)

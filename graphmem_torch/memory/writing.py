@@ -1,0 +1,175 @@
+"""Writing: adding, changing and deleting the atoms of one memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.archive import keep_ties
+from graphmem_torch.memory.intake import (
+    Intake,
+    changed_atom,
+    changes_given,
+    checked,
+    digest_of,
+)
+from graphmem_torch.memory.state import State
+from graphmem_torch.memory.writer import Writer, batched
+from graphmem_torch.progress import Progress
+from graphmem_torch.readers.messages import is_object
+from graphmem_torch.readers.read import document_atoms
+from graphmem_torch.results import Added, RegimeSwitch
+from graphmem_torch.store import Batch
+from graphmem_torch.text.times import TimeLike, parse_time
+
+__all__ = ["Given", "Writing"]
+
+Given = Atom | str | Mapping[str, Any]
+"""A memory as a caller gives it."""
+
+
+class Writing:
+    """Writes to one memory; safe between threads."""
+
+    def __init__(self, state: State) -> None:
+        """Load nothing yet.
+
+        Args:
+            state: State of the memory.
+        """
+        self.state = state
+        self._store = state.store
+
+    def add(
+        self,
+        atoms: Given | Iterable[Given],
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        progress: bool = False,
+        origins: Mapping[str, str] | None = None,
+    ) -> Added:
+        """Store and link atoms, batch by batch; see `Memory.add`."""
+        if isinstance(atoms, (Atom, str, Mapping)) or is_object(atoms):
+            atoms = [cast("Mapping[str, Any]", atoms)]
+        if not isinstance(atoms, Iterable):
+            raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
+        places = {} if origins is None else origins  # it may be filled as the atoms are read
+        if session is not None and not (isinstance(session, str) and session.strip()):
+            raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
+        if key is not None:
+            if not (isinstance(key, str) and key.strip()):
+                said = f"key: expected a name of this call, got {key!r:.80}; leave it out"
+                raise InputError(said)
+            key = self._store.keyed.stored(key)
+        intake = Intake(session, key)
+        made = intake.atoms(atoms)
+        whole: list[Atom] = []
+        if key is not None:
+            whole = list(made)
+            for atom in whole:
+                digest_of(atom)  # an error that names what JSON cannot hold
+            if self._store.keyed.used(key, whole):
+                ids = self._store.forms.ids([atom.id for atom in whole])
+                return Added(0, len(whole), tuple(ids)) + intake.report()
+            made = iter(whole)
+        done = Added(0, 0)
+        add = partial(self._add_and_notify, places)
+        with Progress(what="index", unit="atoms", shown=progress) as bar:
+            for batch in batched(made, self.state.config.link.batch_atoms):
+                done += intake.store(batch, add)
+                bar.update(len(batch))
+        if key is not None:
+            self._store.keyed.put(key, whole, done.ids)
+        self.state.warn_of_unresolved()
+        return done + intake.report()
+
+    def _add_and_notify(self, places: Mapping[str, str], part: Sequence[Atom]) -> Added:
+        added, switches = self.add_batch(self._store.forms.adopt(part), places)
+        self.state.regimes.notify(switches)
+        return added
+
+    def add_batch(
+        self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None
+    ) -> tuple[Added, list[RegimeSwitch]]:
+        """Store one batch in a transaction.
+
+        Args:
+            atoms: Atoms in the order of storing.
+            places: File and line that atoms came from by id, for messages.
+            writer: Writer to use in place of that of the memory.
+
+        Returns:
+            What was stored, and the regime switches in it, of which nobody is notified yet.
+        """
+        fresh, switches = (writer or self.state.writer()).add(atoms, places, self.state.clock())
+        self._store.uses.settle()
+        done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
+        return done, switches
+
+    def add_document(
+        self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None
+    ) -> Added:
+        """Cut a document into chunks and store them; see `Memory.add_document`."""
+        size = self.state.config.embedder.max_tokens
+        when = None if time is None else parse_time(time)
+        cut = document_atoms(
+            text, name=name, tokenizer=self.state.chunker, max_tokens=size, time=when, title=title
+        )
+        losses: Counter[str] = Counter()
+        chunks = [checked(chunk, losses) for chunk in cut]
+        known = self._store.known([chunk.id for chunk in chunks])
+        bare = [replace(chunk, title=None) for chunk in chunks]  # as releases before stored them
+        added = self.add(
+            old if known.get(old.id, (0, ""))[1] == old.digest else new
+            for old, new in zip(bare, chunks, strict=True)
+        )
+        return added + Added(0, 0, losses=losses)
+
+    def update(
+        self,
+        id: str | Mapping[str, Any],
+        given: Mapping[str, Any] | None,
+        changes: Mapping[str, Any],
+    ) -> Atom:
+        """Store a new version of an atom; see `Memory.update`."""
+        self._store.expect_writable()
+        wanted, values = changes_given(id, given, changes)
+        name = self.state.resolve_ids(wanted)[0][0]
+        writer = self.state.writer()
+        return writer.update(name, lambda atom: changed_atom(atom, values), self.state.clock())
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Delete atoms, all or none, and return their number; see `Memory.delete`."""
+        with self.state.turn():
+            named, nodes = self.state.resolve_ids(ids)
+            self.remove(nodes)
+            self.drop_archive_links(named)
+        return len(nodes)
+
+    def remove(
+        self, nodes: Sequence[int], writer: Writer | None = None, *, deleted: bool = True
+    ) -> None:
+        """Remove atoms; in the turn.
+
+        Args:
+            nodes: Numbers of the atoms.
+            writer: Writer to use in place of that of the memory.
+            deleted: Whether it counts as a deletion, and not as a move to another store.
+        """
+        store = partial(self._store_removal, deleted)
+        (writer or self.state.writer()).remove(nodes, store)
+
+    def _store_removal(self, deleted: bool, batch: Batch, meta: Mapping[str, str]) -> None:
+        self._store.append(batch, when=self.state.clock(), meta=meta, deleted=deleted)
+
+    def drop_archive_links(self, gone: Collection[str]) -> None:
+        """Drop from the archive the links to atoms that are gone; in the turn."""
+        archive = self.state if self.state.is_archive else self.state.archive()
+        if archive is not None and gone:
+            keep_ties(archive.store, gone=gone)
