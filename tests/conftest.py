@@ -98,7 +98,7 @@ def generator() -> torch.Generator:
 
 @pytest.fixture
 def double_by_default() -> Iterator[None]:
-    """What a program sets for all of torch must not reach into an operation."""
+    """Global settings of torch must not affect an operation."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -1,4 +1,4 @@
-"""What the tests of `Memory` share: a store of turns, and how it is opened."""
+"""Shared by the tests of `Memory`: a store of turns, and how to open it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def temporal(store: MemoryStore) -> Pairs:
 
 
 def expected(store: MemoryStore, *, by_time: bool = True) -> Pairs:
-    """Those that there must be: each turn with the next one of its session in time."""
+    """Return the expected edges: each turn with the next one of its session in time."""
     sessions: dict[str, list[tuple[float, int, str]]] = {}
     for i, atom in enumerate(store.atoms(store.columns().node.tolist())):
         derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)

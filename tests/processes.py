@@ -88,7 +88,7 @@ class Command:
     """A command that runs beside the test.
 
     Attributes:
-        number: Of its process.
+        number: Number of its process.
         wire: To the server.
         out, err: Files of what it prints.
     """
@@ -99,7 +99,7 @@ class Command:
     err: Path
 
     def told(self) -> list[str]:
-        """What it has said on standard error; the interpreter says what it imports."""
+        """Return its standard error so far; the interpreter reports its imports there."""
         lines = self.err.read_text().splitlines()
         return [line for line in lines if line and not line.startswith("import time:")]
 
@@ -110,7 +110,7 @@ class Command:
 
 
 def interruptible() -> None:
-    """What a shell runs in the background ignores SIGINT, and so would its children."""
+    """A background process of a shell ignores SIGINT, and so would its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -139,7 +139,7 @@ class Program:
     err: Path
 
     def said(self) -> str:
-        """What it printed, once it has ended well."""
+        """Return its output once it has succeeded."""
         assert self.process.wait() == 0, self.err.read_text()[-2000:]
         return self.out.read_text()
 
@@ -168,7 +168,7 @@ def begun_ahead(begin: Begin) -> Any:
 
 @pytest.fixture(scope="session")
 def turn(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What has the programs that are begun ahead take turns."""
+    """Return code by which the programs begun ahead take turns."""
     return _TURN.format(str(tmp_path_factory.mktemp("turn") / "lock"))
 
 
@@ -176,7 +176,7 @@ def turn(tmp_path_factory: pytest.TempPathFactory) -> str:
 def programs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Program | BaseException]]:
-    """Those of `begun_ahead` that a test will ask for, by name; or why one could not be begun."""
+    """Return the programs of `begun_ahead` by name, or the reason why one could not be begun."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     if "launcher" in asked:
         request.getfixturevalue("launcher")

@@ -60,7 +60,7 @@ def _sections(page: Path) -> set[str]:
 
 
 def _bad_citations(text: str, root: Path = ROOT) -> list[str]:
-    """What source text says of Markdown pages that is not so."""
+    """Return the wrong citations of Markdown pages in source text."""
     bad = []
     for found in _CITATION.finditer(text):
         path, named = found["path"], re.findall(_NUMBER, found["sections"])
@@ -98,7 +98,7 @@ def _bad_links(page: Path, text: str) -> list[str]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """What headings are called in links, as GitHub makes it."""
+    """Return the anchors of headings, as GitHub makes them."""
     heads = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 

@@ -1,4 +1,4 @@
-"""What the messages of errors are made of."""
+"""Parts of the messages of errors."""
 
 from __future__ import annotations
 

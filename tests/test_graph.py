@@ -83,7 +83,7 @@ def test_topk_edges_keeps_the_strongest_of_every_node(edges, k, by):
 
 
 def test_topk_edges_prefers_no_node_where_weights_are_equal():
-    """Of 100 equal edges of each of 400 nodes, 20 are kept: every target as often as any other."""
+    """20 of 100 equal edges of each of 400 nodes are kept: every target as often as any other."""
     source = torch.arange(400).repeat_interleave(100)
     target = 400 + torch.arange(100).repeat(400)
     graph = Graph.from_edges(torch.stack([source, target]))

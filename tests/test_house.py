@@ -513,7 +513,7 @@ _CHANGE = re.compile(
 )
 _KEPT = re.compile(r"\.(_[a-z]\w*|__\w*defaults__|[A-Z][A-Z0-9_]+)$")
 FOREIGN = ("torch", "os", "sys")
-"""What another processor, or another system, has there can only be put in its place."""
+"""Values of another processor or system can only be replaced."""
 
 
 def _changed(source: str) -> list[str]:
@@ -523,7 +523,7 @@ def _changed(source: str) -> list[str]:
 
 
 def test_tests_change_no_constant_and_nothing_private() -> None:
-    """What a test needs otherwise is a parameter (`CONTRIBUTING.md`)."""
+    """Other needs of a test are parameters (`CONTRIBUTING.md`)."""
     sources = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
     changed = {str(path): found for path, text in sources.items() if (found := _changed(text))}
     assert changed == {}
@@ -533,11 +533,11 @@ def test_tests_change_no_constant_and_nothing_private() -> None:
 
 @dataclass(frozen=True)
 class Wheel:
-    """What a process far from the checkout said, with the wheel alone on its path.
+    """Output of a process far from the checkout, with the wheel alone on its path.
 
     Attributes:
         unpacked: The wheel.
-        steps: What `STEPS` printed.
+        steps: Output of `STEPS`.
         table, report: What `graphmem eval` printed and wrote about a few passages.
     """
 

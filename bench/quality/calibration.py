@@ -1,11 +1,11 @@
-"""Fit the probability that a hit is relevant to kinds of data that each count alike.
+"""Fit the probability that a hit is relevant, on kinds of data that each count alike.
 
 `python -m bench.quality.calibration --data ROOT [--preset NAME] [--embedder NAME]`
 
-Every memory is asked up to 60 of its own questions and 20 that other sets answer, which count a
-quarter: a score must be low where a memory holds nothing. Prints the constants of the encoder as
-YAML, then tables of what they give with the kind of data left out: by kind, and by the probability
-that was said. Relevant is what the judges of a set marked; what nobody judged is not.
+Every memory is asked up to 60 of its own questions, and 20 of other sets, which count a quarter: a
+score must be low if a memory holds no answer. The program prints the constants of the encoder as
+YAML. Tables then show the calibration with the kind of data left out, by kind and by predicted
+probability. Unjudged documents count as irrelevant.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from .request import Request
 __all__ = ["Asked", "Judged", "fitted", "gather_asked", "left_out", "main", "said"]
 
 STATISTICS = ("top_semantic", "top_lexical")
-"""Statistics that are read of a question, for an encoder and a preset of its own."""
+"""Statistics of a question for a calibrated encoder and preset."""
 
 OTHERS = ("best_semantic", "place")
-"""Statistics that are read where the preset was not calibrated: no score."""
+"""Statistics for other presets; no score is used."""
 
 _OWN, _FOREIGN = 60, 20  # questions of a memory, and of other sets
-_SHARE = 0.25  # of all questions, those of other sets
-_DEPTH = 10  # hits of a question that are learned from and judged
+_SHARE = 0.25  # share of foreign questions in the weight of all
+_DEPTH = 10  # hits of a question for learning and judging
 _BATCH, _BINS = 16, 10
 
 
@@ -60,11 +60,11 @@ class Calibration:
     """Fit the probability that a hit is relevant.
 
     Attributes:
-        data: Root of the data, as `graphmem eval all` takes it.
+        data: Root of the data, as for `graphmem eval all`.
         preset: Name of a preset, or its file.
         embedder: Name of the encoder; the preset's by default.
         cache: Folder of encodings.
-        atoms: Documents that a collection is cut to.
+        atoms: Maximum documents of a collection.
         sets: Names of the sets; all by default.
         device: `auto`, `cpu`, `cuda`.
     """
@@ -84,12 +84,12 @@ class Asked:
 
     Attributes:
         name: Name of the set.
-        data_kind: Its kind of data.
-        scores, place: [Q, k], as `index.Retrieval` has them.
-        statistics: [Q, S], of `names`.
-        names: Names of S statistics.
+        data_kind: Kind of data.
+        scores, place: [Q, k], see `index.Retrieval`.
+        statistics: [Q, S], the statistics `names`.
+        names: Names of the S statistics.
         relevant: [Q, k] bool.
-        foreign: [Q] bool, the questions that another set answers.
+        foreign: [Q] bool, questions that another set answers.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Asked:
     foreign: Tensor
 
     def features(self, wanted: Sequence[str]) -> dict[str, Tensor]:  # [Q, k] each
-        """The features of all hits."""
+        """Return the features of all hits."""
         top = self.statistics[:, self.names.index(TOP)]
         given = (each.double().numpy() for each in (self.scores, self.place, top))
         of_hit = {name: torch.from_numpy(value) for name, value in hit_features(*given).items()}
@@ -114,7 +114,7 @@ class Asked:
         }
 
     def weight(self) -> Tensor:  # [Q, k]
-        """Weight of each hit: those of its own questions 0.75 in all, of the others 0.25."""
+        """Return the weight of each hit: own questions have 0.75 in total, the others 0.25."""
         hit = (self.scores > -torch.inf).double()
         own, others = hit * ~self.foreign[:, None], hit * self.foreign[:, None]
         return sum(
@@ -126,13 +126,13 @@ class Asked:
 def gather_asked(
     one: QuestionSet, tasks: Sequence[RetrievalTask], foreign: Sequence[Question], config: Config
 ) -> Asked:
-    """Hits of the questions to the memories of a set, and of those of other sets.
+    """Gather the hits of a set's questions and of foreign questions in its memories.
 
     Args:
-        one: The set.
-        tasks: Its memories.
+        one: Set of questions.
+        tasks: Memories of the set.
         foreign: Questions of other sets.
-        config: Settings; all features are gathered, whatever they weigh.
+        config: Settings; all features are gathered, whatever their weights.
     """
     read = CalibrationConfig(others=dict.fromkeys([*STATISTICS, *OTHERS], 0.0))
     config = replace(config, calibration=read)
@@ -165,7 +165,7 @@ def _found(
     config: Config,
     chance: random.Random,
 ) -> Iterator[Asked]:
-    """The same of one memory, batch by batch."""
+    """Yield the hits of one memory, batch by batch."""
     index = reweighted(task.memory.index, config)
     own = [question for question in task.asked if question.gold]
     own = chance.sample(own, min(_OWN, len(own)))
@@ -197,7 +197,7 @@ def _found(
 
 
 def fitted(sets: Sequence[Asked], wanted: Sequence[str]) -> dict[str, float]:
-    """Constants from several kinds of data, each counting alike, and each set of a kind."""
+    """Fit the constants to several kinds of data; kinds count alike, and so do sets of a kind."""
     kinds = [one.data_kind for one in sets]
     columns: dict[str, list[Tensor]] = {name: [] for name in wanted}
     relevant, weight = [], []
@@ -212,13 +212,13 @@ def fitted(sets: Sequence[Asked], wanted: Sequence[str]) -> dict[str, float]:
 
 
 def said(one: Asked, constants: Mapping[str, float]) -> Tensor:  # [Q, k]
-    """Probabilities that constants give."""
+    """Return the probabilities by some constants."""
     given = one.scores, one.place, one.statistics, one.names
     return torch.from_numpy(probabilities(*given, constants))
 
 
 def left_out(sets: Sequence[Asked], wanted: Sequence[str]) -> list[Tensor]:
-    """The probabilities of each set by constants that were fitted to the other kinds of data."""
+    """Return the probabilities of each set by constants fitted to the other kinds of data."""
     by_kind = {
         kind: fitted([one for one in sets if one.data_kind != kind], wanted)
         for kind in dict.fromkeys(one.data_kind for one in sets)
@@ -228,7 +228,7 @@ def left_out(sets: Sequence[Asked], wanted: Sequence[str]) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Hits with a probability: n of them.
+    """n hits with probabilities.
 
     Attributes:
         said, relevant, weight: [n].
@@ -240,7 +240,7 @@ class Judged:
 
     @classmethod
     def of(cls, sets: Sequence[Asked], probability: Sequence[Tensor]) -> Judged:
-        """The hits of some sets, each set counting alike."""
+        """Return the hits of some sets, each set counting alike."""
         hits = [one.scores > -torch.inf for one in sets]
         return cls(
             *(
@@ -254,7 +254,7 @@ class Judged:
         )
 
     def bins(self) -> list[tuple[float, float, float]]:
-        """Share of the hits, mean probability and share of relevant ones, in ten equal bins."""
+        """Return weight, mean probability and relevant share of the hits in ten equal bins."""
         place = (self.said * _BINS).long().clamp(max=_BINS - 1)
         found = []
         for number in range(_BINS):
@@ -269,15 +269,15 @@ class Judged:
 
     @property
     def expected_error(self) -> float:
-        """Expected calibration error (Naeini et al. 2015) over ten bins."""
+        """Return the expected calibration error (Naeini et al. 2015) over ten bins."""
         return sum(share * abs(mean - true) for share, mean, true in self.bins())
 
     def mean(self, values: Tensor) -> float:
-        """The weighted mean of some values of the hits."""
+        """Return the weighted mean of some values of the hits."""
         return float((self.weight * values).sum() / self.weight.sum())
 
     def row(self) -> list[str]:
-        """Relevant share, mean probability, ECE, Brier score, and that of the relevant share."""
+        """Return relevant share, mean probability, ECE, Brier score, and the share's own."""
         base = self.mean(self.relevant)
         brier = self.mean((self.said - self.relevant).square())
         shown = [base, self.mean(self.said), self.expected_error, brier, base * (1 - base)]
@@ -285,7 +285,7 @@ class Judged:
 
 
 def kind_table(sets: Sequence[Asked], probability: Sequence[Tensor]) -> Table:
-    """A row for each kind of data, and their means."""
+    """Return a row for each kind of data, and their means."""
     head = ["kind", "questions", "relevant", "mean score", "ECE", "Brier", "Brier of the share"]
     rows = []
     kinds = dict.fromkeys(one.data_kind for one in sets)
@@ -302,7 +302,7 @@ def kind_table(sets: Sequence[Asked], probability: Sequence[Tensor]) -> Table:
 
 
 def reliability_table(sets: Sequence[Asked], probability: Sequence[Tensor]) -> Table:
-    """Share of the hits that is relevant, by the probability that was said; sets count alike."""
+    """Return the relevant share of the hits by predicted probability; sets count alike."""
     rows = [
         [f"{number / _BINS:.1f} to {(number + 1) / _BINS:.1f}", *(f"{v:.3f}" for v in each)]
         for number, each in enumerate(Judged.of(sets, probability).bins())

@@ -1,4 +1,4 @@
-"""`graphmem eval compare A B`: paired tests of two runs over the questions that they share."""
+"""`graphmem eval compare A B`: paired tests of two runs over their common questions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .request import COMPARING, Judged
 
 __all__ = ["CUTOFFS", "compare"]
 CUTOFFS: tuple[int, ...] = (5, 10, 25)
-"""Numbers of hits at which rankings are measured."""
+"""Numbers of hits of the measures."""
 
 _MEASURES = ("recall", "ndcg", "map", "mrr")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a file says of every question.
+    """Values of every question in a file.
 
     Attributes:
-        path: The file.
-        presets: Names of the systems that are presets, the first the one it is about.
+        path: Path of the file.
+        presets: Names of the systems that are presets, the evaluated one first.
         values: By system, by measure (`recall@10`), by id of the question.
         asked: By id, `question_digest` of the text and the gold; empty for an older report.
     """
@@ -54,22 +54,22 @@ def compare(
     seed: int = 0,
     resamples: int = 2000,
 ) -> Judged:
-    """Holds the systems of two reports, or of two files of rankings, against each other.
+    """Compare the systems of two reports, or of two files of rankings.
 
-    The presets of both are compared, and every system that both have. Each difference has a 95 %
-    interval (`mean_interval`) and the probability of a paired randomisation test
-    (`randomization_test`), of that difference alone: nothing is corrected for the number of rows.
+    The presets of both files are compared, and every system that both have. Each difference has a
+    95 % interval (`mean_interval`) and the probability of a paired randomisation test
+    (`randomization_test`), without correction for the number of rows.
 
     Args:
-        first: A file that `graphmem eval` wrote: its report, or its `--rankings`.
-        second: Another one.
-        systems: One system of each file that are compared instead.
+        first: File of `graphmem eval`: its report, or its `--rankings`.
+        second: Another such file.
+        systems: One system of each file to compare instead.
         seed: Seed of the draws.
         resamples: Number of resamples of the intervals.
 
     Raises:
-        InputError: A file that is neither, questions that are not the same under one id, systems
-            that there are not, or nothing that both files have.
+        InputError: Invalid file, different questions under one id, unknown systems, or no common
+            system.
     """
     one, two = _read(first), _read(second)
     shared = [id for id in _ids(one) if id in _ids(two)]
@@ -98,7 +98,7 @@ def compare(
 
 
 def _ids(run: _Run) -> Mapping[str, object]:
-    """The questions with a value, in the order of the file."""
+    """Return the questions with a value, in the order of the file."""
     found: dict[str, object] = {}
     for measures in run.values.values():
         for values in measures.values():
@@ -127,7 +127,7 @@ def _pairs(one: _Run, two: _Run, systems: Sequence[str] | None) -> list[tuple[st
 def _pair(
     one: _Run, two: _Run, a: str, b: str, shared: Sequence[str], seed: int, resamples: int
 ) -> dict[str, Any]:
-    """The means, the difference and its probability, measure by measure."""
+    """Return the means, the difference and its probability, measure by measure."""
     measures = {}
     for name in one.values[a]:
         if name not in two.values[b]:
@@ -154,7 +154,7 @@ def _column(values: Mapping[str, float], ids: Sequence[str]) -> Tensor:
 
 
 def _read(path: Path) -> _Run:
-    """A report, or a file of rankings; the first line tells which."""
+    """Read a report, or a file of rankings, distinguished by the first line."""
     text = decode(read_bytes(path), str(path))
     if '"system":' in text.lstrip().partition("\n")[0]:
         return _read_rankings(path)
@@ -192,7 +192,7 @@ def _read_rankings(path: Path) -> _Run:
         if not isinstance(gold, dict) or not isinstance(ids, list):
             raise InputError(
                 "expected a mapping of ids to grades as gold and a list as ids, got "
-                f"{gold!r:.80} and {ids!r:.80}",
+                f"{gold!r:.80} and {ids!r:.80}; write the file again",
                 where=where,
             )
         ranked = rows.setdefault(system, {})
@@ -232,7 +232,7 @@ def _measured(
 
 
 def _table(report: Mapping[str, Any]) -> Table:
-    """A line for each pair and measure."""
+    """Return a line for each pair and measure."""
     columns = [
         *(Head("first"), Head("second"), Head("measure"), Head("n", "{:,}".format)),
         *(Head("first %", percent), Head("second %", percent)),

@@ -2,10 +2,10 @@
 
 `python -m bench.quality.fit --data ROOT [--gate]`
 
-Prints YAML, then two tables: what the weights give on each kind when that kind is left out of the
-fit, and when it is in. The signals of the questions are gathered once and kept in the folder of
-encodings, under `signals`: about 1.5 MB for 60 questions. Corpora are cut to `--atoms` for this, so
-compare the columns of the tables, not their level with `graphmem eval all`.
+The program prints YAML, then two tables: the fit on each kind when that kind is left out, and when
+it is included. Signals are gathered once and cached in the folder of encodings, under `signals`:
+about 1.5 MB for 60 questions. Corpora are cut to `--atoms`, so compare the columns of the tables,
+not their level with `graphmem eval all`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .common.tables import Table
 from .request import Request
 
 __all__ = ["main"]
-_QUESTIONS, _CANDIDATES = 60, 200  # of a memory, that are fitted to
+_QUESTIONS, _CANDIDATES = 60, 200  # questions of a memory for the fit
 _NAMES = {"semantic": "dense", "lexical": "bm25"}
 
 
@@ -54,9 +54,9 @@ class Fit:
     """Fit weights to questions with evidence.
 
     Attributes:
-        data: Root of the data, as `graphmem eval all` takes it.
+        data: Root of the data, as for `graphmem eval all`.
         cache: Folder of encodings and of gathered signals.
-        atoms: Documents that a collection is cut to.
+        atoms: Maximum documents of a collection.
         gate: Fit the gate, too, which asks every memory the questions of the others.
         device: `auto`, `cpu`, `cuda`.
     """
@@ -77,7 +77,7 @@ def main() -> int:
     sets = [
         one.cut(options.atoms, _QUESTIONS)
         for one in sets_of(request, encoders)
-        if len(one.sources) == 1  # merged sets hold nothing that their parts do not hold
+        if len(one.sources) == 1  # merged sets repeat the content of their parts
     ]
     folder = (options.cache or cache_folder()) / "signals"
     fixed = _by_hand(config)
@@ -113,7 +113,7 @@ def _by_hand(config: Config) -> dict[str, float]:
 def _gathered(
     one: QuestionSet, request: Request, encoders: Sequence[CachingEmbedder], folder: Path
 ) -> KindSet:
-    """The signals of a set, read from the disk where an earlier run has gathered them."""
+    """Return the signals of a set, read from the cache if an earlier run has gathered them."""
     files = [
         gathered_file(folder, f"{one.name}-{number}", conversation, encoders[0].fingerprint)
         for number, conversation in enumerate(one.conversations)
@@ -129,7 +129,7 @@ def _gathered(
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """Fitted weights and constants, as a preset has them."""
+    """Return fitted weights and constants in the form of a preset."""
     own = config.anchors
     return {
         "anchors": {"named": own.named, "temperature": own.temperature},
@@ -147,7 +147,7 @@ def _tables(
     without: Mapping[str, KindFit],
     fixed: Mapping[str, float],
 ) -> list[Table]:
-    """By set and by kind: the ingredients, and the fit with the kind left out and with all."""
+    """Return tables by set and by kind: ingredients, fit without the kind, and fit with all."""
     values: dict[str, dict[str, torch.Tensor]] = {}
     kinds: dict[str, list[str]] = {}
     for one in sets:

@@ -1,10 +1,10 @@
-"""How much of the evidence the most important memories hold.
+"""Measure how much of the evidence the most important memories hold.
 
 `python -m bench.quality.importance --data ROOT`
 
-`ROOT` has the folders `locomo` and `longmemeval`, as for `graphmem eval all`. Of the evidence of
-the questions, the share is measured that is among the 30, 50 and 70 % of the turns with the largest
-initial importance (`docs/mathematics.md` 5.4); beside it stand the longest turns.
+`ROOT` has the folders `locomo` and `longmemeval`, as for `graphmem eval all`. The figure is the
+share of the questions' evidence among the 30, 50 and 70 % of the turns with the largest initial
+importance (`docs/mathematics.md` 5.4). The baseline is the longest turns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Importances:
 
 
 def held(conversation: Conversation) -> dict[str, list[float]]:
-    """The share of the evidence in the best turns of a conversation, by what is best."""
+    """Return the share of the evidence in the best turns of a conversation, by criterion."""
     wanted = Counter(name for question in conversation.questions for name in question.gold)
     config = load_config("default", {"link.concepts": "none"})
     with Memory.open(None, config=config, embedder=HashingEmbedder(16)) as memory:
@@ -73,7 +73,7 @@ def _sets(root: Path) -> Iterator[tuple[str, list[Conversation]]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the means of each set."""
+    """Print the means of each set."""
     asked = tyro.cli(Importances, args=arguments)
     rows = []
     for name, conversations in _sets(asked.data):

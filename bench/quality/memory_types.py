@@ -1,13 +1,13 @@
-"""How often the rules for memory types agree with a reader.
+"""Measure how often the rules for memory types agree with a reader.
 
 `python -m bench.quality.memory_types --data FILE [--json OUT]`
 
 `FILE` holds JSON lines with `text`, `type` (the label) and optionally `kind`, `speaker` and
-`source`, as the atoms that `graphmem index` reads; `bench/quality/memory_types.jsonl` has 106
+`source`, the atoms that `graphmem index` reads. `bench/quality/memory_types.jsonl` has 106
 sentences of instructions, notes and agents. The weights of the rules were fitted to lines 1, 3, 5,
-...; `--held-out` measures on lines 2, 4, 6, ... alone.
+...; `--held-out` measures on lines 2, 4, 6, ... only.
 
-Beside the rules stands what the kind of an atom alone says: a turn is episodic, all else semantic.
+The baseline uses the kind of an atom alone: a turn is episodic, all else semantic.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Types:
 
     Attributes:
         data: JSON lines.
-        json: Where the report goes.
+        json: File for the report.
         held_out: Every second line only, from the second on.
-        seed: Of the intervals.
+        seed: Seed of the intervals.
     """
 
     data: Annotated[Path, arg(metavar="FILE")]
@@ -52,18 +52,20 @@ class Types:
 
 
 def measure(atoms: Sequence[Atom], *, seed: int = 0) -> dict[str, Any]:
-    """Accuracy of the rules and of the kind alone, with intervals, and the confusions.
+    """Return accuracy of the rules and of the kind alone, with intervals, and the confusions.
 
     Args:
-        atoms: Each states the type that a reader gave it; `source` in `meta` groups them.
-        seed: Of the intervals.
+        atoms: Atoms with the type that a reader gave them; `source` in `meta` groups them.
+        seed: Seed of the intervals.
 
     Raises:
         InputError: No atoms, or one without a type.
     """
     labels = [atom.type for atom in atoms]
     if not atoms or None in labels:
-        raise InputError("expected texts that each have a `type`, got one without, or no text")
+        raise InputError(
+            "expected texts that each have a `type`, got one without, or no text; add it"
+        )
     found = memory_types([replace(atom, type=None) for atom in atoms])
     alone = ["episodic" if atom.speaker or atom.kind == "turn" else "semantic" for atom in atoms]
     right = torch.tensor(

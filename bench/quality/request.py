@@ -1,4 +1,4 @@
-"""What `graphmem eval` asks of a judge, and what it gets back."""
+"""Request and result of a judge of `graphmem eval`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
-if TYPE_CHECKING:  # it needs torch, and `--help` does not
+if TYPE_CHECKING:  # needs torch, and `--help` does not
     from .common.tables import Table
 
 __all__ = ["COMPARING", "JUDGES", "Judged", "Request", "judge"]
@@ -38,10 +38,10 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "spreading": frozenset({"evidence", "input"}),
     "temporal": frozenset({"evidence"}),
 }
-"""The data sets, one module of this package each, and the options that are theirs alone."""
+"""Data sets, one module of this package each, with their own options."""
 
 COMPARING = frozenset({"all", "custom", "locomo", "longmemeval", "multihop", "retrieval"})
-"""Those that hold several presets against the same baselines, and keep rankings."""
+"""Data sets that compare several presets with the same baselines, and keep rankings."""
 
 _PLAIN: Mapping[str, Any] = {
     "evidence": None,
@@ -57,18 +57,18 @@ _PLAIN: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One evaluation.
+    """Evaluation request.
 
     Attributes:
-        data: The data set's file, or the folder it is in; of custom, what to index; of retrieval,
-            the corpus.
+        data: Path of the data set's file or folder; for custom, of the data to index; for
+            retrieval, of the corpus.
         preset: Name of the preset under test, or path of a YAML file.
-        config: Its settings where they are changed; the preset then only gives the name.
-        others: Presets that are held against the same baselines in the same run (`COMPARING`).
+        config: Settings that replace the preset's, which then only gives the name.
+        others: Presets to compare with the same baselines in the same run (`COMPARING`).
         rankings: Whether to keep the ranking of every question.
         embedder: Name or folder of an encoder, `hashing`, or an object; the preset's by default.
-        device: Where the indices live.
-        seed: Of everything that is drawn.
+        device: Device of the indices.
+        seed: Seed of all random draws.
         progress: Whether to show bars on stderr.
         cache: Folder of encodings; by default `text.models.cache_folder`.
         evidence, input, cv, ablate, questions, queries, qrels, sizes: Options of single data sets;
@@ -96,16 +96,16 @@ class Request:
 
     @property
     def settings(self) -> Config:
-        """The settings of the preset under test, with the encoder that is used."""
+        """Return the settings of the preset under test, with the encoder in use."""
         config = load_config(self.preset) if self.config is None else self.config
         return self._resolved(config)
 
     @property
     def presets(self) -> list[Config]:
-        """The settings of all presets; the first is the one under test.
+        """Return the settings of all presets, the one under test first.
 
         Raises:
-            InputError: Two of one name.
+            InputError: Two presets of one name.
         """
         found = [self.settings, *map(self._resolved, self.others)]
         for place, config in enumerate(found):
@@ -123,18 +123,18 @@ class Request:
 
     @property
     def chance(self) -> random.Random:
-        """Random numbers of the seed, from their beginning."""
+        """Return a fresh random generator of the seed."""
         return random.Random(self.seed)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a judge found.
+    """Result of a judge.
 
     Attributes:
         report: Plain JSON values.
         shown: Tables and texts for people.
-        rankings: A mapping for each question and system, where they were asked for.
+        rankings: Mapping for each question and system, if requested.
     """
 
     report: dict[str, Any]
@@ -143,12 +143,12 @@ class Judged:
 
     @property
     def table(self) -> str:
-        """All that is shown, as text."""
+        """Return everything shown, as text."""
         return "\n\n".join(map(str, self._parts))
 
     @property
     def tables(self) -> list[Table]:
-        """The tables alone."""
+        """Return only the tables."""
         return [part for part in self._parts if not isinstance(part, str)]
 
     @property
@@ -161,10 +161,10 @@ class Judged:
 
 
 def judge(dataset: str, request: Request) -> Judged:
-    """Runs the judge of a data set.
+    """Run the judge of a data set.
 
     Raises:
-        InputError: An option that the data set does not have, or data that cannot be used.
+        InputError: Option of another data set, or invalid data.
     """
     own = JUDGES[dataset]
     for name, plain in _PLAIN.items():

@@ -1,12 +1,12 @@
-"""What each part of the preset `weave` adds on LoCoMo and LongMemEval.
+"""Measure the gain of each part of the preset `weave` on LoCoMo and LongMemEval.
 
 `python -m bench.quality.weave --data ROOT [--json OUT]`
 
 `ROOT` has the folders `locomo` and `longmemeval`, as for `graphmem eval all`. Each memory is filled
-and consolidated once; the same is done without each of the parts, and by the preset `default`,
-which has none. Recall@10 (LoCoMo) and recall@5 (LongMemEval) of the turns that answer; what was
-archived counts as not found. The figure of a part is the mean difference, whole preset less preset
-without it, with its 95 % bootstrap interval.
+and consolidated once by the preset, by the preset without each of its parts, and by `default`,
+which has none. The measure is recall@10 (LoCoMo) and recall@5 (LongMemEval) of the answering turns;
+archived ones count as not found. The figure of a part is the mean difference of the whole preset to
+the preset without it, with its 95 % bootstrap interval.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Weave:
 
     Attributes:
         data: Folder of the data sets.
-        json: Where the report goes.
-        seed: Of the intervals.
+        json: File for the report.
+        seed: Seed of the intervals.
     """
 
     data: Annotated[Path, arg(metavar="ROOT")]
@@ -57,7 +57,7 @@ class Weave:
 
 
 def variants(config: Config) -> dict[str, Config]:
-    """The preset, what it is without each of the parts that it has, and without all of them."""
+    """Return the preset, the preset without each of its parts, and without all of them."""
     none: dict[str, Any] = {
         "reconcile": replace(config.reconcile, automatic=False),
         "aggregate": replace(config.aggregate, build=False),
@@ -72,13 +72,13 @@ def variants(config: Config) -> dict[str, Config]:
 def measure(
     asked: QuestionSet, config: Config, encoder: CachingEmbedder, *, seed: int = 0
 ) -> dict[str, Any]:
-    """Recall of every variant and what each part adds, by group of questions.
+    """Return recall of every variant and the gain of each part, by group of questions.
 
     Args:
         asked: Memories with their questions.
-        config: The preset.
-        encoder: Encodes.
-        seed: Of the intervals.
+        config: Preset.
+        encoder: Encoder.
+        seed: Seed of the intervals.
     """
     found: dict[str, Tensor] = {}
     done: dict[str, Consolidated] = {}
@@ -118,7 +118,7 @@ def measure(
 def _recall(
     conversation: Conversation, config: Config, encoder: CachingEmbedder, at: int
 ) -> tuple[Tensor, Consolidated]:  # [B]
-    """The share of the gold of each question among its first hits; 0 where there is none."""
+    """Return the share of each question's gold in its first hits; 0 without gold."""
     concepts = encoder.extractor(config.link.concepts)
     with memory_of(conversation.atoms, config, encoder, "cpu", concepts=concepts) as memory:
         done = memory.upkeep.consolidate()
@@ -150,7 +150,7 @@ def _lines(name: str, report: Mapping[str, Any]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints a table of each set: recall, and behind it what the whole preset has more."""
+    """Print a table of each set: recall, and the gain of the whole preset."""
     asked = tyro.cli(Weave, args=arguments)
     config = load_config("weave")
     encoder = load_encoder(Request(data=asked.data, preset="weave", device="cpu"))

@@ -1,4 +1,4 @@
-"""Integrations: a memory as other packages want it. Each imports its package where it is used.
+"""Integrations: adapters of a memory to other packages, which are imported on use.
 
 May import everything but the judges and the command line; nothing else imports from here.
 """

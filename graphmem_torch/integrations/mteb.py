@@ -1,4 +1,4 @@
-"""A memory as a search model of `mteb`: `mteb.evaluate(MemorySearch(), tasks)`."""
+"""Memory as a search model of `mteb`: `mteb.evaluate(MemorySearch(), tasks)`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from graphmem_torch.version import __version__
 
 __all__ = ["MemorySearch"]
 
-_BATCH = 64  # queries that are asked at once
+_BATCH = 64  # queries of one batch
 _KIND = "passage"
 
 
 class MemorySearch:
-    """Indexes the corpus of a retrieval task in a memory, and asks it the queries.
+    """Search model that indexes the corpus of a retrieval task in a memory.
 
-    It fulfils `mteb.SearchProtocol`. A document is an atom: its title, on a line of its
-    own, and its text. Where a task names candidates for a query, they alone may be hits, and the
-    others may still lead to them. A corpus that several subsets of a task share is indexed once.
+    It implements `mteb.SearchProtocol`. A document is an atom: its title on the first line, and its
+    text. If a task restricts the candidates of a query, only they are hits, but others are still
+    traversed. A corpus that several subsets of a task share is indexed once.
 
     Attributes:
-        config: The settings of the memory.
-        memory: With the corpus that was indexed last; None before.
+        config: Settings of the memory.
+        memory: Memory with the corpus indexed last; None before the first.
     """
 
     def __init__(
@@ -42,25 +42,25 @@ class MemorySearch:
         embedder: Any = None,
         device: str = "auto",
     ) -> None:
-        """Indexes nothing yet.
+        """Create the model without a corpus.
 
         Args:
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
-            embedder: As in `Memory.open`; that of the settings by default.
-            device: Likewise.
+            embedder: Embedder, see `Memory.open`; by default that of the settings.
+            device: Device, see `Memory.open`.
 
         Raises:
-            ConfigError: As `load_config`.
+            ConfigError: Invalid settings, see `load_config`.
         """
         self.config = load_config(preset) if config is None else config
         self.memory: Memory | None = None
         self._embedder, self._device = embedder, device
-        self._corpus, self._ids = "", list[str]()  # digest of what it holds, and ids by row
+        self._corpus, self._ids = "", list[str]()  # digest of its content, and ids by row
 
     @cached_property
     def mteb_model_meta(self) -> Any:
-        """What results are filed under: the preset, the encoder and the release.
+        """Return the metadata that results are filed under: preset, encoder and release.
 
         Raises:
             MissingPackageError: `mteb` is not installed.
@@ -74,16 +74,16 @@ class MemorySearch:
         return meta.create_empty(own | {"model_type": ["hybrid"], "use_instructions": False})
 
     def index(self, corpus: Iterable[Mapping[str, Any]], **_: Any) -> None:
-        """Puts a corpus into a new memory, in the place of the one before.
+        """Index a corpus in a new memory, which replaces the previous one.
 
-        Documents without text are left out: nothing finds them.
+        Documents without text are skipped; nothing could find them.
 
         Args:
-            corpus: Rows with `id`, `text` and, where there is one, `title`.
-            _: What else `mteb` says of the task: it is not looked at.
+            corpus: Rows with `id`, `text` and optionally `title`.
+            _: Further arguments of `mteb`, ignored.
 
         Raises:
-            InputError: A document that is no text; an id of two different ones.
+            InputError: Document that is not text, or one id for two different documents.
         """
         named = ((str(row["id"]), _document(row)) for row in corpus)
         atoms = [Atom(id=name, text=text, kind=_KIND) for name, text in named if text.strip()]
@@ -112,18 +112,17 @@ class MemorySearch:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """The scores of the best documents of each query, by id.
+        """Return the scores of the best documents of each query, by id.
 
         Args:
-            queries: Rows with `id`, `text` and, where there is one, `instruction`.
-            top_k: Documents a query at most; a large corpus may give fewer, for only the candidates
-                of the settings (`rank.candidates`) are ranked.
-            top_ranked: For ids of queries the documents among which they are asked; those of others
-                may be any.
-            _: What else `mteb` says of the task: it is not looked at.
+            queries: Rows with `id`, `text` and optionally `instruction`.
+            top_k: Maximum documents of a query. A large corpus may give fewer, because only the
+                candidates (`rank.candidates`) are ranked.
+            top_ranked: Candidate documents by query id; other queries are unrestricted.
+            _: Further arguments of `mteb`, ignored.
 
         Raises:
-            InputError: Nothing is indexed, or a query that is no text.
+            InputError: No corpus is indexed, or a query is not text.
         """
         if self.memory is None:
             raise InputError("search: expected a corpus, got none; call `index` first")
@@ -162,13 +161,13 @@ class MemorySearch:
 
 
 def _document(row: Mapping[str, Any]) -> str:
-    """The text of a document below its title."""
+    """Return the title and text of a document."""
     text, title = _text(row), str(row.get("title") or "").strip()
     return f"{title}\n{text}" if title else text
 
 
 def _text(row: Mapping[str, Any], beside: str = "") -> str:
-    """The text of a row, with another field behind it."""
+    """Return the text of a row, followed by another field."""
     text = row["text"]
     if not isinstance(text, str):
         raise InputError(

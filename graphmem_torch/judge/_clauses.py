@@ -1,8 +1,8 @@
-"""The main clauses of a parsed sentence as propositions.
+"""Read the main clauses of a parsed sentence as propositions.
 
 A clause counts only if its speaker states it in the present or the perfect, or says that it has
-ended. Questions, conditions, wishes, quotations, hearsay and subordinate clauses give none; nor
-does a subject that only its context resolves ("he", "this room").
+ended. Questions, conditions, wishes, quotations, hearsay and subordinate clauses do not count, nor
+do subjects that only the context resolves ("he", "this room").
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from graphmem_torch.judge._statement_words import DIGITS, SAME_VERBS
 from graphmem_torch.judge.propositions import CALENDAR, Proposition, StatedChange, Tense, is_number
 from graphmem_torch.text.question import role_of
 
-_WORDS = 60  # of a sentence; parses of longer ones are not reliable
-_PHRASE = 4  # words of a value
-_RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
+_WORDS = 60  # maximum tokens of a sentence; parses of longer ones are not reliable
+_PHRASE = 4  # maximum words of a value
+_RELATIVE = 3  # words of a clause that belongs to the name of a thing: "the firm I work for"
 _BE = "be"
 _REACHED = {"reach": "have", "hit": "have", "become": "be", "join": "join", "turn": "be"}
 
 
 class SentenceReader:
-    """A parsed sentence."""
+    """Reader of a parsed sentence."""
 
     def __init__(self, sentence: Any, speaker: str | None) -> None:
         self._sentence = sentence
@@ -36,7 +36,7 @@ class SentenceReader:
         self._addressed = {1: "assistant", -1: "user", 0: None}[role]
 
     def propositions(self) -> Iterator[Proposition]:
-        """Read the propositions of its main clauses."""
+        """Yield the propositions of its main clauses."""
         words = [word for word in self._sentence if not word.is_space]
         if len(words) > _WORDS or not words or self._asks(words) or self._reported():
             return
@@ -49,13 +49,13 @@ class SentenceReader:
             yield from self._presupposed(words)
 
     def _reported(self) -> bool:
-        """Whether it stands after a colon and a word of saying or of fiction."""
+        """Return whether it follows a colon and a word of saying or of fiction."""
         text = self._sentence.doc.text[: self._sentence.end_char]
         before, colon, _ = re.split(r"[.!?\n]\s+(?=\S)", text)[-1].rpartition(": ")
         return bool(colon) and reports(before)
 
     def _told(self, verb: Any) -> Proposition | None:
-        """Read what an instruction sets: "Use 8080 as the port"."""
+        """Read the value that an instruction sets: "Use 8080 as the port"."""
         if verb.lower_ != "use" or verb.dep_ != "ROOT" or verb.i != self._sentence.start:
             return None
         value = next((c for c in verb.children if c.dep_ == "dobj"), None)
@@ -70,7 +70,7 @@ class SentenceReader:
         return Proposition(*about, _BE, words, "present")
 
     def _presupposed(self, words: Sequence[Any]) -> Iterator[Proposition]:
-        """Read what a noun phrase implies: "our flat in Bremen", "my three children"."""
+        """Yield what a noun phrase implies: "our flat in Bremen", "my three children"."""
         for noun in words:
             owner = next((c for c in noun.children if c.dep_ == "poss"), None)
             if owner is None or owner.lower_ not in ("my", "our"):
@@ -108,7 +108,7 @@ class SentenceReader:
                 )
 
     def _located(self, noun: Any) -> tuple[str, tuple[str, ...]] | None:
-        """Where somebody lives or works, by the words after "my flat", "my job"."""
+        """Return where somebody lives or works, by the words after "my flat", "my job"."""
         after = _words_after(noun)
         if after and noun.lower_ in say.FUNCTIONAL and (name := self._name_of(after)):
             return noun.lower_, name
@@ -124,13 +124,13 @@ class SentenceReader:
         return None
 
     def _name_of(self, words: Sequence[Any]) -> tuple[str, ...]:
-        """The name that some words begin with, maybe with an article."""
+        """Return the name that some words begin with, with its article if it has one."""
         place = 1 if words and words[0].lower_ in say.ARTICLES else 0
         named = list(takewhile(lambda word: word.pos_ == "PROPN", words[place:]))
         return tuple(map(self._word, named))
 
     def _asks(self, words: Sequence[Any]) -> bool:
-        """Whether it is a question without its mark, or begins with a condition."""
+        """Return whether it is a question without its mark, or begins with a condition."""
         first = next((word for word in words if word.is_alpha or word.like_num), words[0])
         if first.lower_ in say.CONDITIONS or first.lower_ in ("suppose", "imagine", "say", "let"):
             return True
@@ -140,7 +140,7 @@ class SentenceReader:
         )
 
     def _is_main(self, verb: Any) -> bool:
-        """Whether a verb heads a clause that is stated: a root, or one joined to it."""
+        """Return whether a verb heads a stated clause: a root, or one joined to it."""
         while _is_joined(verb) or (verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX")):
             verb = verb.head
         return verb.dep_ == "ROOT" and not self._quoted(verb)
@@ -187,7 +187,7 @@ class SentenceReader:
         words = tuple(word for _, word in kept)
         if words and words[0] in say.ASKING:
             return None
-        if passive:  # "is closed" is said of a state as "is open" is
+        if passive:  # "is closed" describes a state, as "is open" does
             predicate, words = _BE, (verb.lower_, *words)
             if tense == "past" and verb.lower_ in say.ONCE:
                 tense = "present"
@@ -197,7 +197,7 @@ class SentenceReader:
             words = ("broken", *words[3:])
         if verb.lemma_ in say.MOVES and "from" not in lowered and "to" in words:
             value = words[words.index("to") + 1 :]
-            if value and is_number(value[0]):  # whatever rose to 83 is at 83
+            if value and is_number(value[0]):  # a value that rose to 83 is at 83
                 predicate, words, tense = _BE, value, "present"
         if verb.lemma_ in _REACHED:
             predicate, tense = _REACHED[verb.lemma_], "present" if tense == "past" else tense
@@ -227,10 +227,10 @@ class SentenceReader:
             ),
         )
 
-    # The parts of a clause.
+    # Parts of the clause.
 
     def _subject_of(self, verb: Any) -> Any:
-        """The subject of a verb, or of the verb that it is joined to."""
+        """Return the subject of a verb, or of the verb that it is joined to."""
         while True:
             for child in verb.children:
                 if child.dep_ in say.SUBJECTS:
@@ -240,7 +240,7 @@ class SentenceReader:
             verb = verb.head
 
     def _antecedent(self, pronoun: Any) -> Any:
-        """The one person named before "he" or "she" in a sentence, where it is a subject."""
+        """Return the person that "he" or "she" refers to: the only one named, as a subject."""
         if pronoun is None or pronoun.lower_ not in ("he", "she"):
             return None
         before = [word for word in self._sentence if word.i < pronoun.i]
@@ -255,11 +255,11 @@ class SentenceReader:
         return found if person and not others else None
 
     def _omits_speaker(self, verb: Any) -> bool:
-        """Whether a sentence begins with its verb in the past, as in a diary: "Sold the car"."""
+        """Return whether a sentence begins with a past verb, as in a diary: "Sold the car"."""
         return verb.tag_ in ("VBD", "VBN") and verb.i == self._sentence.start
 
     def _about(self, subject: Any) -> tuple[frozenset[str], bool] | None:
-        """The words of a subject, and whether it is named; None: only its context tells what."""
+        """Return a subject's words, and whether it is named; None if its context resolves it."""
         if subject is None:
             return None if self._machine else (frozenset([self._speaker]), True)
         if subject.lower_ in say.SPEAKING:
@@ -282,7 +282,7 @@ class SentenceReader:
                 continue
             if word.is_punct or word.is_space or low in ("the", "'s", "'", "of") or low in say.NEW:
                 continue
-            if low == "to" and word.dep_ == "prep":  # the door to, and of, the garden
+            if low == "to" and word.dep_ == "prep":  # the door to and of the garden
                 continue
             if low in say.VAGUE and not (word.pos_ == "PROPN" or word.head.i < word.i):
                 return None
@@ -297,7 +297,7 @@ class SentenceReader:
                     return None
                 found.add(self._addressed)
             elif word.tag_ == "NNS" and word.lemma_ in say.SINGLE:
-                found.add(low)  # "the colours" are many
+                found.add(low)  # "the colours" are several
             else:
                 found.add(self._word(word))
         found.discard("")
@@ -309,7 +309,7 @@ class SentenceReader:
         return after.tag_ == "VBG" and after.head.i == verb.i
 
     def _ended(self, verb: Any) -> tuple[Any, Any, Tense | None, bool, bool]:
-        """The verb itself, the one that tells what is or was so, its tense, denied, explicit."""
+        """Return the verb itself, the one that tells the state, its tense, denied, explicit."""
         inner = next((c for c in verb.children if c.dep_ in ("xcomp", "pcomp")), None)
         if inner is not None and inner.pos_ in ("VERB", "AUX"):
             if verb.lower_ == "used" and any(c.lower_ == "to" for c in inner.children):
@@ -324,7 +324,7 @@ class SentenceReader:
         return verb, verb, None, False, False
 
     def _inside(self, verb: Any, subject: Any) -> list[Any]:
-        """The words of a clause without those of its subject and of clauses that are joined."""
+        """Return the words of a clause without those of its subject and of joined clauses."""
         out = set()
         for child in verb.children:
             joined = child.dep_ in ("conj", "parataxis") and child.pos_ in ("VERB", "AUX")
@@ -337,7 +337,7 @@ class SentenceReader:
             if word.i not in out and not word.is_space and word.dep_ != "intj"
         ]
         label = [word.i for word in inside if word.text in ":!" and word.i < verb.i]
-        for word in inside:  # "as of today" says when a change begins, not what it is about
+        for word in inside:  # "as of today" is the start of a change, not its subject
             if word.lower_ == "as" and any(child.lower_ == "of" for child in word.children):
                 label += [each.i for each in word.subtree if each.i < verb.i]
         return [word for word in inside if not label or word.i > max(label) or word.i > verb.i]
@@ -348,7 +348,7 @@ class SentenceReader:
 
     @staticmethod
     def _tense(verb: Any) -> Tense:
-        """Past, or anything that holds now: present, perfect, what is about to be."""
+        """Return the past, or the tense of what holds now: present, perfect, or near future."""
         helpers = [child for child in verb.children if child.dep_ in ("aux", "auxpass")]
         said = {child.lower_ for child in helpers}
         if said & say.PRESENT:
@@ -406,13 +406,13 @@ class SentenceReader:
         return [(token, word) for token, word in kept if word], flags
 
     def _is_name(self, word: Any) -> bool:
-        """Whether a word is a name: by its tag, or by its capital inside of a sentence."""
+        """Return whether a word is a name: by its tag, or by its capital inside a sentence."""
         inside = word.i > self._sentence.start and word.nbor(-1).text not in '.!?:"\u201c'
         capital = word.text.istitle() and word.pos_ in ("NOUN", "ADJ", "X") and inside
         return word.pos_ == "PROPN" or (capital and word.tag_ not in ("NNS", "JJ"))
 
     def _word(self, word: Any) -> str:
-        """A word as it is compared: its lemma, a number in digits, whoever speaks by name."""
+        """Return a word to compare: its lemma, digits for a number, the name for the speaker."""
         low = word.lower_
         if low in say.SPEAKING:
             return self._speaker
@@ -435,12 +435,12 @@ class SentenceReader:
     def _lemma(word: Any) -> str:
         return (word.lemma_ or word.text).lower()
 
-    # What changed.
+    # Changes.
 
     def _change(
         self, verb: Any, subject: frozenset[str], inner: Sequence[Any], passive: bool
     ) -> StatedChange | None:
-        """Read the change that a clause in the past or the perfect states."""
+        """Return the change that a clause in the past or the perfect states."""
         lemma = verb.lemma_.lower()
         if verb.tag_ not in ("VBD", "VBN"):
             return None
@@ -482,7 +482,7 @@ class SentenceReader:
     def _handed(
         self, verb: Any, subject: frozenset[str], inner: Sequence[Any], passive: bool
     ) -> StatedChange | None:
-        """One put in the place of another: replaced by, traded in for, taken over from."""
+        """Return the change of a replacement: replaced by, traded in for, taken over from."""
         lemma, after = verb.lemma_.lower(), [word for word in inner if word.i > verb.i]
         thing = next((c for c in verb.children if c.dep_ == "dobj"), None)
         what = () if thing is None else self._phrase_of(thing.subtree)
@@ -503,7 +503,7 @@ class SentenceReader:
         return None
 
     def _says_what(self, word: Any) -> bool:
-        """Whether a word is part of what a thing is called."""
+        """Return whether a word is part of the name of a thing."""
         low = word.lower_
         return not (
             low in say.ARTICLES
@@ -513,14 +513,14 @@ class SentenceReader:
         )
 
     def _phrase_after(self, words: Sequence[Any], preposition: str) -> tuple[str, ...]:
-        """The words after a preposition, to the end of their phrase."""
+        """Return the words after a preposition, to the end of their phrase."""
         place = next((i for i, w in enumerate(words) if w.lower_ == preposition), None)
         return () if place is None else self._phrase_of(words[place + 1 :])
 
     def _phrase_of(
         self, words: Iterable[Any], until: tuple[str, ...] | None = None
     ) -> tuple[str, ...]:
-        """The words of a phrase, to its first preposition, or to one of some words."""
+        """Return the words of a phrase, up to its first preposition or a given word."""
         found: list[str] = []
         for place, word in enumerate(words):
             if until is not None:
@@ -541,28 +541,28 @@ class SentenceReader:
 
 
 def reports(label: str) -> bool:
-    """Whether what follows a label is somebody else's words, or not said to be so."""
+    """Return whether the text after a label is reported, or not asserted."""
     return any(
         word in say.REPORTS or singular(word) in say.SAYING for word in label.lower().split()
     )
 
 
 def singular(word: str) -> str:
-    """A word without the ending that a verb has after a name."""
+    """Return a word without the ending of a verb after a name."""
     if word.endswith("ies"):
         return word[:-3] + "y"
     return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "oes")) else word[:-1]
 
 
 def _heads_clause(word: Any) -> bool:
-    """Whether a word may head a clause: a verb, or what the parser takes for an adjective."""
+    """Return whether a word may head a clause: a verb, or an adjective by the parser's mistake."""
     return word.pos_ in ("VERB", "AUX") or any(each.dep_ == "auxpass" for each in word.children)
 
 
 def _is_joined(verb: Any) -> bool:
-    """Whether a clause stands beside the one after it with a comma alone, as in talk.
+    """Return whether only a comma joins a clause to the next one, as in talk.
 
-    The parser calls it an argument of the verb after it; with a verb of saying it is one.
+    The parser calls it an argument of the next verb, which is right for a verb of saying.
     """
     return (
         verb.dep_ == "ccomp"
@@ -579,16 +579,16 @@ def _words_after(noun: Any) -> list[Any]:
 
 
 def _counts(word: Any) -> bool:
-    """Whether a token is a number, in digits or in words."""
+    """Return whether a token is a number, in digits or in words."""
     return bool(word.like_num) or is_number(word.text)
 
 
 def _is_sign(word: Any) -> bool:
-    """Whether a token that counts as punctuation is a sign with a meaning, such as an emoji."""
+    """Return whether a token tagged as punctuation has a meaning, such as an emoji."""
     return any(unicodedata.category(letter) in ("So", "Sm") for letter in word.text)
 
 
 def _folded(word: str) -> str:
-    """A word without diacritics."""
+    """Return a word without diacritics."""
     plain = unicodedata.normalize("NFKD", word)
     return "".join(letter for letter in plain if not unicodedata.combining(letter))

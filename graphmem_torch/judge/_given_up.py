@@ -1,4 +1,4 @@
-"""Sentences that say what has ended: sold, stopped, replaced, changed to something else."""
+"""Read what sentences say has ended: sold, stopped, replaced, changed to something else."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _YEARS = range(1900, 2100)
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Something that a sentence says to have ended.
+    """Something that has ended by a sentence.
 
     Attributes:
-        words: Content words of it.
+        words: Its content words.
         heads: Words that name it, without their modifiers.
-        of: Who or what gave it up; empty if the sentence does not say.
-        new: Content words of what took its place.
-        kind: `value` (another one took its place), `activity` (somebody did it), `thing` (somebody
-            had, used or held it) or `end` (it is no more).
+        of: Its former owner or subject; empty if the sentence does not say.
+        new: Content words of its replacement.
+        kind: `value` (another one replaced it), `activity` (somebody did it), `thing` (somebody
+            had, used or held it) or `end` (it no longer exists).
         verb: Verb of an activity.
     """
 
@@ -37,10 +37,10 @@ class GivenUp:
 
 
 class GivenUpReader(SentenceReader):
-    """A parsed sentence that is read for what it says to be given up."""
+    """Reader of what a parsed sentence says has ended."""
 
     def given_up(self, words: Sequence[Any]) -> Iterator[GivenUp]:
-        """Read what the main clauses of a sentence say to have ended."""
+        """Yield what the main clauses of a sentence say has ended."""
         if self._long_ago(words):
             return
         for verb in words:
@@ -53,7 +53,7 @@ class GivenUpReader(SentenceReader):
             yield from self._given_up_by(verb)
 
     def _long_ago(self, words: Sequence[Any]) -> bool:
-        """Whether it tells of another time: a year, "ago", "as a child", "when I was at school"."""
+        """Return whether it is about another time: a year, "ago", "as a child", "when I was"."""
         for word in words:
             year = word.text.isdigit() and int(word.text) in _YEARS
             stage = word.dep_ == "pobj" and word.head.lower_ == "as" and word.lemma_ in say.STAGES
@@ -63,7 +63,7 @@ class GivenUpReader(SentenceReader):
         return False
 
     def _given_up_by(self, verb: Any) -> Iterator[GivenUp]:
-        """Read what a verb says to have ended."""
+        """Yield what a verb says has ended."""
         of = self._actor(verb)
         inner = [word for word in verb.subtree if word.i != verb.i]
         if any(map(_is_daytime, inner)):
@@ -104,14 +104,14 @@ class GivenUpReader(SentenceReader):
             yield from self._lost(verb, of)
 
     def _stops(self, verb: Any, inner: Any) -> bool:
-        """Whether a verb says that what another one tells has ended."""
+        """Return whether a verb says that the activity of another verb has ended."""
         if verb.lower_ == "used" and any(c.lower_ == "to" for c in inner.children):
             return True
         up = verb.lemma_ == "give" and any(c.lower_ == "up" for c in verb.children)
         return (verb.lemma_ in say.STOPS or up) and inner.tag_ == "VBG"
 
     def _actor(self, verb: Any) -> frozenset[str] | None:
-        """Who a verb is said of; None if only the context tells."""
+        """Return the subject of a verb; None if only the context resolves it."""
         subject = self._subject_of(verb)
         if subject is None:
             return frozenset([self._speaker]) if self._omits_speaker(verb) else None
@@ -122,7 +122,7 @@ class GivenUpReader(SentenceReader):
         return self._content(subject.subtree) or None
 
     def _arguments(self, verb: Any) -> list[Any]:
-        """The objects of a verb; without any, those of its prepositions."""
+        """Return the objects of a verb; without any, those of its prepositions."""
         found = [c for c in verb.children if c.dep_ in ("dobj", "attr", "acomp", "oprd", "dative")]
         found += [c for c in verb.children if c.dep_ == "xcomp" and c.pos_ == "VERB"]
         return found or [
@@ -134,7 +134,7 @@ class GivenUpReader(SentenceReader):
         ]
 
     def _made(self, things: Sequence[Any], of: frozenset[str], verb: Any | None = None) -> GivenUp:
-        """Something given up, by its words; with a verb, an activity."""
+        """Return something given up, by its words; with a verb, an activity."""
         tokens = [word for each in things for word in each.subtree]
         heads = frozenset(self._word(each) for each in things if each.pos_ in _CONTENT) - {""}
         if verb is None:
@@ -144,7 +144,7 @@ class GivenUpReader(SentenceReader):
         return GivenUp(words, heads or frozenset([named]), of, kind="activity", verb=named)
 
     def _replaced(self, verb: Any, word: str, of: frozenset[str]) -> Iterator[GivenUp]:
-        """Read what stands after "instead of", "rather than", or after "from" and before "to"."""
+        """Yield what follows "instead of", "rather than", or stands between "from" and "to"."""
         marks = [w for w in verb.subtree if w.lower_ == word and w.i > verb.i]
         for mark in marks:
             if next((w for w in mark.ancestors if w.pos_ in ("VERB", "AUX")), None) != verb:
@@ -179,7 +179,7 @@ class GivenUpReader(SentenceReader):
                 yield GivenUp(made.words - new, made.heads, about, new, verb=verb_of)
 
     def _lost(self, verb: Any, of: frozenset[str]) -> Iterator[GivenUp]:
-        """Read what was sold, left, cancelled, replaced."""
+        """Yield what was sold, left, cancelled or replaced."""
         lemma = verb.lemma_.lower()
         particles = {c.lower_ for c in verb.children if c.dep_ in ("prt", "advmod", "prep")}
         passive = any(child.dep_ == "auxpass" for child in verb.children)
@@ -232,7 +232,7 @@ class GivenUpReader(SentenceReader):
         return self._addressed or ""
 
     def _content(self, words: Iterable[Any]) -> frozenset[str]:
-        """The content words among some words."""
+        """Return the content words among some words."""
         found = {
             self._word(word)
             for word in words
@@ -245,7 +245,7 @@ class GivenUpReader(SentenceReader):
 
 
 def below(link: Any) -> list[Any]:
-    """The nouns under a preposition, through a second one: "out of law school"."""
+    """Return the nouns under a preposition, through a second one: "out of law school"."""
     found = []
     for child in link.children:
         if child.dep_ in ("pobj", "pcomp"):
@@ -256,7 +256,7 @@ def below(link: Any) -> list[Any]:
 
 
 def _is_daytime(word: Any) -> bool:
-    """Whether a word says when in the day: "at night", "at five", "early"."""
+    """Return whether a word says when in the day: "at night", "at five", "early"."""
     if word.dep_ == "pobj" and word.head.lower_ in ("at", "in"):
         return word.lower_ in say.DAYTIMES or (word.head.lower_ == "at" and word.like_num)
     return bool(word.lower_ == "early")

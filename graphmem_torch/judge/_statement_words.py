@@ -1,4 +1,4 @@
-"""Words by which statements are read and compared: small closed classes of English."""
+"""Closed classes of English words for reading statements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNRESOLVED = _set(
     much most some few several thing
     """
 )
-# Whose they are is unknown: "her brother" of two texts may be two persons.
+# Possessives of unknown persons: "her brother" of two texts may be two persons.
 OTHERS = _set("his her their its")
 VAGUE = _set("a an this that these those some any another each every either")
 NEUTRAL = _set(
@@ -56,7 +56,7 @@ SAYING = _set(
     imagine dream doubt feel hear read suspect pretend insist argue mean bet reckon
     """
 )
-# In front of a colon: what follows is somebody's words, or not said to be so.
+# Labels before a colon: the text after it is reported, or not asserted.
 REPORTS = _set(
     """
     if when said thought wrote told asked claimed answered replied according dream story fiction
@@ -65,7 +65,7 @@ REPORTS = _set(
     """
 )
 NOMINAL = _set("NOUN PROPN")
-# Tags of what may follow a verb, or a noun that is one.
+# Tags of words that may follow a verb, or a noun that is one.
 FOLLOWING = _set("DT IN TO CD PRP$ NNP JJ NN")
 ASKING = _set("what who whose which how where why")
 SYNONYMS = {
@@ -76,19 +76,19 @@ SYNONYMS = {
     "bike": "bicycle",
     "apartment": "flat",
 }
-# What somebody has of something, which need not be said: "my Netflix subscription"
+# Things that somebody has, with an optional noun: "my Netflix subscription"
 HOLDINGS = _set("subscription membership contract account role position post job lease")
-# Of whom or which one has one, named after it: "my employer Bosch"
+# Nouns followed by the name of their one value: "my employer Bosch"
 FUNCTIONAL = _set("employer boss manager supervisor husband wife spouse hometown")
 SEATED = _set("be sit live stand work stay")
 FINE = _set("fine well perfectly smoothly ok okay again properly")
 LEADERS = _set("head leader lead captain chief chair chairman director")
-# A statement of one says that a liking is over; many may be had at a time.
+# Likings: a statement of one ends none, because many are possible at a time.
 LIKINGS = _set("like love enjoy prefer adore")
 CLAUSES = _set("ccomp advcl acl relcl csubj xcomp pcomp")
 SUBJECTS = _set("nsubj nsubjpass csubj")
 ARTICLES = _set("a an the")
-# What they mean depends on when and where they are said.
+# Words whose meaning depends on time and place of the statement.
 DEICTIC = _set("today tonight tomorrow yesterday last next this ago here there")
 CHANGES = _set(
     """
@@ -110,7 +110,7 @@ TURNS = CHANGES | _set(
     rewrite repaint replace swap turn
     """
 )
-# Whatever they are said of is no more.
+# Verbs whose subject no longer exists.
 CEASED = _set(
     """
     cancel scrap remove abandon delete dissolve terminate uninstall discontinue decommission disband
@@ -127,7 +127,7 @@ ENDING = _set("close end expire lapse run")
 INTENDING = _set("plan want consider think hope intend wish decide aim wonder look try")
 STAGES = _set("child kid teenager teen student boy girl baby youth toddler")
 OVER = _set("gone out over history obsolete")
-# Gone as well; looser, for what is only flagged.
+# Further words of loss; looser, for suspicions only.
 LEFT = (
     (GONE - {"lose"})
     | SWAPS
@@ -135,7 +135,7 @@ LEFT = (
 )
 
 ROLES = _set("step resign retire quit leave replace")
-# Verbs with a particle that say the same.
+# Verbs with a particle and the same meaning.
 GONE_WITH = _set(
     """
     give-up give-away give-back hand-over hand-in hand-back step-down step-back break-up break-off
@@ -147,7 +147,7 @@ GONE_WITH = _set(
 # they need both ends
 MOVES = _set("go set rise fall drop grow cut")
 PRESENT = _set("has have 've will wo can ca does do must 'll")
-# what happens once stays true
+# an event stays true
 ONCE = _set("born founded built established")
 MOODS = _set(
     """
@@ -157,7 +157,7 @@ MOODS = _set(
     """
 )
 PREPOSITIONS = _set("in at on to for with by of from as under near inside behind over into than")
-# nouns of what has one value at a time
+# nouns with one value at a time
 SINGLE = _set(
     """
     address age bedtime birthday birthplace boss budget capacity capital captain ceo chair
@@ -175,12 +175,12 @@ SCHEDULED = _set(
 )
 NAMING = _set("be use run listen sit live need require weigh cost measure stay")
 IN_USE = _set("be use drink eat drive work live run take play study attend")
-# Of what is so: with one value at a time.
+# Adjectives with one value at a time.
 STATES = _set("be face belong come consist start end hang stand lie")
 ORDINALS = _set("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
-# Before what is more or less so: such words exclude no others.
+# Before adjectives of degree: such words exclude no others.
 DEGREES = _set("so very really quite pretty bit too rather totally extremely super sure lately all")
-# What stands after one is one of many.
+# Words before one of many.
 OPEN_ENDED = _set("with about full like for interested responsible known")
 PLACES = _set("in at on under near inside behind over")
 PLACED = _set("live reside dwell")
@@ -194,7 +194,7 @@ KIN = _set(
 HOUSES = _set("home house apartment flat condo")
 SITTINGS = _set("meet happen take run")
 WEEKDAYS = _set("monday tuesday wednesday thursday friday saturday sunday")
-# Verbs of an outcome, which one event has once.
+# Verbs of an outcome, which an event has once.
 JOBS = _set("job position post work")
 SAID = _set("up away off out of all his her their")
 HELD = _set(

@@ -1,10 +1,10 @@
-"""Whether two stated propositions can both be true, and whether the later one ends the earlier.
+"""Decide whether two propositions can both be true, and whether the later one ends the earlier.
 
-Two propositions of one subject are at odds if they say the same but for one slot, and the slot has
-one value at a time: a number, a word and its opposite, a time, an identifier, a home, an employer.
-Everything else must agree, times and places included, so that another room, another day or another
-person is no contradiction. Only a sentence that states the change ("moved to", "no longer",
-"changed from A to B", "renamed") ends what was said before. `docs/mathematics.md` 5.2.
+Two propositions of one subject conflict if they differ in one slot that has one value at a time: a
+number, a word and its opposite, a time, an identifier, a home, an employer. Everything else must
+agree, times and places included, so that another room, another day or another person is no
+contradiction. Only a sentence that states the change ("moved to", "no longer", "changed from A to
+B", "renamed") ends an earlier statement. `docs/mathematics.md` 5.2.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["Finding", "compare", "keys_of"]
 _SLOTS = (
     *("home", "employer", "role", "boss", "partner", "name", "leader", "car", "price", "day"),
     *("birth", "liking"),
-)  # all that are read
-_EXTRA = 4  # words that one of two sentences may have beyond the other
-_ABOUT = 0.25  # share by which a number may be off that is said to be about right
+)  # every word that is read
+_EXTRA = 4  # maximum extra words of one of two sentences
+_ABOUT = 0.25  # relative tolerance of a number that is stated as approximate
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why two propositions cannot both be true.
+    """Conflict of two propositions.
 
     Attributes:
         kind: `number`, `denial`, `opposite`, `time`, `value`, `order` or `change`.
         values: Values in the earlier and the later one.
         ends: Whether the later one states that the earlier one is no longer true.
         names: Whether the values are names, which may be two names of one thing.
-        kin: Whether they are at odds only if they are of one kind, as green and yellow are; grey
-            and soft are not.
+        kin: Whether they conflict only if they are of one kind, like green and yellow, unlike grey
+            and soft.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Finding:
 
 
 def compare(earlier: Proposition, later: Proposition) -> Finding | None:
-    """Find the contradiction between two propositions, or return None."""
+    """Return the contradiction between two propositions, or None."""
     if earlier.implied and later.implied and earlier.predicate == "have":
         numbers = any(map(is_number, earlier.words)) and any(map(is_number, later.words))
         if not numbers:
@@ -76,7 +76,7 @@ def compare(earlier: Proposition, later: Proposition) -> Finding | None:
 
 
 def keys_of(said: Proposition) -> set[str]:
-    """Keys of a proposition: two that are at odds have one in common."""
+    """Return the keys of a proposition: two that conflict have one in common."""
     subjects = _subject_keys(said.subject, said.named)
     content = {
         word
@@ -107,12 +107,12 @@ def keys_of(said: Proposition) -> set[str]:
 
 
 def _subject_keys(subject: frozenset[str], named: bool) -> set[str]:
-    """The subject as a whole; of a name each word, for a part of it is the same subject."""
+    """Return the subject as a whole, and each word of a name, whose parts are the same subject."""
     return set(subject) if named else {" ".join(sorted(subject))}
 
 
 def _passing(said: Proposition) -> bool:
-    """Whether it is so for a moment only, or at a time or place that only its context tells."""
+    """Return whether it is momentary, or at a time or place that only its context resolves."""
     if said.change is not None:
         return False
     mood = said.predicate in ("be", "feel") and {*said.words} <= say.MOODS
@@ -124,14 +124,14 @@ def _passing(said: Proposition) -> bool:
 
 
 def _one_subject(one: frozenset[str], other: frozenset[str], named: bool) -> bool:
-    """Whether two subjects are one: a name may be said in part."""
+    """Return whether two subjects are one: a name may be shortened."""
     if one == other or not named:
         return one == other
     return (one < other or other < one) and all(w.isalpha() and len(w) > 1 for w in one ^ other)
 
 
 def _order(one: Proposition, other: Proposition) -> Finding | None:
-    """Each of two is said to be more than the other."""
+    """Find two things each of which is said to be more than the other."""
     if one.predicate != other.predicate or one.denied or other.denied or one.tense != other.tense:
         return None
     sides = []
@@ -147,7 +147,7 @@ def _order(one: Proposition, other: Proposition) -> Finding | None:
 
 
 def _outcome(one: Proposition, other: Proposition) -> Finding | None:
-    """One event ended in two ways."""
+    """Find two outcomes of one event."""
     if one.times or other.times or one.denied != other.denied:
         return None
     if one.words != other.words:
@@ -159,7 +159,7 @@ def _outcome(one: Proposition, other: Proposition) -> Finding | None:
 
 
 def _made_by(one: Proposition, other: Proposition) -> Finding | None:
-    """One thing was made by two: written by, founded by."""
+    """Find two makers of one thing: written by, founded by."""
     way = one.words[:2]
     if one.predicate != "be" or way != other.words[:2] or way[1:] != ("by",):
         return None
@@ -171,7 +171,7 @@ def _made_by(one: Proposition, other: Proposition) -> Finding | None:
 
 
 def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
-    """One says what the other denies, or says to have ended."""
+    """Find a proposition that the other one denies or ends."""
     if earlier.predicate != later.predicate:
         return None
     off = [said.denied or said.tense == "ended" for said in (earlier, later)]
@@ -179,7 +179,7 @@ def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
         return None
     slots, extra = _aligned(_bare(earlier.words), _bare(later.words))
     denying = later if off[1] else earlier
-    # Whoever denies the whole denies each part of it; not the other way round.
+    # A denial of the whole denies each part of it; not the other way round.
     if slots or extra[1 if off[1] else 0]:
         return None
     if (extra[0] or extra[1]) and (earlier.clausal or later.clausal):
@@ -192,7 +192,7 @@ def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
 
 
 def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Words without "every" and prepositions in front of times: every morning, in the morning."""
+    """Return words without "every" and prepositions before times: every morning, in the morning."""
     small = say.PREPOSITIONS | {"every", "each"}
     follow = (*words[1:], "")
     return tuple(
@@ -203,12 +203,12 @@ def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_light(said: Proposition) -> bool:
-    """Whether a verb alone says too little to be denied elsewhere: "I know", "I don't"."""
+    """Return whether a verb alone says too little to be denied elsewhere: "I know", "I don't"."""
     return said.predicate.removeprefix("can ") in say.LIGHT
 
 
 def _one_slot(earlier: Proposition, later: Proposition) -> Finding | None:
-    """Both say the same but for one slot."""
+    """Find a difference in one slot of otherwise equal propositions."""
     slots, extra = _aligned(earlier.words, later.words)
     one_sided = not (extra[0] and extra[1])
     if not one_sided or not _harmless(extra[0]) or not _harmless(extra[1]):
@@ -257,9 +257,9 @@ def _of_a_kind(
     start: int,
     slot: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Finding | None:
-    """Two values that one thing has not both, if they are of one kind: colours, materials, breeds.
+    """Find two exclusive values of one kind: colours, materials, breeds.
 
-    People are left out, who are many things.
+    People are excluded, because they are many things.
     """
     values = " ".join(slot[0]), " ".join(slot[1])
     if earlier.predicate not in say.STATES or (earlier.named and len(earlier.subject) == 1):
@@ -293,7 +293,7 @@ def _number(
 
 
 def _about_equal(values: tuple[str, str], *, hedged: bool) -> bool:
-    """Whether two numbers are one, or one within what "about" leaves open."""
+    """Return whether two numbers are equal, or within the tolerance of "about"."""
     try:
         one, other = (float(value.strip("$\u20ac\u00a3%").rstrip(".")) for value in values)
     except ValueError:
@@ -309,7 +309,7 @@ def _identity(
     start: int,
     slot: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Finding | None:
-    """Two values of what has one: identifiers, names, places, and those of single nouns."""
+    """Find two values of a slot with one: identifiers, names, places, and single nouns."""
     old, new = slot
     values = " ".join(old), " ".join(new)
     # A title may be the same: Dr. Weber, Dr. Braun.
@@ -342,20 +342,20 @@ def _identity(
 
 
 def _parted(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A post and what it is in: the head, of the team."""
+    """Return a post and its group: the head, of the team."""
     place = next((i for i, word in enumerate(words) if word in ("of", "in")), len(words))
     return words[:place], words[place + 1 :]
 
 
 def _holds(said: Proposition) -> bool:
-    """Whether it says what is so now; whoever has moved lives there."""
+    """Return whether it states a present fact; a person who has moved lives there."""
     so = said.tense == "present" or said.predicate == "start"
     so |= said.change is not None and said.change.kind == "moved"
     return so and not said.denied and not said.added
 
 
 def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
-    """Two values of a slot of one subject: its home, its employer, its name."""
+    """Find two values of a slot of one subject: its home, its employer, its name."""
     over = later.tense == "ended" and not later.denied
     if not (_holds(earlier) and (over or _holds(later))):
         return None
@@ -363,7 +363,7 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
     for of, slot, old in slots_of(earlier):
         for whose, other, new in slots_of(later):
             if slot == "liking" and not over:
-                continue  # of many
+                continue  # one of many
             if over:
                 if slot == other and {*new} <= {*old} and _one_subject(of, whose, named):
                     return Finding(
@@ -390,7 +390,7 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
 
 
 def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> Finding | None:
-    """The later one tells of a change of what the earlier one says."""
+    """Find a change by the later one of what the earlier one says."""
     if not _holds(earlier):
         return None
     new, old = " ".join(change.new), " ".join(change.old)
@@ -419,7 +419,7 @@ def _changed(earlier: Proposition, later: Proposition, change: StatedChange) -> 
 
 
 def _slot_became(earlier: Proposition, change: StatedChange) -> Finding | None:
-    """The value of a slot was given up for another: a car, a post."""
+    """Find a slot whose value was given up for another: a car, a post."""
     for of, slot, value in slots_of(earlier):
         whose = [*map(unit_of, change.of)] if slot == "leader" else change.of
         if of in whose and change.old and {*value} <= {*change.old} and slot != "liking":
@@ -436,7 +436,8 @@ def _became(earlier: Proposition, change: StatedChange) -> Finding | None:
     if change.old:
         if not _contains(said, change.old):
             return None
-        # Of a person much is true; what has changed must be all of it, or be named as well.
+        # Much is true of a person; the changed value must be all of the statement, or be named as
+        # well.
         rest = {*said} - {*change.old}
         whole = not rest if earlier.named else True
         whole |= bool(rest) and any(rest <= of for of in change.of[1:])
@@ -451,7 +452,7 @@ def _became(earlier: Proposition, change: StatedChange) -> Finding | None:
 
 
 def _gone(earlier: Proposition, later: Proposition, change: StatedChange) -> Finding | None:
-    """The later one says that what the earlier one has, uses or does is given up."""
+    """Find something that the earlier one has, uses or does, and the later one gives up."""
     for of, _, value in slots_of(earlier):
         if of in change.of and value and {*value} <= {*change.old}:
             return Finding("change", (" ".join(value), "no longer"))
@@ -477,7 +478,7 @@ def _gone(earlier: Proposition, later: Proposition, change: StatedChange) -> Fin
 
 
 def _contains(words: tuple[str, ...], part: tuple[str, ...]) -> bool:
-    """Whether some words stand in others, one after the other."""
+    """Return whether some words occur in others, one after the other."""
     size = len(part)
     return any(words[i : i + size] == part for i in range(len(words) - size + 1))
 
@@ -503,7 +504,7 @@ def _aligned(
 
 
 def _harmless(extra: list[str]) -> bool:
-    """Whether words that only one of two has leave it about the same."""
+    """Return whether words that only one of two has change little."""
     return len(extra) <= _EXTRA and not any(is_time(word) or is_number(word) for word in extra)
 
 
@@ -514,7 +515,7 @@ def _is_time_value(words: tuple[str, ...]) -> bool:
 
 
 def _is_code(word: str) -> bool:
-    """Whether a word is an identifier: a path, an address, letters with digits."""
+    """Return whether a word is an identifier: a path, an address, letters with digits."""
     mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
     ordinal = word[:1].isdigit() and word.endswith(("st", "nd", "rd", "th"))
     return any(sign in word for sign in "/@\\_#") or (mixed and not ordinal)

@@ -1,4 +1,4 @@
-"""Names of countries: what is in one of them may be said to be there, or in a town of it."""
+"""Names of countries: a thing in a country may be said to be in a town of it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _SEVERAL = (
 
 @cache
 def countries() -> frozenset[str]:
-    """Names of countries in English, lower-cased, without articles."""
+    """Return the names of countries in English, lower-cased, without articles."""
     return frozenset([*_NAMES.split(), *_LONGER.split("|")])
 
 
 def same_country(one: str, other: str) -> bool:
-    """Whether two names of countries are names of one."""
+    """Return whether two names are of one country."""
     return any({one, other} <= names for names in _SEVERAL)

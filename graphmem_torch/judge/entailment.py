@@ -1,8 +1,8 @@
-"""LexicalJudge: does a text support another, contradict it, or neither? By rule, without a model.
+"""LexicalJudge: decide by rule whether a text supports another, contradicts it, or neither.
 
-It compares what two texts state (`judge.contradiction`) and which words they share: arithmetic and
-knowledge of the world are beyond it. Its rules are for English: about texts of other languages
-(`text.words.foreign`) it says nothing. `graphmem eval claims` measures how far that goes.
+It compares the statements of two texts (`judge.contradiction`) and the words they share; arithmetic
+and knowledge of the world are beyond it. Its rules are English: texts of other languages
+(`text.words.foreign`) are neutral. `graphmem eval claims` measures it.
 """
 
 from __future__ import annotations
@@ -43,40 +43,40 @@ _YEARS = range(1000, 2200)
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     stems: frozenset[str]  # content words
-    told: frozenset[str]  # those of them that are neither names nor numbers
-    words: frozenset[str]  # all of them, stemmed where they are content
+    told: frozenset[str]  # content words other than names and numbers
+    words: frozenset[str]  # all words, content words stemmed
     negated: bool
-    denied: frozenset[str]  # content words behind the last denial
+    denied: frozenset[str]  # content words after the last denial
     numbers: Mapping[str, frozenset[str]]  # by unit: a word, "year" or "month"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A text as its sentences, each with its words, its numbers and whether it denies."""
+    """Text as sentences, each with its words, its numbers and whether it denies."""
 
     sentences: tuple[_Sentence, ...]
 
     @classmethod
     def read(cls, text: str) -> Claim:
-        """The claim of a text."""
+        """Read the claim of a text."""
         parts = [part for line in text.split("\n") for part in split_at_marks(line, ".!?;")]
         return cls(tuple(_sentence(part) for part in parts if part.strip()))
 
     @property
     def stems(self) -> frozenset[str]:
-        """The content words of all sentences."""
+        """Return the content words of all sentences."""
         return frozenset[str]().union(*(sentence.stems for sentence in self.sentences))
 
 
 def conflicts(premise: Claim, hypothesis: Claim) -> tuple[float, tuple[str, ...]]:
-    """How much of a hypothesis a premise holds, and in what they are at odds.
+    """Return the share of a hypothesis that a premise holds, and their conflicts.
 
-    Both are about the premise's sentence that shares most words with the hypothesis: another one
-    may deny something else.
+    Both are measured on the premise's sentence that shares most words with the hypothesis: another
+    sentence may deny something else.
 
     Returns:
-        The share of the hypothesis's content words that are in that sentence (0 without any), and
-        the names of the conflicts: `negation`, `opposite`, `number`.
+        Share of the hypothesis's content words in that sentence (0 without any), and the names of
+        the conflicts: `negation`, `opposite`, `number`.
     """
     wanted = hypothesis.stems
     if not wanted or not premise.sentences:
@@ -95,7 +95,7 @@ def conflicts(premise: Claim, hypothesis: Claim) -> tuple[float, tuple[str, ...]
 
 
 def _contradicted(said: _Sentence, hypothesis: Claim) -> bool:
-    """One denies, the other does not, and most of what is denied is in the other.
+    """Return whether only one denies, and most denied words are in the other.
 
     An even number of denials cancels.
     """
@@ -109,7 +109,7 @@ def _contradicted(said: _Sentence, hypothesis: Claim) -> bool:
 
 
 def _opposed(said: _Sentence, hypothesis: Claim) -> bool:
-    """A word of the hypothesis is missing in the sentence, which has its opposite instead."""
+    """Return whether the sentence replaces a word of the hypothesis by its opposite."""
     words = frozenset[str]().union(*(sentence.words for sentence in hypothesis.sentences))
     table = opposites()
     return any(
@@ -118,9 +118,9 @@ def _opposed(said: _Sentence, hypothesis: Claim) -> bool:
 
 
 def _miscounted(said: _Sentence, hypothesis: Claim) -> bool:
-    """Both count the same unit, no number is in both, and half of what else is told is.
+    """Return whether both count one unit differently, and share half of their other words.
 
-    Names are left out: that two things happen to the same people is no reason to call them one.
+    Names are left out: two things that happen to the same people need not be one.
     """
     return any(
         unit in said.numbers
@@ -156,21 +156,21 @@ def _sentence(text: str) -> _Sentence:
 
 
 RELATED = 0.5
-"""Cosine below which two texts are not about the same, by `text.embedder.rescaled`."""
+"""Cosine below which two texts are unrelated, adapted by `text.embedder.rescaled`."""
 
-_COVERED = 0.7  # share of the hypothesis's words that the premise must hold to entail it
-_SHARED = 0.5  # the same for a conflict of words, which is about the rest
-_DOUBT = 0.5  # what a certain conflict takes from the support of a hypothesis
+_COVERED = 0.7  # minimum share of the hypothesis's words in the premise for an entailment
+_SHARED = 0.5  # minimum share of the other words for a conflict of words
+_DOUBT = 0.5  # reduction of the support of a hypothesis by a certain conflict
 _CUES = ("negation", "opposite", "number")
-# Cosine of two names from which they may name one thing. With the default encoder NYC / New York
-# City has .92, Munich / München .80; Lisbon / Porto .69, Toyota / Honda .66.
+# Minimum cosine of two names of one thing. With the default encoder NYC / New York City has .92,
+# Munich / München .80; Lisbon / Porto .69, Toyota / Honda .66.
 _ALIKE = 0.75
-# Cosine of two values from which they are of one kind: green / yellow have .66, marble / bronze
-# .42; tall / kind .25, big / red .37.
+# Minimum cosine of two values of one kind: green / yellow have .66, marble / bronze .42; tall /
+# kind .25, big / red .37.
 _KIN = 0.4
 
-# Log odds of a verdict by words, for pairs that give reason for one: fitted by `graphmem eval
-# claims` on the first half of its data, whose report prints them (`fitted`).
+# Log odds of a verdict by words: fitted by `graphmem eval claims` on the first half of its data;
+# its report prints them (`fitted`).
 _CONTRADICTION: Mapping[str, float] = {
     "bias": 5.24,
     "shared": -2.08,
@@ -179,22 +179,22 @@ _CONTRADICTION: Mapping[str, float] = {
     "number": 0.38,
 }
 _ENTAILMENT: Mapping[str, float] = {"bias": -3.63, "shared": 4.28}
-# Share of contradictions that are right (`docs/mathematics.md` 5.2): of those that state the end of
-# a memory, and of all others; no kind of these has five flags in real talk.
+# Precision of contradictions (`docs/mathematics.md` 5.2): of those that state the end of a memory,
+# and of all others. Each kind alone has fewer than five flags in real talk.
 _ENDING = 0.9
 _FLAGGED = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Why two texts cannot both be true now.
+    """Reason why two texts cannot both be true now.
 
     Attributes:
         kind: Kind of the finding (`Finding.kind`).
         values: Values in the earlier and the later text.
-        confidence: Share of such findings that are right.
-        ends: Whether the later text states that the earlier one, which says nothing else, is no
-            longer true.
+        confidence: Precision of such findings.
+        ends: Whether the later text states that the earlier one is no longer true, and the earlier
+            one says nothing else.
     """
 
     kind: str
@@ -203,17 +203,16 @@ class Contradiction:
     ends: bool
 
     def __str__(self) -> str:
-        """The reason in words: `number: 8080 / 9090`."""
+        """Return the reason in words: `number: 8080 / 9090`."""
         return f"{self.kind}: {self.values[0]} / {self.values[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Which words a premise and a hypothesis share.
+    """Words shared by a premise and a hypothesis.
 
     Attributes:
-        shared: Share of the hypothesis's content words that are in the premise's sentence which has
-            most of them.
+        shared: Share of the hypothesis's content words in the premise's sentence with most of them.
         cues: Conflicts of words, 0 or 1 each: `negation`, `opposite`, `number`.
     """
 
@@ -221,41 +220,41 @@ class Evidence:
     cues: Mapping[str, float]
 
     def conflict(self, cosine: float, related: float) -> bool:
-        """Whether there is reason to call it a contradiction."""
+        """Return whether the evidence suggests a contradiction."""
         return any(self.cues.values()) and cosine >= related and self.shared >= _SHARED
 
     def agreement(self, cosine: float, related: float) -> bool:
-        """Whether there is reason to call it an entailment."""
+        """Return whether the evidence suggests an entailment."""
         return not any(self.cues.values()) and cosine >= related and self.shared >= _COVERED
 
     def probability(self, model: Mapping[str, float]) -> float:
-        """Probability by a logistic model of `shared`, the cues and a bias."""
+        """Return the probability by a logistic model of `shared`, the cues and a bias."""
         features = {"bias": 1.0, "shared": self.shared, **self.cues}
         odds = sum(weight * features[name] for name, weight in model.items())
         return 1.0 / (1.0 + math.exp(-odds))
 
 
 class LexicalJudge:
-    """The local default `Oracle`: what texts state, and shared words.
+    """Local default `Oracle`, from stated propositions and shared words.
 
-    `judge` takes both texts for claims about the same: contradicted is a hypothesis if what it
-    states and what the premise states cannot both be true (`judge.contradiction`), or if it shares
-    most of its words with a sentence of the premise and differs in a negation, an antonym, a number
-    with its unit, a year or a month. Entailed is one whose content words are nearly all in one
-    sentence of a premise that is about the same, with no conflict of words between the two. The
-    confidence is how often such a verdict is right (`docs/mathematics.md` 5.2). Anything else is
-    neutral. `compare` takes the texts for memories, which may both be true of different things.
+    `judge` assumes that both texts are about the same. It contradicts a hypothesis whose statements
+    and the premise's cannot both be true (`judge.contradiction`). It also contradicts one that
+    shares most of its words with a sentence of the premise and differs in a negation, an antonym, a
+    number with its unit, a year or a month. It entails one if a sentence of a related premise has
+    nearly all of its content words, without a conflict of words. All others are neutral. The
+    confidence is the precision of such verdicts (`docs/mathematics.md` 5.2). `compare` takes the
+    texts for memories, which may be about different things.
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        """Judges by the vectors of this encoder."""
+        """Use the vectors of an encoder."""
         self._embedder = embedder
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """One verdict for each premise with the hypothesis of the same place.
+        """Return a verdict for each premise and the hypothesis at its index.
 
         Raises:
-            InputError: Lengths that differ.
+            InputError: Unequal lengths.
         """
         check_pairs(premises, hypotheses)
         cosine = self._cosines(premises, hypotheses)
@@ -267,7 +266,7 @@ class LexicalJudge:
         hypotheses: Sequence[str],
         cosine: Tensor,  # [P] of each pair
     ) -> list[Verdict]:
-        """`judge` of texts whose vectors are known."""
+        """Judge texts whose cosines are known; see `judge`."""
         ways = self.compare(premises, hypotheses), self.compare(hypotheses, premises)
         related = rescaled(RELATED, self._embedder)
         evidence = self.evidence(premises, hypotheses)
@@ -277,10 +276,10 @@ class LexicalJudge:
         ]
 
     def compare(self, earlier: Sequence[str], later: Sequence[str]) -> list[Contradiction | None]:
-        """The contradiction between each earlier text and the later one of the same place.
+        """Return the contradiction (or None) of each earlier text and the later one at its index.
 
         Raises:
-            InputError: Lengths that differ.
+            InputError: Unequal lengths.
         """
         check_pairs(earlier, later)
         stated = read_statements([*earlier, *later])
@@ -312,12 +311,12 @@ class LexicalJudge:
         ]
 
     def support(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
-        """How much each premise speaks for its hypothesis, in [-1, 1], to rank pairs by.
+        """Return the support of each premise for its hypothesis, in [-1, 1], to rank pairs.
 
-        Three parts cosine and one part shared words, less half the probability of a conflict.
+        Three parts cosine and one part shared words, minus half the probability of a conflict.
 
         Raises:
-            InputError: Lengths that differ.
+            InputError: Unequal lengths.
         """
         check_pairs(premises, hypotheses)
         cosine = self._cosines(premises, hypotheses)
@@ -330,10 +329,10 @@ class LexicalJudge:
         return 0.75 * cosine + 0.25 * torch.tensor(shared) - _DOUBT * torch.tensor(doubt)
 
     def evidence(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Evidence | None]:
-        """Return the evidence of words for each pair; None if one is of another language.
+        """Return the evidence of words for each pair; None if one text is of another language.
 
         Raises:
-            InputError: Lengths that differ.
+            InputError: Unequal lengths.
         """
         check_pairs(premises, hypotheses)
         found: list[Evidence | None] = []
@@ -354,14 +353,14 @@ class LexicalJudge:
         return (one * other).sum(1)
 
 
-@lru_cache(maxsize=4096)  # what is compared is compared with many
+@lru_cache(maxsize=4096)  # a compared text is compared with many
 def _claim(text: str) -> Claim | None:
-    """The words of a text; None where it is of another language."""
+    """Return the words of a text; None for other languages."""
     return None if foreign(text, STOP_WORDS) else Claim.read(text)
 
 
 def _contradictions(earlier: Statements, later: Statements) -> list[Finding]:
-    """The contradictions of two texts; suspicions only where there are no others."""
+    """Return the contradictions of two texts; suspicions only if there are no others."""
     found = [
         each
         for one in earlier.propositions
@@ -375,13 +374,13 @@ def _contradictions(earlier: Statements, later: Statements) -> list[Finding]:
 
 
 def _differ(found: Finding, alike: float) -> bool:
-    """Whether two values are two, by their cosine, and of one kind if need be."""
+    """Return whether two values differ by their cosine, and are of one kind if required."""
     least = _KIN if found.kin else -1.0
     return least <= alike < _ALIKE and not _abbreviates(*found.values)
 
 
 def _abbreviates(one: str, other: str) -> bool:
-    """Whether one of two names is the first letters of the other."""
+    """Return whether one of two names is the first letters of the other."""
     short, long = sorted((one.replace(".", ""), other), key=len)
     return short == "".join(word[0] for word in long.split())
 

@@ -1,4 +1,4 @@
-"""Words and their opposites, by a table and by prefixes."""
+"""Find words and their opposites, by a table and by prefixes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ permanent temporary | single dating | free paid | vacant occupied | won lost
 
 
 _PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non")
-_BODY = 4  # letters that are left without a prefix
+_BODY = 4  # minimum letters without the prefix
 
 
 @cache  # on first use: the stemmer is not loaded at import
 def opposites() -> Mapping[str, frozenset[str]]:
-    """Each word's opposites, both ways, as stems; stop words as they are."""
+    """Return each word's opposites, both ways, as stems; stop words unchanged."""
     table: dict[str, set[str]] = {}
     for pair in _OPPOSITES.replace("\n", " ").split("|"):
         one, other = (stem(word) for word in pair.split())
@@ -49,7 +49,7 @@ def opposites() -> Mapping[str, frozenset[str]]:
 
 
 def are_opposed(one: str, other: str) -> bool:
-    """Whether what one word is true of the other is not true of: open, closed; locked, unlocked."""
+    """Return whether two words exclude each other: open, closed; locked, unlocked."""
     table = opposites()
     forms = {other, stem(other)}
     if any(not forms.isdisjoint(table.get(form, ())) for form in (one, stem(one))):
@@ -58,7 +58,7 @@ def are_opposed(one: str, other: str) -> bool:
 
 
 def is_polar(word: str) -> bool:
-    """Whether the table has opposites of a word."""
+    """Return whether the table has opposites of a word."""
     table = opposites()
     return word in table or stem(word) in table
 
@@ -73,6 +73,6 @@ def without_prefix(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """The stem of a word; of a stop word the word itself."""
+    """Return the stem of a word; of a stop word the word itself."""
     found = terms(word)
     return found[0] if found else word

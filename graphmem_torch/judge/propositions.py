@@ -1,6 +1,6 @@
-"""Propositions: who or what a sentence is about, and what it says of it.
+"""Propositions: the subject of a sentence, and what it says about it.
 
-They are read from texts in `judge.statements` and compared in `judge.contradiction`.
+`judge.statements` reads them from texts and `judge.contradiction` compares them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tense = Literal["present", "past", "ended"]
 
 _DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 CALENDAR = frozenset([*_DAYS, *MONTHS, "am", "pm", "noon", "midnight"])
-"""Names of days and months, and words for times of a day."""
+"""Names of days and months, and words for times of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class StatedChange:
     """Change that a sentence states.
 
     Attributes:
-        kind: `moved`, `became` (a value took the place of another), `renamed`, or `gone` (what was
-            had, used or held is so no more).
-        of: Subjects it may be said of.
+        kind: `moved`, `became` (one value replaced another), `renamed`, or `gone` (no longer had,
+            used or held).
+        of: Possible subjects.
         new: Words of the new value.
-        old: Words of the old value; empty if it is not said.
+        old: Words of the old value; empty if not stated.
     """
 
     kind: Literal["moved", "became", "renamed", "gone"]
@@ -40,24 +40,24 @@ class StatedChange:
 
 @dataclass(frozen=True, slots=True)
 class Proposition:
-    """A clause that its speaker states.
+    """Clause that its speaker states.
 
     Attributes:
-        subject: Words of the subject with its modifiers, without articles; whoever speaks is the
-            name of the speaker.
+        subject: Words of the subject with its modifiers, without articles; the speaker is given by
+            name.
         named: Whether the subject is a person or a thing with a name.
         predicate: Lemma of the verb.
         words: Words that go with it, in order: lemmas, numbers as digits, without articles.
-        tense: When it holds; `ended`: it did once, and no longer does ("used to", "no longer").
+        tense: Time of validity; `ended`: it held and no longer does ("used to", "no longer").
         denied: Whether it is denied.
-        explicit: Whether it says that it no longer is so ("no longer", "not any more").
-        hedged: Whether a number in it is about right only.
-        added: Whether it is said to be so beside others ("also", "another").
+        explicit: Whether it says that it no longer holds ("no longer", "not any more").
+        hedged: Whether a number in it is approximate.
+        added: Whether it is stated besides others ("also", "another").
         change: Change that it states.
         proper: Words of it that are names.
-        clausal: Whether a clause of its own is among its words.
-        implied: Whether a noun phrase or a pronoun implies it ("my car", "he"): what is implied
-            ends nothing, and is not ended.
+        clausal: Whether its words include a clause.
+        implied: Whether a noun phrase or a pronoun implies it ("my car", "he"). An implied
+            proposition ends nothing, and is not ended.
         definite: Whether the value is the only one ("the captain of the team").
     """
 
@@ -78,15 +78,15 @@ class Proposition:
 
     @property
     def times(self) -> frozenset[str]:
-        """Its words that say when."""
+        """Return its words for times."""
         return frozenset(word for word in self.words if is_time(word))
 
 
 def is_time(word: str) -> bool:
-    """Whether a word says when: a day, a month, a clock time, a season, "before"."""
+    """Return whether a word is about time: a day, a month, a clock time, a season, "before"."""
     return word in CALENDAR or word in say.TIMES or ":" in word
 
 
 def is_number(word: str) -> bool:
-    """Whether a word is a number, as `Proposition.words` has it."""
+    """Return whether a word is a number in the form of `Proposition.words`."""
     return word.lstrip("-+$\u20ac\u00a3")[:1].isdigit()

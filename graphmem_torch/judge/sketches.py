@@ -1,7 +1,7 @@
-"""Sketches: the content words of a sentence, and what it says to be given up.
+"""Sketches: the content words of a sentence, and what it says has ended.
 
-A sketch is looser than a proposition (`judge.propositions`): it keeps no order and no grammar but
-who has what. Two of them only raise a suspicion (`judge.suspicion`); they end nothing.
+A sketch is looser than a proposition (`judge.propositions`): it keeps no order and no grammar
+except who has what. Two of them only raise a suspicion (`judge.suspicion`); they end nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ class Sketch:
 
     Attributes:
         words: Its content words: lemmas, names without accents, numbers as digits.
-        speaker: Who says it.
-        about: Words of its subjects and of the owners of things; whoever speaks is the name of the
-            speaker.
+        speaker: Name of the speaker.
+        about: Words of its subjects and of the owners of things; the speaker is given by name.
         said: Content words without those of its subject.
         names: Its words that are names.
-        modified: Modifiers in front of each noun.
+        modified: Modifiers before each noun.
         owners: Owners other than the speaker of each noun: names, or "his", "their".
-        holds: Whether it says what is so now, and denies nothing.
-        gone: What it says to be given up.
+        holds: Whether it states a present fact, and denies nothing.
+        gone: Things it says have ended.
         verbs: Verbs of its main clauses.
         objects: Objects of these verbs, and of their prepositions.
-        head: Word that is said of its subject: an adjective, a noun, else the verb.
-        has: Who has, eats or drinks what.
-        lacks: Who is said to have, eat or drink what not.
-        states: What is said of whom: "single", "only-child".
+        head: Predicate of its subject: an adjective, a noun, else the verb.
+        has: Pairs of a person and a thing they have, eat or drink.
+        lacks: Pairs of a person and a thing they do not have, eat or drink.
+        states: Pairs of a person and a trait: "single", "only-child".
     """
 
     words: frozenset[str]
@@ -59,10 +58,10 @@ class Sketch:
 
 
 class SketchReader(GivenUpReader):
-    """A parsed sentence that is read as a sketch as well."""
+    """Reader of a parsed sentence as a sketch."""
 
     def sketch(self) -> Sketch | None:
-        """Read the sketch of what the sentence states; None if it states nothing."""
+        """Return the sketch of the stated facts; None if the sentence states nothing."""
         words = [word for word in self._sentence if not word.is_space]
         if not words or self._asks(words) or self._reported() or self._unsaid(words):
             return None
@@ -116,25 +115,25 @@ class SketchReader(GivenUpReader):
         )
 
     def _intends(self, root: Any) -> bool:
-        """Whether it tells of what is meant to be: planned, wanted, about to be."""
+        """Return whether it is about an intention: planned, wanted, about to be."""
         helpers = {child.lower_ for child in root.children if child.dep_ == "aux"}
         going = root.lower_ == "going" and any(c.dep_ == "xcomp" for c in root.children)
         return bool(helpers & {"will", "'ll", "wo"}) or going or root.lemma_ in say.INTENDING
 
     def _head(self, root: Any) -> str:
-        """The complement of the subject: an adjective or a noun after "be", else the verb."""
+        """Return the complement of the subject: adjective or noun after "be", else the verb."""
         said = next((c for c in root.children if c.dep_ in ("acomp", "attr")), None)
         return self._word(root if said is None or root.lemma_ != "be" else said)
 
     def _owner(self, word: Any) -> str:
-        """Whoever a possessive or a subject is: the speaker, or the last word of a name."""
+        """Return the person of a possessive or subject: the speaker, or the last word of a name."""
         if word.lower_ in say.SPEAKING | say.ADDRESSED:
             return self._whose(word)
         unknown = word.lower_ in say.UNRESOLVED | say.OTHERS or word.pos_ not in _THINGS
         return "" if unknown else self._word(word)
 
     def _has(self, words: Sequence[Any]) -> Iterator[tuple[str, str]]:
-        """Who has what: "my sister", "Tina's brother", "the windows of the room", "I eat tuna"."""
+        """Yield who has what: "my sister", "Tina's brother", "the room's windows", "I eat tuna"."""
         for word in words:
             if word.pos_ not in _THINGS or self._quoted(word) or _is_another(word):
                 continue
@@ -151,7 +150,7 @@ class SketchReader(GivenUpReader):
                         yield owner, self._word(each)
 
     def _taker(self, verb: Any) -> str:
-        """Who has, eats or drinks something, if a verb says so of now."""
+        """Return who has, eats or drinks something, if a verb says so of the present."""
         if verb.lemma_ not in say.TAKING or not self._is_main(verb):
             return ""
         if {c.lower_ for c in verb.children} & say.MODALS:
@@ -163,7 +162,7 @@ class SketchReader(GivenUpReader):
         return self._owner(subject)
 
     def _lacks(self, words: Sequence[Any]) -> Iterator[tuple[str, str]]:
-        """Who has what not: "I have no pets", "Rosa never touches alcohol"."""
+        """Yield who lacks what: "I have no pets", "Rosa never touches alcohol"."""
         for word in words:
             verb = word.head
             if word.dep_ != "dobj" or word.pos_ not in _THINGS or not (who := self._taker(verb)):
@@ -180,7 +179,7 @@ class SketchReader(GivenUpReader):
                 yield who, self._word(word)
 
     def _states(self, root: Any) -> Iterator[tuple[str, str]]:
-        """Read what is said of whom: "I am single", "Tina is an only child"."""
+        """Yield the traits of persons: "I am single", "Tina is an only child"."""
         subject = self._subject_of(root)
         if root.lemma_ != "be" or subject is None or not (who := self._owner(subject)):
             return
@@ -192,7 +191,7 @@ class SketchReader(GivenUpReader):
                 yield who, "-".join([*before, self._word(child)])
 
     def _unsaid(self, words: Sequence[Any]) -> bool:
-        """Whether its main verb is one of saying or wishing, or may be so only."""
+        """Return whether its main verb is one of saying or wishing, or of possibility."""
         root = self._sentence.root
         helpers = {child.lower_ for child in root.children if child.dep_ == "aux"}
         said = root.lemma_ in say.SAYING and any(
@@ -201,7 +200,7 @@ class SketchReader(GivenUpReader):
         return said or bool(helpers & say.MODALS) or "'d" in helpers or len(words) > 60
 
     def _before(self, noun: Any) -> frozenset[str]:
-        """The modifiers in front of a noun."""
+        """Return the modifiers before a noun."""
         return self._content(
             child
             for child in noun.children
@@ -212,14 +211,14 @@ class SketchReader(GivenUpReader):
 
 
 def _is_another(word: Any) -> bool:
-    """Whether a thing is another than its name says: "cat videos", "oat milk", "a toy car"."""
+    """Return whether a thing is not what its noun says: "cat videos", "oat milk", "a toy car"."""
     return word.dep_ == "compound" or any(
         child.dep_ == "compound" or child.lower_ in say.OTHER_SORT for child in word.children
     )
 
 
 def _parts(noun: Any) -> list[Any]:
-    """The content of a glass or a plate."""
+    """Return the content of a glass or a plate."""
     return [
         each
         for link in noun.children

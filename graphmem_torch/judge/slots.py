@@ -26,7 +26,7 @@ _OCCUPATION = re.compile(
     r"(?:\w{2,}(?:er|or|ist|ian|ant|eur)|\w+(?:man|woman)|chef|cook|judge|nurse|pilot|guide|clerk|"
     r"monk|secretary|student|apprentice|actress|waitress|agent)"
 )
-ROLE_WORDS = 3  # words of what somebody is
+ROLE_WORDS = 3  # maximum words of an occupation
 _PASSIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "employed": ("employer", ("by", "at")),
     "called": ("name", ()),
@@ -34,11 +34,11 @@ _PASSIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "married": ("partner", ("to",)),
     "born": ("birth", ("in", "on")),
 }
-_NAMED = 4  # words of a name
+_NAMED = 4  # maximum words of a name
 
 
 def slots_of(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, ...]]]:
-    """The slots that a proposition fills: whose, which, and the value."""
+    """Yield the slots that a proposition fills: owner, slot, and value."""
     predicate, words, subject = said.predicate, said.words, said.subject
     if said.change is not None:
         if said.change.kind == "moved" and {*said.change.new} <= said.proper:
@@ -104,7 +104,7 @@ def slots_of(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str
 
 
 def unit_of(words: Iterable[str]) -> frozenset[str]:
-    """Return what somebody leads: "the head of sales" leads the sales team."""
+    """Return the group that somebody leads: "the head of sales" leads the sales team."""
     found = frozenset(words) - say.PREPOSITIONS
     return (found - {"team"}) or found
 
@@ -114,7 +114,7 @@ def _number_in(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def day_in(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The day of what takes place on one; nothing if more is said of it than the day."""
+    """Return the day of a scheduled event; empty if more than the day is said about it."""
     day = tuple(word for word in words if word in say.WEEKDAYS)
     rest = {*words} - {*day} - say.PREPOSITIONS - {"every", "place", "held", "scheduled"}
     return day if len(day) == 1 and not rest else ()
@@ -123,7 +123,7 @@ def day_in(words: tuple[str, ...]) -> tuple[str, ...]:
 def _behind(
     words: tuple[str, ...], prepositions: tuple[str, ...], proper: frozenset[str] | None = None
 ) -> tuple[str, ...]:
-    """The words of the phrase after the first of some prepositions; with `proper`, of a name."""
+    """Return the phrase after the first of some prepositions; only its name with `proper`."""
     for place, word in enumerate(words):
         if word in prepositions:
             value = _phrase(words[place + 1 :])
@@ -133,6 +133,6 @@ def _behind(
 
 
 def _phrase(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words before the next preposition or time."""
+    """Return the words before the next preposition or time."""
     ends = (i for i, word in enumerate(words) if word in say.PREPOSITIONS or is_time(word))
     return words[: min(next(ends, len(words)), _NAMED)]

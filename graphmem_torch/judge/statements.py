@@ -1,7 +1,6 @@
-"""Statements of texts: their main clauses as propositions, by a dependency parse.
+"""Read the statements of texts: their main clauses as propositions, by a dependency parse.
 
-A missing proposition means that the rules cannot tell. They are for English.
-`docs/mathematics.md` 5.2.
+The rules are English; a missing proposition means that they cannot tell. `docs/mathematics.md` 5.2.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ __all__ = ["Statements", "read_statements", "split_speaker"]
 _log = logging.getLogger(__name__)
 _remembering = threading.Lock()
 _remembered: dict[str, Statements] = {}
-_REMEMBERED = 16384  # texts whose statements are kept, about 1 KB each
+_REMEMBERED = 16384  # texts with cached statements, about 1 KB each
 
 _SENTENCES = 12  # a longer text is a document, which stays true when one sentence does not
-_LETTERS = 4000  # of a text
+_LETTERS = 4000  # maximum sentences of a text
 _SPEAKER = re.compile(r"([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}): ")
-# "Good news: I moved": with the label in front the parser reads no sentence.
+# "Good news: I moved": with the label before it the parser reads no sentence.
 _LABEL = re.compile(
     r"(?:(?<=^)|(?<=[.!?\n] )|(?<=\n))([A-Za-z]+(?:[ -][A-Za-z]+){0,2}): "
     r"(?=[A-Z]|(?:my|our|the|we)\b)"
@@ -45,15 +44,15 @@ _OPENING = re.compile(
 )
 # One token each: "stand-up" holds no verb, and a quoted word is a name.
 _COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|(?<!\w)\"[\w./-]+\"(?!\w)")
-_HEAD = 80  # characters in which a speaker's name is looked for
-# Numbers with signs, separators, units of money: one token each, whatever the tokenizer says.
+_HEAD = 80  # characters that are searched for a speaker's name
+# Numbers with signs, separators, units of money: one token each, whatever the tokenizer does.
 _NUMBER = re.compile(
     r"(?<![\w.])[-\u2212+]?[$\u20ac\u00a3]?\d+(?:[.,:/-]\d+)*(?:st|nd|rd|th|%|k|am|pm)?(?!\w)"
 )
 
 
 def split_speaker(text: str) -> tuple[str | None, str]:
-    """The speaker in front of a text, if there is one, and what is said."""
+    """Return the speaker before a text, or None, and the rest."""
     head = _SPEAKER.match(text[:_HEAD])
     if head is None or reports(head[1]):  # "Kim says: " is no speaker
         return None, text
@@ -65,11 +64,11 @@ class Statements:
     """Statements of a text.
 
     Attributes:
-        propositions: In the order of its sentences.
-        sentences: Number of its sentences that may state something, whether or not a proposition
-            was read from them: a text with one says nothing else.
-        sketches: Content words of these sentences, for what is only suspected.
-        speaker: Who says so, if the text names it.
+        propositions: Propositions in the order of the sentences.
+        sentences: Number of sentences that may state something, whether or not a proposition was
+            read from them. A text with one says nothing else.
+        sketches: Content words of these sentences, for suspicions.
+        speaker: Name of the speaker, if the text gives it.
     """
 
     propositions: tuple[Proposition, ...] = ()
@@ -79,21 +78,21 @@ class Statements:
 
     @property
     def single(self) -> bool:
-        """Whether all that it says is one proposition."""
+        """Return whether the text is exactly one proposition."""
         return self.sentences == 1 == sum(not said.implied for said in self.propositions)
 
 
 def read_statements(texts: Sequence[str], pipeline: Pipeline | None = None) -> list[Statements]:
-    """Read what texts state; documents, other languages and long texts state nothing.
+    """Read the statements of texts; documents, other languages and long texts state nothing.
 
-    Safe to call from threads. The last texts are remembered.
+    Safe to call from threads. The results of the last texts are cached.
 
     Args:
-        texts: With their speakers in front.
+        texts: Texts, each with its speaker before it.
         pipeline: Parser; by default the installed one.
 
     Returns:
-        Statements of each text; none if no pipeline is installed, with a warning.
+        Statements of each text; empty if no pipeline is installed, with a warning.
     """
     with _remembering:
         found = {text: _remembered[text] for text in texts if text in _remembered}
@@ -113,7 +112,7 @@ def _installed() -> Pipeline | None:
     try:
         return load_pipeline()
     except InputError as error:
-        _log.warning("contradictions are not looked for without a parser (%s)", error)
+        _log.warning("contradictions are not detected without a parser (%s)", error)
         return None
 
 
@@ -144,7 +143,7 @@ def _read(texts: Sequence[str], pipeline: Pipeline) -> dict[str, Statements]:
 
 
 def _tokens(text: str, pipeline: Pipeline) -> Any:
-    """A document in which each number is one token."""
+    """Return a document in which each number is one token."""
     text = unicodedata.normalize("NFC", text).replace("\u2019", "'")
     text = _LABEL.sub(lambda label: label[0] if reports(label[1]) else "", text)
     text = _OPENING.sub("", text)
@@ -158,7 +157,7 @@ def _tokens(text: str, pipeline: Pipeline) -> Any:
 
 
 def _with_verbs(doc: Any) -> str:
-    """A text with "does" before verbs that the parser took for nouns: "The job emails a report"."""
+    """Return a text with "does" before verbs parsed as nouns: "The job emails a report"."""
     text = doc.text
     for sentence in reversed(list(doc.sents)):
         root = sentence.root
@@ -178,7 +177,7 @@ def _with_verbs(doc: Any) -> str:
 
 
 def _says(sentence: Any) -> bool:
-    """Whether a sentence may state something: it has a verb or a number, and asks nothing."""
+    """Return whether a sentence may state something: has a verb or a number, and does not ask."""
     text = sentence.text.strip()
     if text.endswith("?") or not any(word.pos_ in ("VERB", "AUX") for word in sentence):
         return any(map(str.isdigit, text)) and not text.endswith("?")

@@ -1,7 +1,7 @@
-"""Whether a later sentence may tell that an earlier one is no longer true.
+"""Suspect that a later sentence makes an earlier one untrue.
 
-A looser reading than `judge.contradiction`: it compares sketches (`judge.sketches`), so it finds
-changes in other words, and ends nothing.
+This reading is looser than `judge.contradiction`: it compares sketches (`judge.sketches`), so it
+finds changes in other words, and ends nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from graphmem_torch.judge.sketches import GivenUp, Sketch
 
 __all__ = ["asked_words", "is_kind", "kinds_of", "owned_keys", "ruled_out", "suspect"]
 
-_COVERED = 0.6  # share of the words of what is given up that the earlier sentence must have
-# What is of a kind, and what a word rules out: everyday facts about people.
+_COVERED = 0.6  # minimum share of the words of what is given up in the earlier sentence
+# Kinds, and the kinds that a word excludes: everyday facts about people.
 _KINDS = """
 pet: dog cat hamster parrot rabbit puppy kitten goldfish tortoise turtle budgie canary ferret gecko
 animal: dog cat hamster parrot rabbit puppy kitten goldfish tortoise turtle budgie canary ferret
@@ -52,7 +52,7 @@ alive: funeral grave
 
 
 def suspect(earlier: Sketch, later: Sketch) -> list[Finding]:
-    """Find what in the later sentence suggests that the earlier one is not true now."""
+    """Return evidence in the later sentence that the earlier one is no longer true."""
     found = []
     if earlier.holds:
         for gone in later.gone:
@@ -65,7 +65,7 @@ def suspect(earlier: Sketch, later: Sketch) -> list[Finding]:
 
 
 def _lacking(earlier: Sketch, later: Sketch) -> Finding | None:
-    """One says that somebody has what the other one rules out."""
+    """Find a possession that the other sentence rules out."""
     for one, other in ((earlier, later), (later, earlier)):
         out = {(who, noun) for who, noun in one.lacks}
         out |= {(who, kind) for who, word in one.states for kind in ruled_out(word)}
@@ -80,19 +80,19 @@ def _lacking(earlier: Sketch, later: Sketch) -> Finding | None:
 
 
 def asked_words(said: Sketch) -> set[str]:
-    """Stems that an earlier sentence must have for this one to say that it holds no more."""
+    """Return the stems that an earlier sentence must have for this one to end it."""
     return {stem(word) for gone in said.gone for word in gone.heads}
 
 
 def owned_keys(said: Sketch) -> set[str]:
-    """Keys of who has what, and of who has not."""
+    """Return the keys of possessions, and of their absence."""
     has = {(who, kind) for who, noun in said.has if is_kind(noun) for kind in kinds_of(noun)}
     has |= {(who, kind) for who, word in said.states for kind in ruled_out(word)} | said.lacks
     return {f"{who}|has {noun}" for who, noun in has}
 
 
 def _is_given_up(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
-    """Whether what is given up is what the earlier sentence says."""
+    """Return whether the thing given up is in the earlier sentence."""
     had = {stem(word) for word in earlier.words}
     words = {stem(word) for word in gone.words - say.HOLDINGS or gone.words}
     heads = {stem(word) for word in gone.heads}
@@ -110,7 +110,7 @@ def _is_given_up(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
 
 
 def _does(earlier: Sketch, gone: GivenUp) -> bool:
-    """Whether somebody does what is given up, by the verb, or by all that goes with it."""
+    """Return whether somebody does the given-up activity, by its verb or by all its other words."""
     verb, verbs = stem(gone.verb), {stem(verb) for verb in earlier.verbs}
     if gone.heads == {gone.verb}:  # "I stopped singing"
         return stem(earlier.head) == verb and len(gone.words) == 1
@@ -119,7 +119,7 @@ def _does(earlier: Sketch, gone: GivenUp) -> bool:
 
 
 def _holds(earlier: Sketch, gone: GivenUp) -> bool:
-    """Whether somebody has or uses the thing that is given up, or does what it names."""
+    """Return whether somebody has or uses the given-up thing, or does what it names."""
     had = {noun for _, noun in earlier.has} | (earlier.names & earlier.said)
     if gone.of & earlier.about:
         had |= earlier.said
@@ -128,18 +128,18 @@ def _holds(earlier: Sketch, gone: GivenUp) -> bool:
 
 
 def _is_value(earlier: Sketch, gone: GivenUp) -> bool:
-    """Whether the old value is one of the earlier sentence, under the same verb if there is one."""
+    """Return whether the old value is in the earlier sentence, under the same verb if any."""
     return bool(gone.heads & earlier.said) and (not gone.verb or gone.verb in earlier.verbs)
 
 
 def _is_said(earlier: Sketch, gone: GivenUp) -> bool:
-    """Whether the earlier sentence says anything of what is no more."""
+    """Return whether the earlier sentence is about the thing that no longer exists."""
     own = earlier.words if gone.of & earlier.about else earlier.about | earlier.objects
     return bool(gone.heads & (own | earlier.names))
 
 
 def _of_one(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
-    """Whether both are about the same person or thing."""
+    """Return whether both are about the same person or thing."""
     others = gone.of - earlier.words - earlier.about
     if others and others == gone.of and others != {later.speaker}:
         return False
@@ -149,7 +149,7 @@ def _of_one(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
 
 
 def _fits(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
-    """Whether what is given up is not another one of its kind: "wheat bread", "rye bread"."""
+    """Return whether the given-up thing is not another of its kind: "wheat bread", "rye bread"."""
     owners = dict(earlier.owners)
     for noun, whose in later.owners:
         if noun in gone.heads and owners.get(noun, whose) != whose:
@@ -164,17 +164,17 @@ def _fits(earlier: Sketch, later: Sketch, gone: GivenUp) -> bool:
 
 
 def is_kind(noun: str) -> bool:
-    """Whether the table has a noun, as a kind or as one of a kind."""
+    """Return whether the table has a noun, as a kind or as a member of one."""
     return noun in _kinds() or any(noun in kinds for kinds in _kinds().values())
 
 
 def kinds_of(noun: str) -> frozenset[str]:
-    """The kinds that a noun is of, itself among them."""
+    """Return the kinds of a noun, itself included."""
     return _kinds().get(noun, frozenset()) | {noun}
 
 
 def ruled_out(word: str) -> frozenset[str]:
-    """The kinds that nobody has of whom a word is true."""
+    """Return the kinds of things that a person with a trait does not have."""
     return _ruled().get(word, frozenset())
 
 

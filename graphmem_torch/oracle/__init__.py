@@ -1,4 +1,4 @@
-"""Oracles: what judges, classifies and summarises texts, a rule or a language model on a server.
+"""Oracles judge, classify and summarise texts: local rules, or a language model on a server.
 
 May import `atoms`, `checks` and `errors` only; the client of servers needs the extra `openai`.
 """

@@ -1,9 +1,9 @@
-"""Questions to a server of chat completions: how many at once, how often again, when to stop.
+"""Ask a chat completion server with bounded concurrency, retries and a circuit breaker.
 
-The `openai` package sends each request once. Asking again is done here, because its own retries
-time single reads instead of attempts, ask useless answers and status 425 once, hold no other
-question back after Retry-After, and never stop asking a server that is gone
-(`bench/results/oracle-2-epyc-cores.md`).
+The `openai` package sends each request once; its own retries are off
+(`bench/results/oracle-2-epyc-cores.md`). They time single reads instead of attempts, do not repeat
+useless answers or status 425, apply Retry-After to one question only, and never give up a dead
+server.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["AnswerCache", "ChatSession", "Failure", "RetryPolicy", "Usage", "fai
 
 _log = logging.getLogger(__name__)
 
-_BUSY = frozenset({408, 409, 425, 429})  # and every status from 500 on, 501 excepted
+_BUSY = frozenset({408, 409, 425, 429})  # and every status from 500 on, except 501
 _CLOSED = frozenset({401, 403, 404})  # no other question will fare better
 _MALFORMED = frozenset({400, 422, 501})
 
-_LOST = 5  # questions lost in a row after which a server is taken for gone
-_DOUBLED = 3  # times that the seconds for an attempt are doubled
-_REWORDED = 3  # requests in other words, after which a refused question stays refused
+_LOST = 5  # consecutive lost questions after which a server counts as dead
+_DOUBLED = 3  # maximum doublings of the seconds for an attempt
+_REWORDED = 3  # maximum requests in other forms before a refused question stays refused
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a failing server is treated.
+    """Timeouts and retries for a failing server.
 
     Attributes:
-        timeout: Seconds for one attempt, from the request to the last byte of its answer. After
-            an attempt that took longer the next one has twice as many, up to 8 times as many.
-        retries: Attempts after the first.
-        backoff: Seconds before the first retry; each further one waits twice as long.
-        max_delay: Most seconds between two attempts. A server that asks for more is not waited for.
+        timeout: Seconds for one attempt, up to the last byte of its answer; doubled after each
+            timeout, up to 8 times the value.
+        retries: Number of attempts after the first.
+        backoff: Seconds before the first retry, doubled for each further one.
+        max_delay: Maximum seconds between two attempts. A Retry-After above it ends the attempts.
     """
 
     timeout: float = 60.0
@@ -64,13 +64,13 @@ class RetryPolicy:
                 )
 
     def allowed(self, late: int) -> float:
-        """Seconds for an attempt after so many that were not answered in time."""
+        """Return the seconds for an attempt after `late` timeouts."""
         return self.timeout * 2.0 ** min(late, _DOUBLED)
 
     def delay(self, attempt: int, told: float | None) -> float:
-        """Seconds to wait before attempt 1, 2, ...; what the server told (Retry-After) counts most.
+        """Return the seconds before attempt 1, 2, ...; Retry-After (`told`) takes precedence.
 
-        The chance in it keeps many clients that failed together from coming back together.
+        Random jitter keeps clients that failed together from returning together.
         """
         grown = min(self.backoff * 2.0 ** min(attempt - 1, 60), self.max_delay)
         jitter = random.uniform(0.5, 1.0)
@@ -79,15 +79,15 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed.
+    """Failure of an attempt.
 
     Attributes:
         why: Reason, for the message.
-        again: Whether another attempt may fare better.
-        closed: Whether no other question will fare better either.
+        again: Whether another attempt may succeed.
+        closed: Whether no other question will succeed either.
         told: Seconds that the server asks to wait.
-        refused: Whether the server took the question for malformed: status 400, 422 or 501.
-        late: Whether no answer came in time, though the server took the question.
+        refused: Whether the server rejected the question as malformed: status 400, 422 or 501.
+        late: Whether the server accepted the question but did not answer in time.
     """
 
     why: str
@@ -99,10 +99,10 @@ class Failure:
 
 
 def failure_of(error: Exception, policy: RetryPolicy, late: int = 0) -> Failure:
-    """What an attempt's exception means; statuses as HTTP and OpenAI define them.
+    """Classify an attempt's exception; statuses as HTTP and OpenAI define them.
 
-    Anything without a status (no connection, cut off, too slow, an answer that is no JSON) may be
-    over in a moment. `late` is how many attempts before it were not answered in time.
+    Errors without a status (no connection, cut off, too slow, an answer that is not JSON) may be
+    transient. `late` is the number of earlier attempts that timed out.
     """
     if isinstance(error, TimeoutError):
         return Failure(f"no answer within {policy.allowed(late):g} s", late=True)
@@ -124,7 +124,7 @@ def failure_of(error: Exception, policy: RetryPolicy, late: int = 0) -> Failure:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a Retry-After header, given in seconds or as a date; None without a usable one."""
+    """Return the seconds of a Retry-After header (seconds or a date); None without a usable one."""
     value = headers.get("retry-after", "")
     try:
         seconds = float(value)
@@ -138,14 +138,15 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What has been asked so far.
+    """Counts of requests and tokens so far.
 
     Attributes:
-        calls: Requests sent, those that ask again included.
-        retries: Requests that asked again.
-        cached: Questions answered from the cache, or by the same question of the same batch.
+        calls: Requests sent, retries included.
+        retries: Requests that repeated a question.
+        cached: Questions answered from the cache, or by the same question in the same batch.
         failures: Questions without a usable answer.
-        prompt_tokens, completion_tokens: As the server counted them, 0 where it does not tell.
+        prompt_tokens, completion_tokens: Tokens as the server counts them; 0 if it does not report
+            them.
     """
 
     calls: int = 0
@@ -160,21 +161,21 @@ _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT 
 
 
 class AnswerCache:
-    """Key -> answer, in memory or in an SQLite file that several processes may share.
+    """Cache of answers by key, in memory or in an SQLite file that several processes may share.
 
-    A file that stops working (full disk, damage) costs a warning and then only its use.
+    If the file fails (full disk, damage), the cache warns and stops working; questions go on.
 
     Args:
-        path: Path of the file, made where there is none; None keeps the answers in memory.
+        path: Path of the file, created if missing; None keeps the answers in memory.
 
     Raises:
-        InputError: The file is something else, or cannot be opened.
+        InputError: The file is another database, or cannot be opened.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path).absolute()
         try:
-            # Whoever opens it need not be the thread that uses it; only one ever does at a time.
+            # The thread that opens it need not be the one that uses it; only one uses it at a time.
             self._file = sqlite3.connect(
                 self.path or ":memory:", isolation_level=None, check_same_thread=False
             )
@@ -182,8 +183,8 @@ class AnswerCache:
             names = {name for (name,) in tables}
             if names - {"answers"}:
                 raise InputError(
-                    f"cache: expected a file of its own, got {self.path}, a database of something "
-                    "else; name another"
+                    f"cache: expected a file of its own, got {self.path}, another kind of "
+                    "database; name another"
                 )
             if self.path is not None:
                 self._file.execute("PRAGMA journal_mode = WAL")
@@ -197,16 +198,16 @@ class AnswerCache:
         self._works = True
 
     def get(self, key: str) -> str | None:
-        """The answer that was kept, None where there is none."""
+        """Return the stored answer, or None."""
         rows = self._run("SELECT answer FROM answers WHERE key = ?", key)
         return str(rows[0][0]) if rows else None
 
     def put(self, key: str, answer: str) -> None:
-        """Keeps an answer; the last one of a key counts."""
+        """Store an answer; the last one of a key wins."""
         self._run("INSERT OR REPLACE INTO answers VALUES (?, ?)", key, answer)
 
     def close(self) -> None:
-        """Closes the file; what was put is in it."""
+        """Commit the answers and close the file."""
         self._works = False
         self._file.close()
 
@@ -227,22 +228,22 @@ class AnswerCache:
 
 
 class _Batch:
-    """Questions asked together; `closed` says why no more of them are to be asked."""
+    """Questions asked together; `closed` is the reason to stop asking."""
 
     closed: str | None = None
 
 
 class ChatSession:
-    """Asks one server, each question once; its methods run in one event loop.
+    """Asker of one server, each question once; all methods run in one event loop.
 
     Args:
-        api: An `AsyncOpenAI` without retries of its own.
-        model: Name of the model, as the server knows it.
-        options: Further fields of each request; None leaves one out.
-        policy: Treatment of failures.
-        concurrency: Most requests at once.
-        cache: Keeper of usable answers; None for none.
-        usage: Counts to go on from.
+        api: `AsyncOpenAI` with its own retries disabled.
+        model: Name of the model on the server.
+        options: Further fields of each request; None removes one.
+        policy: Timeouts and retries.
+        concurrency: Maximum simultaneous requests.
+        cache: Cache of usable answers, or None.
+        usage: Counts to continue.
     """
 
     def __init__(
@@ -261,15 +262,16 @@ class ChatSession:
         self._policy, self._cache = policy, cache
         self._free = asyncio.Semaphore(concurrency)
         self._lost = 0
-        self._late = 0  # attempts that were too short for a question that was answered then
-        self._until = 0.0  # the loop's time before which the server wants no request
+        self._late = 0  # too short attempts of a question that was answered in the end
+        self._until = 0.0  # time of the loop before which the server wants no request
         self._schemas = True  # until the server is seen to answer only without one
-        # A model that takes one temperature only refuses the field; whoever set it is told so.
+        # A model with a fixed temperature refuses the field; if the caller set it, the error is
+        # raised.
         self._default = {} if "temperature" in options else {"temperature": 0.0}
         self._limit = "max_tokens"
 
     async def ask_all(self, questions: Sequence[Question]) -> list[Any]:
-        """What each question read from its answer; an OracleError in the place of a lost one."""
+        """Return the value read from each answer, or an OracleError for a lost question."""
         batch = _Batch()
         asked_of = (self._model, str(self._api.base_url), self._options)
         keys = [question.key(asked_of) for question in questions]
@@ -297,7 +299,7 @@ class ChatSession:
         return value
 
     async def _attempts(self, question: Question, batch: _Batch) -> tuple[str, Any]:
-        """The first usable answer, and what was read from it."""
+        """Return the first usable answer, with the value read from it."""
         messages, schema = question.messages, question.schema if self._schemas else None
         failure, attempt, reworded = Failure("it was not asked"), 0, 0
         late = self._late
@@ -317,7 +319,7 @@ class ChatSession:
                     if self._adapt(error):
                         continue
                     if schema is not None:
-                        schema = None  # perhaps it was the schema; if not, it refuses again
+                        schema = None  # perhaps because of the schema; if not, it refuses again
                         continue
                 if not failure.again:
                     break
@@ -332,14 +334,14 @@ class ChatSession:
                 messages = question.again(answer)
             attempt += 1
         message = f"{self._model} at {self._api.base_url} gave no usable answer: {failure.why}"
-        # A server that refuses a question is there.
+        # A server that refuses a question is alive.
         self._lost = self._lost + 1 if failure.again else 0
         if failure.closed or self._lost >= _LOST:
             batch.closed = f"{message}; so it was asked no more"
         raise OracleError(message)
 
     async def _wait(self, attempt: int, failure: Failure) -> None:
-        """The pause before an attempt; what a server told one question holds for all of them."""
+        """Wait before an attempt; a Retry-After for one question holds for all."""
         now = asyncio.get_running_loop().time()
         pause = self._policy.delay(attempt, failure.told) if attempt > 0 else 0.0
         if failure.told is not None:
@@ -352,12 +354,12 @@ class ChatSession:
         max_tokens: int | None,
         schema: Mapping[str, Any] | None,
     ) -> str:
-        """The answer, "" without a text in it; raises what goes wrong, ValueError for no reply."""
+        """Return the answer, "" if it has no text; raise errors, ValueError if it is no reply."""
         fields = {self._limit: max_tokens, **self._default, **self._options}
         if schema is not None:
             held = {"name": "answer", "strict": True, "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
-        # In extra_body a field need not be one that the installed version of the package knows.
+        # In extra_body the installed package need not know a field.
         body = {name: value for name, value in fields.items() if value is not None}
         response = await self._api.chat.completions.create(
             model=self._model, messages=list(messages), extra_body=body
@@ -373,7 +375,7 @@ class ChatSession:
         return clean(text) if isinstance(text, str) else ""
 
     def _adapt(self, error: Exception) -> bool:
-        """Leaves the temperature out, or renames the limit, as OpenAI's newer models demand."""
+        """Drop the temperature, or rename the token limit, as OpenAI's newer models demand."""
         refused = getattr(error, "param", None)
         if refused == "temperature" and "temperature" not in self._options:
             self._default = {}

@@ -1,6 +1,6 @@
-"""Client of any server that speaks OpenAI's chat completions: OpenAI, llama.cpp, vLLM, Ollama, ...
+"""Client of any server with OpenAI's chat completions: OpenAI, llama.cpp, vLLM, Ollama, ...
 
-The `openai` package does the talking (`pip install 'graphmem-torch[openai]'`).
+Requests go through the package `openai` (`pip install 'graphmem-torch[openai]'`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_TOGETHER = 8  # texts that one request asks about
+_TOGETHER = 8  # maximum texts of one request
 
 _opening = threading.RLock()  # no two threads open a client, and none closes what another opens
 os.register_at_fork(
@@ -46,31 +46,31 @@ os.register_at_fork(
 
 
 class OpenAIClient:
-    """Asks a language model, no question more often than it takes.
+    """Client of a language model with retries, a cache and bounded concurrency.
 
-    Attempts time out as a whole, and the next one then has twice the time. They are repeated after
-    408, 409, 425, 429, 5xx (not 501: the server cannot do it), lost connections and useless
-    answers, wait as long as Retry-After says, and never run more than `concurrency` at once. A
-    server that has lost five questions in a row is asked no more in that batch, and gets one
-    attempt a question until it answers again. Usable in a `with`; safe to call from threads, from
-    notebooks, and after a fork.
+    An attempt has a timeout as a whole; after one the next attempt gets twice the time. Attempts
+    are repeated after 408, 409, 425, 429, 5xx (except 501), lost connections and useless answers.
+    They respect Retry-After. A server that loses five questions in a row is asked no more in that
+    batch, then gets one attempt a question until it answers again. A client is a context manager,
+    and safe in threads, in notebooks, and after a fork.
 
     Args:
-        model: Name of the model, as the server knows it.
+        model: Name of the model on the server.
         base_url: Address such as "http://127.0.0.1:8080/v1"; by default OPENAI_BASE_URL, else
             OpenAI.
-        api_key: Key; by default OPENAI_API_KEY; a server of your own may need none.
-        timeout, retries, backoff, max_delay: Treatment of failures; see `RetryPolicy`.
-        concurrency: Most requests at once. What a slow server queues waits on its timeout: give it
-            fewer at once, or more time.
-        max_tokens: Most tokens of an answer where the question names no number; None: the server's.
-        options: Further fields of each request ({"seed": 7, "temperature": 0.3}); None leaves one
-            out. The temperature is 0 by default, where the model allows it.
-        cache: SQLite file that keeps answers by the hash of model, server, messages and options;
-            None keeps them in memory, False keeps none.
+        api_key: Key; by default OPENAI_API_KEY. A local server may need none.
+        timeout, retries, backoff, max_delay: Timeouts and retries; see `RetryPolicy`.
+        concurrency: Maximum simultaneous requests; time in the server's queue counts towards the
+            timeout.
+        max_tokens: Maximum tokens of an answer unless the question sets one; None for the server's
+            limit.
+        options: Further fields of each request ({"seed": 7, "temperature": 0.3}); None removes one.
+            The temperature is 0 by default if the model allows it.
+        cache: SQLite file for answers by the hash of model, server, messages and options. None
+            caches in memory, False disables caching.
 
     Raises:
-        InputError: An argument that does not fit, no key for OpenAI, or no package `openai`.
+        InputError: Invalid argument, no key for OpenAI, or no package `openai`.
     """
 
     _chat: ChatSession
@@ -95,7 +95,7 @@ class OpenAIClient:
     ) -> None:
         if not isinstance(model, str) or not model:
             raise InputError(
-                f"model: expected the name of a model, got {model!r}; such as gpt-4o-mini"
+                f"model: expected the name of a model, got {model!r}; name one, such as gpt-4o-mini"
             )
         if cache is True or not isinstance(cache, (str, Path, bool, type(None))):
             raise InputError(
@@ -110,7 +110,7 @@ class OpenAIClient:
             check_count("max_tokens", max_tokens)
         self.concurrency, self.max_tokens = concurrency, max_tokens
         self.options = _checked_options(options or {})
-        # Opened again after `close`: the file stays the one that was named.
+        # Resolved now, so that reopening after `close` uses the same file.
         self._cache = Path(cache).absolute() if cache and cache is not True else cache
         self._api_key = api_key
         self._start(Usage())
@@ -125,12 +125,12 @@ class OpenAIClient:
         self.close()
 
     def __call__(self, prompt: str | Sequence[Mapping[str, str]]) -> str:
-        """The answer to a prompt: a client is a function from text to text."""
+        """Return the answer to a prompt; makes the client a function from text to text."""
         return self.complete(prompt)
 
     @property
     def usage(self) -> Usage:
-        """Calls, retries, cached answers, failures and tokens so far."""
+        """Return calls, retries, cached answers, failures and tokens so far."""
         return self._chat.usage
 
     def complete(
@@ -140,16 +140,16 @@ class OpenAIClient:
         system: str | None = None,
         max_tokens: int | None = None,
     ) -> str:
-        """The model's answer to a prompt, or to chat messages {role, content}.
+        """Return the model's answer to a prompt, or to chat messages {role, content}.
 
         Args:
-            prompt: Text of a user's message, or messages in OpenAI's shape.
-            system: Text of the system's message that goes before it.
-            max_tokens: Most tokens of the answer; by default the client's.
+            prompt: Text of a user message, or messages in OpenAI's format.
+            system: Text of a system message before it.
+            max_tokens: Maximum tokens of the answer; by default the client's.
 
         Raises:
             InputError: A prompt that is empty or neither text nor messages.
-            OracleError: No usable answer after every attempt; the message says why.
+            OracleError: No usable answer after all attempts; gives the reason.
         """
         (found,) = self._run([self._question(prompt, system, max_tokens)])
         if isinstance(found, OracleError):
@@ -163,7 +163,7 @@ class OpenAIClient:
         system: str | None = None,
         max_tokens: int | None = None,
     ) -> list[str | None]:
-        """The answers to many prompts, as many at once as allowed; None, with a warning, if lost.
+        """Answer many prompts concurrently; a lost one is None, with a warning.
 
         Raises:
             InputError: A single prompt, or one that is empty or neither text nor messages.
@@ -174,7 +174,7 @@ class OpenAIClient:
     def attempt_all(
         self, prompts: Sequence[str | Sequence[Mapping[str, str]]]
     ) -> list[str | OracleError]:
-        """As `complete_all`, without a warning: the error that says why in the place of a lost one.
+        """Answer many prompts like `complete_all`, with an OracleError for each lost one.
 
         Raises:
             InputError: A single prompt, or one that is empty or neither text nor messages.
@@ -182,7 +182,7 @@ class OpenAIClient:
         return self._run([self._question(prompt) for prompt in as_list("prompts", prompts)])
 
     def ask_all(self, questions: Sequence[Question]) -> list[Any]:
-        """What each question read from its answer; None, with one warning, where it was lost."""
+        """Return the value read from each answer; None for lost ones, with one warning."""
         found = self._run(questions)
         lost = [answer for answer in found if isinstance(answer, OracleError)]
         if lost:
@@ -195,7 +195,7 @@ class OpenAIClient:
         return [None if isinstance(answer, OracleError) else answer for answer in found]
 
     def close(self) -> None:
-        """Ends the connections and closes the cache; a later question opens them again."""
+        """Close the connections and the cache; a later question reopens them."""
         with _opening:
             if self._process == os.getpid():
                 self._end()
@@ -213,12 +213,12 @@ class OpenAIClient:
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
     def _run(self, questions: Sequence[Question]) -> list[Any]:
-        """Answers, and an OracleError in the place of each that did not come."""
+        """Return the answers, with an OracleError for each lost one."""
         if not questions:
             return []
         with _opening:
             if self._process != os.getpid():
-                # Closed, or a fork, to which neither thread nor connections have come along.
+                # Closed, or forked: neither thread nor connections survive a fork.
                 self._start(self.usage)
             found = self._loop.submit(self._chat.ask_all(questions))
         try:
@@ -232,19 +232,19 @@ class OpenAIClient:
             raise
 
     def _start(self, usage: Usage) -> None:
-        """Connections, cache and the thread that uses them; `usage` counts on."""
+        """Open connections, cache and their thread; `usage` is continued."""
         openai = optional_import("openai", "servers of chat completions", "graphmem-torch[openai]")
         key = _checked_key(self._api_key or os.environ.get("OPENAI_API_KEY") or "")
         if not key and self.base_url is None:
             raise InputError(
                 "api_key: expected a key for OpenAI, got none; set OPENAI_API_KEY, or name the "
-                "base_url of a server of your own, such as http://127.0.0.1:8080/v1"
+                "base_url of your own server, such as http://127.0.0.1:8080/v1"
             )
         cache = None if self._cache is False else AnswerCache(self._cache or None)
         api = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=self.base_url,
-            # An attempt as a whole is timed; here, whether there is a server at all.
+            # Attempts are timed as a whole; this timeout detects a missing server.
             timeout=openai.Timeout(None, connect=self.retry_policy.timeout / 2),
             max_retries=0,
         )
@@ -262,13 +262,13 @@ class OpenAIClient:
 
 
 class OpenAIOracle:
-    """An `Oracle` that asks a language model, one request a text, as many at once as allowed.
+    """`Oracle` that asks a language model, one request a text, concurrently.
 
-    Every answer is checked; one that is no use is asked for again and is None in the end, with a
-    warning. Nothing here raises because of what a server does.
+    A useless answer is asked for again; the final result is None, with a warning. Server errors
+    never raise.
 
     Args:
-        client: Client of the server; its `usage` tells what the questions took.
+        client: Client of the server; its `usage` counts the questions.
     """
 
     def __init__(self, client: OpenAIClient) -> None:
@@ -283,10 +283,10 @@ class OpenAIOracle:
         return f"OpenAIOracle({self.client!r})"
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict | None]:
-        """Whether each hypothesis follows from, or contradicts, the premise of its place.
+        """Return whether each premise entails or contradicts the hypothesis at its index.
 
         Raises:
-            InputError: Something else than two lists of as many texts.
+            InputError: Not two lists of texts of equal length.
         """
         premises = as_list("premises", premises, str)
         hypotheses = as_list("hypotheses", hypotheses, str)
@@ -295,24 +295,25 @@ class OpenAIOracle:
         return self.client.ask_all([judge_question(*pair) for pair in pairs])
 
     def classify(self, texts: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Each text as a memory node {"content", "type", "decay_factor"}.
+        """Return each text as a memory node {"content", "type", "decay_factor"}.
 
-        The contract of ContextOS (appendix A.1); `decay_factor` is what is left after an hour.
+        Follows the contract of ContextOS (appendix A.1); `decay_factor` is the share left after an
+        hour.
 
         Raises:
-            InputError: `texts` is no list of texts.
+            InputError: `texts` is not a list of texts.
         """
         return self.client.ask_all(
             [classify_question(text) for text in as_list("texts", texts, str)]
         )
 
     def extract(self, texts: Sequence[str]) -> list[dict[str, Any] | None]:
-        """What each text is and speaks of: {"signifiers", "keys", "importance"}.
+        """Return the kind and topics of each text: {"signifiers", "keys", "importance"}.
 
-        Several texts are asked about in one request (Cognitive Weave asks for each by itself).
+        Several texts share one request (Cognitive Weave asks for each separately).
 
         Raises:
-            InputError: `texts` is no list of texts.
+            InputError: `texts` is not a list of texts.
         """
         listed = as_list("texts", texts, str)
         parts = [listed[i : i + _TOGETHER] for i in range(0, len(listed), _TOGETHER)]
@@ -325,10 +326,10 @@ class OpenAIOracle:
         ]
 
     def verify(self, questions: Sequence[str], texts: Sequence[str]) -> list[bool | None]:
-        """Whether each text explicitly mentions what answers the question of its place.
+        """Return whether each text explicitly answers the question at its index.
 
         Raises:
-            InputError: Something else than two lists of as many texts.
+            InputError: Not two lists of texts of equal length.
         """
         questions = as_list("questions", questions, str)
         texts = as_list("texts", texts, str)
@@ -343,15 +344,15 @@ class OpenAIOracle:
     def summarise(
         self, texts: Sequence[str], question: str | None = None, max_tokens: int = 128
     ) -> list[str | None]:
-        """A summary of each text, of what helps to answer the question where there is one.
+        """Return a summary of each text, focused on a question if there is one.
 
         Args:
             texts: Texts to shorten.
-            question: Question that the summaries are to help with.
-            max_tokens: Most tokens of each, as the server counts them.
+            question: Question that the summaries should help to answer.
+            max_tokens: Maximum tokens of each summary, as the server counts them.
 
         Raises:
-            InputError: `texts` is no list of texts, or max_tokens is below 1.
+            InputError: `texts` is not a list of texts, or max_tokens is below 1.
         """
         check_count("max_tokens", max_tokens)
         listed = as_list("texts", texts, str)
@@ -361,10 +362,10 @@ class OpenAIOracle:
 
 
 class _LoopThread(threading.Thread):
-    """An event loop in a thread of its own, for callers in other threads.
+    """Event loop in a thread, for callers in other threads.
 
-    With it a call can be given up for good when its time is over, whatever the server does, and the
-    caller may be a notebook, which has a running loop already.
+    The caller can abandon a call at its timeout whatever the server does, and may be a notebook,
+    which already runs a loop.
     """
 
     def __init__(self) -> None:
@@ -377,13 +378,13 @@ class _LoopThread(threading.Thread):
         self._loop.close()
 
     def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Starts a coroutine; whoever gives its result up cancels it."""
+        """Start a coroutine; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def end(self, last: Coroutine[Any, Any, object]) -> None:
-        """Ends what is still running, runs `last`, and ends the thread."""
+        """Cancel running coroutines, run `last`, and end the thread."""
         self.submit(self._end(last))
-        # The garbage collector may call from the thread itself, which cannot wait for itself.
+        # The garbage collector may call from the thread itself, which cannot join itself.
         if threading.current_thread() is not self:
             self.join()
 
@@ -409,15 +410,16 @@ def _close(process: int, loop: _LoopThread, api: Any, cache: AnswerCache | None)
 def _checked_url(url: str | None) -> str | None:
     if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
         raise InputError(
-            f"base_url: expected an address, got {url!r:.120}; such as http://127.0.0.1:8080/v1"
+            f"base_url: expected an address, got {url!r:.120}; give one, such as "
+            "http://127.0.0.1:8080/v1"
         )
     return url
 
 
 def _checked_key(key: str) -> str:
-    """The key without the line end of the file it was read from; no message ever shows it."""
+    """Return the key without the line end of its file; errors never show it."""
     if not isinstance(key, str) or not (key.isascii() and key.strip().isprintable()):
-        raise InputError("api_key: expected ASCII text, got something else; copy it anew")
+        raise InputError("api_key: expected ASCII text, got something else; copy it again")
     return key.strip()
 
 
@@ -428,5 +430,5 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"options: expected fields of a request, got {options!r:.120} ({error}); "
-            "give a dict that JSON can hold"
+            "give a dict of JSON values"
         ) from error

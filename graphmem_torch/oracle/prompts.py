@@ -1,4 +1,4 @@
-"""Questions to a language model: what is asked, how its answer is read, an oracle's prompts."""
+"""Questions to a language model, the reading of its answers, and the prompts of an oracle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 _ROLES = ("system", "developer", "user", "assistant")
 
-# Tenths, because a model that is held to a schema may write the digits of a number without end.
+# Tenths, because a model bound to a schema may write the digits of a number without end.
 _CONFIDENCES = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _IMPORTANCES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _DECAYS = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9995, 1.0]
@@ -76,15 +76,15 @@ Output JSON: {"mentioned": true | false}"""
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and what counts as an answer.
+    """Question with the criterion of a usable answer.
 
     Attributes:
         messages: Chat messages {role, content} (`messages_of`).
-        read: What the caller gets from the text of an answer; None where it is no use. An answer
-            of no use is asked for again, and never cached.
-        max_tokens: Most tokens of an answer; None leaves it to the server.
-        schema: JSON schema of the answer, for servers that can hold a model to one.
-        wanted: What an answer should have been, for the model that is asked again.
+        read: Function from the text of an answer to its value, or to None if it is useless. A
+            useless answer is asked for again, and never cached.
+        max_tokens: Maximum tokens of an answer; None leaves it to the server.
+        schema: JSON schema of the answer, for servers that support schemas.
+        wanted: Description of a valid answer, for asking again.
     """
 
     messages: tuple[Mapping[str, str], ...]
@@ -94,12 +94,12 @@ class Question:
     wanted: str = "a text that is not empty"
 
     def key(self, asked_of: Sequence[Any]) -> str:
-        """SHA-256 of the question and of who is asked, and with what options."""
+        """Return the SHA-256 of the question, the asked model and its options."""
         content = [list(asked_of), list(self.messages), self.max_tokens, self.schema]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def again(self, answer: str) -> tuple[Mapping[str, str], ...]:
-        """The messages that ask once more after an answer of no use."""
+        """Return the messages that ask again after a useless answer."""
         correction = f"That is not what was asked for. Answer with {self.wanted} and nothing else."
         return (
             *self.messages,
@@ -111,10 +111,10 @@ class Question:
 def messages_of(
     prompt: str | Sequence[Mapping[str, str]], system: str | None = None
 ) -> tuple[Mapping[str, str], ...]:
-    """A prompt, or chat messages in OpenAI's shape, as messages; `system` goes before them.
+    """Return a prompt, or chat messages in OpenAI's format, as messages after a `system` message.
 
     Raises:
-        InputError: An empty prompt, or something that is neither.
+        InputError: Empty prompt, or neither text nor messages.
     """
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     well = isinstance(messages, Sequence) and all(
@@ -126,7 +126,7 @@ def messages_of(
     if not well or not any(message["content"].strip() for message in messages):
         raise InputError(
             f"prompt: expected a text, or messages {{'role': {' | '.join(_ROLES)}, "
-            f"'content': text}}, got {prompt!r:.120}"
+            f"'content': text}}, got {prompt!r:.120}; pass one of these"
         )
     head = [] if system is None else [{"role": "system", "content": system}]
     return tuple(
@@ -136,14 +136,14 @@ def messages_of(
 
 
 def clean(text: str) -> str:
-    """The text without lone surrogates, which no encoding of the wire can carry."""
+    """Return the text without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "replace").decode()
 
 
 def json_objects(answer: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in an answer, be they fenced or talked around.
+    """Yield the JSON objects in an answer, fenced or surrounded by prose.
 
-    What a model thinks aloud first (`<think> ... </think>`) is no answer.
+    A model's reasoning before the answer (`<think> ... </think>`) is skipped.
     """
     decoder = json.JSONDecoder()
     start = answer.find("{", answer.rfind("</think>") + 1)
@@ -151,7 +151,7 @@ def json_objects(answer: str) -> Iterator[dict[str, Any]]:
         try:
             found, end = decoder.raw_decode(answer, start)
         except RecursionError:
-            return  # nothing so deep is what was asked for
+            return  # no valid answer is nested so deeply
         except ValueError:
             end = start + 1
         else:
@@ -160,10 +160,10 @@ def json_objects(answer: str) -> Iterator[dict[str, Any]]:
 
 
 def as_list(name: str, values: Iterable[Any], kind: type = object) -> list[Any]:
-    """The values; a text, which is a sequence of texts too, is not meant as one.
+    """Return the values as a list; a single text is refused although it is a sequence.
 
     Raises:
-        InputError: A single text, no sequence, or a value that is not of the kind.
+        InputError: Single text, no sequence, or a value of another kind.
     """
     single = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
     listed = [] if single else list(values)
@@ -174,7 +174,7 @@ def as_list(name: str, values: Iterable[Any], kind: type = object) -> list[Any]:
 
 
 def judge_question(premise: str, hypothesis: str) -> Question:
-    """Asks whether a text follows from another; read as a `Verdict`."""
+    """Ask whether a text follows from another; read as a `Verdict`."""
     return Question(
         messages_of(f"Premise:\n{premise}\n\nHypothesis:\n{hypothesis}", _JUDGE),
         lambda answer: _first(_verdict, answer),
@@ -188,7 +188,7 @@ def judge_question(premise: str, hypothesis: str) -> Question:
 
 
 def classify_question(text: str) -> Question:
-    """Asks for a text as a memory node; read as a dict of the contract (`nodes.memory_node`)."""
+    """Ask for a text as a memory node; read as a dict of the contract (`protocol.memory_node`)."""
     return Question(
         messages_of(f"Input:\n{text}", _CLASSIFY),
         lambda answer: _first(memory_node, answer),
@@ -206,9 +206,9 @@ def classify_question(text: str) -> Question:
 
 
 def insight_question(texts: Sequence[str]) -> Question:
-    """Asks what texts are and speak of, all at once; read as a list (`protocol.insight_node`).
+    """Ask for kind and topics of several texts; read as a list (`protocol.insight_node`).
 
-    What is no use of a list of the right length is None; a list of another length is no answer.
+    A useless item of a list of the right length is None; a list of another length is useless.
     """
     numbered = "\n\n".join(f"{place}. {text}" for place, text in enumerate(texts, 1))
     kind = {"type": "string", "enum": list(SIGNIFIERS)}
@@ -237,7 +237,7 @@ def insight_question(texts: Sequence[str]) -> Question:
 
 
 def summarise_question(text: str, question: str | None, max_tokens: int) -> Question:
-    """Asks for a summary of at most so many tokens; read as a text."""
+    """Ask for a summary of at most `max_tokens` tokens; read as a text."""
     aim = "" if question is None else f", keeping what helps to answer: {question}"
     words = max(1, int(max_tokens * 0.7))
     return Question(
@@ -248,7 +248,7 @@ def summarise_question(text: str, question: str | None, max_tokens: int) -> Ques
 
 
 def verify_question(question: str, text: str) -> Question:
-    """Asks whether a text explicitly mentions what answers a question; read as a bool."""
+    """Ask whether a text explicitly answers a question; read as a bool."""
     return Question(
         messages_of(f"Question: {question}\n\nText:\n{text}", _VERIFY),
         lambda answer: _first(_mentioned, answer),
@@ -259,7 +259,7 @@ def verify_question(question: str, text: str) -> Question:
 
 
 def _first(read: Callable[[dict[str, Any]], _T | None], answer: str) -> _T | None:
-    """The first JSON object of an answer that can be read as what was asked for."""
+    """Return the value of the first JSON object of an answer that can be read."""
     values = map(read, json_objects(answer))
     return next((value for value in values if value is not None), None)
 
@@ -277,7 +277,7 @@ def _mentioned(found: Mapping[str, Any]) -> bool | None:
 
 
 def _text(most: int) -> dict[str, Any]:
-    """A text of so many characters: a model that is held to a schema may write one without end."""
+    """Return the schema of a text of bounded length; a model may write one without end."""
     return {"type": "string", "pattern": f'^[^"\\\\]{{1,{most}}}$'}
 
 

@@ -1,9 +1,9 @@
-"""What an oracle is, how it is asked, and what of its answers can be used.
+"""Protocols of oracles, and the validation of their answers.
 
-The engine never needs a language model. Where a method asks one, it asks whatever has the method:
-`judge` (does a text follow from another), `classify` (what kind of memory is this), `extract` (what
-is it, and what does it speak of), `summarise` or `verify` (is the answer to a question in a text).
-A plain function will do for each; a local rule stands in where there is neither, but for `verify`.
+The engine never needs a language model. A method that asks one accepts any object with the right
+method: `judge` (does a text follow from another), `classify` (which kind of memory is it),
+`extract` (kind and topics), `summarise` or `verify` (does a text answer a question). A plain
+function works, too. Without an oracle a local rule answers, except for `verify`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ LABELS: tuple[Label, ...] = get_args(Label)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an oracle says of a premise and a hypothesis.
+    """Judgement of an oracle on a premise and a hypothesis.
 
     Attributes:
-        label: `entail`: who believes the premise believes the hypothesis; `contradict`: not both
-            can be true; `neutral`: neither.
-        confidence: In [0, 1].
+        label: `entail`: the premise implies the hypothesis; `contradict`: both cannot be true;
+            `neutral`: neither.
+        confidence: Confidence in [0, 1].
     """
 
     label: Label
@@ -63,23 +63,23 @@ class Verdict:
 
 
 class Oracle(Protocol):
-    """Anything that can judge; it may be slow, fail, or answer nonsense."""
+    """Judge of pairs of texts; it may be slow, fail, or return nonsense."""
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[Any]:
-        """One `Verdict` (None: no answer) for each premise with the hypothesis of its place."""
+        """Return a `Verdict` (None: no answer) for each premise and the hypothesis at its index."""
 
 
 Judge = Callable[[Sequence[str], Sequence[str]], Any]
-"""The function behind `judge`: premises, hypotheses -> verdicts."""
+"""Type of `judge`: premises, hypotheses -> verdicts."""
 
 Classifier = Callable[[Sequence[str]], Any]
-"""The function behind `classify`: texts -> objects {content, type, decay_factor, relations}."""
+"""Type of `classify`: texts -> objects {content, type, decay_factor, relations}."""
 
 Extractor = Callable[[Sequence[str]], Any]
-"""The function behind `extract`: texts -> objects {signifiers, keys, importance}."""
+"""Type of `extract`: texts -> objects {signifiers, keys, importance}."""
 
 Verifier = Callable[[Sequence[str], Sequence[str]], Any]
-"""The function behind `verify`: questions, texts -> whether each is answered there."""
+"""Type of `verify`: questions, texts -> whether each text answers its question."""
 
 _ARGUMENTS = {
     "judge": "premises, hypotheses",
@@ -95,10 +95,10 @@ def ask_judge(
     premises: Sequence[str],
     hypotheses: Sequence[str],
 ) -> list[Verdict | None]:
-    """Asks once; an answer that cannot be used is None, with a warning, and never an exception.
+    """Ask a judge once; a useless answer is None, with a warning, and never raises.
 
-    Verdicts may come as `Verdict`, as (label, confidence) or as a bare label. None says that the
-    oracle has no answer; it has warned of that itself.
+    A verdict is a `Verdict`, a pair (label, confidence) or a bare label. None means that the oracle
+    has no answer and has already warned.
     """
     return ask_checked(
         lambda: judge(premises, hypotheses),
@@ -111,11 +111,11 @@ def ask_judge(
 
 
 def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Asks once; a node that breaks the contract is None, with a warning, and never an exception.
+    """Ask a classifier once; an invalid node is None, with a warning, and never raises.
 
     Returns:
         For each text {"content": str, "type": one of `MEMORY_TYPES`, "decay_factor": in (0, 1]},
-        and "relations": [(target, type), ...] where it states some.
+        optionally with "relations": [(target, type), ...].
     """
     return ask_checked(
         lambda: classify(texts),
@@ -128,7 +128,7 @@ def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str,
 
 
 def ask_extractor(extract: Extractor, texts: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Asks once what texts are; what breaks the contract is None, with a warning, and no exception.
+    """Ask an extractor once; an invalid answer is None, with a warning, and never raises.
 
     Returns:
         For each text {"signifiers": of `SIGNIFIERS`, "keys": texts, "importance": in [0, 1]}.
@@ -146,9 +146,9 @@ def ask_extractor(extract: Extractor, texts: Sequence[str]) -> list[dict[str, An
 def ask_verifier(
     verify: Verifier, questions: Sequence[str], texts: Sequence[str]
 ) -> list[bool | None]:
-    """Asks once whether each text explicitly mentions what answers the question of its place.
+    """Ask once whether each text explicitly answers the question at its index.
 
-    An answer that is not true or false is None, with a warning, and never an exception.
+    An answer other than true or false is None, with a warning, and never raises.
     """
     return ask_checked(
         lambda: verify(questions, texts),
@@ -169,19 +169,19 @@ def ask_checked(
     wanted: str,
     lost: str,
 ) -> list[_T | None]:
-    """Asks an oracle once for `count` answers and reads each; None, with a warning, where it fails.
+    """Ask an oracle once for `count` answers and read each; failures are None, with a warning.
 
     Args:
-        ask: Function that gives the answers, or raises, or gives anything else.
+        ask: Function that returns the answers; it may raise or return anything.
         count: Number of answers expected.
-        read: Function from an answer to what is used of it, None where it cannot be.
+        read: Function from an answer to its value, None if it is invalid.
         what: Names of the answers and of the questions, for warnings.
-        wanted: Description of what a bad answer is not, for warnings.
-        lost: Fate of questions without an answer, for warnings.
+        wanted: Description of a valid answer, for warnings.
+        lost: Consequence for questions without an answer, for warnings.
     """
     answers_are, questions_are = what
     try:
-        # One more than expected, so that an endless answer ends and is seen to be wrong.
+        # One more than expected, so that an endless answer is cut off and detected.
         answers = list(islice(ask(), count + 1))
     except Exception as error:
         said = f"failed on {count} {questions_are} ({type(error).__name__}: {error})"
@@ -201,7 +201,7 @@ def ask_checked(
 
 
 def verdict_of(answer: object) -> Verdict | None:
-    """The answer as a verdict; None where it is none."""
+    """Return the answer as a verdict; None if it is invalid."""
     label, confidence = answer, 1.0
     if isinstance(answer, Verdict):
         label, confidence = answer.label, answer.confidence
@@ -214,12 +214,11 @@ def verdict_of(answer: object) -> Verdict | None:
 
 
 def memory_node(answer: object) -> dict[str, Any] | None:
-    """The answer as a memory node; None where a field is missing or out of range.
+    """Return the answer as a memory node; None if a field is missing or out of range.
 
-    The contract is the one that the paper publishes for its ingestor (ContextOS, appendix A.1),
-    with the two types that its section 4.3 and CoALA add, and the relations of its section 5.1.2:
-    a list of {"target", "type"}. Fields beyond it, and relations that are none, are dropped; a type
-    may be written in capitals.
+    The contract is the one published for the paper's ingestor (ContextOS, appendix A.1). Added are
+    the types of its section 4.3 and CoALA, and the relations of its section 5.1.2: a list of
+    {"target", "type"}. Other fields and invalid relations are dropped. Types are case-insensitive.
     """
     if not isinstance(answer, Mapping):
         return None
@@ -241,10 +240,10 @@ def memory_node(answer: object) -> dict[str, Any] | None:
 
 
 def insight_node(answer: object) -> dict[str, Any] | None:
-    """The answer as what a text is; None where a field is missing or out of range.
+    """Return the answer as an insight; None if a field is missing or out of range.
 
-    Signifiers may be written in capitals, those that are none are dropped, and one must be left;
-    keys are stripped, each once.
+    Signifiers are case-insensitive; unknown ones are dropped, and at least one must remain. Keys
+    are stripped and unique.
     """
     if not isinstance(answer, Mapping):
         return None
@@ -265,7 +264,7 @@ def insight_node(answer: object) -> dict[str, Any] | None:
 
 
 def _fraction(number: object) -> float | None:
-    """A number in [0, 1]; None for anything else: NaN is in no range, and a bool is no number."""
+    """Return a number in [0, 1]; None for anything else, NaN and bools included."""
     if not isinstance(number, Real) or isinstance(number, bool):  # numpy's numbers are Real
         return None
     value = cast(float, number)
@@ -275,10 +274,10 @@ def _fraction(number: object) -> float | None:
 def method_of(
     oracle: Any, name: Literal["judge", "classify", "extract", "summarise", "verify"]
 ) -> Callable[..., Any]:
-    """A method of an oracle by its name, or the callable itself.
+    """Return a method of an oracle by its name, or the callable itself.
 
     Raises:
-        InputError: It is neither, or a language model that has yet to be wrapped.
+        InputError: Neither of them, or an unwrapped language model.
     """
     signature, method = f"{name}({_ARGUMENTS[name]})", getattr(oracle, name, oracle)
     if method is oracle and hasattr(oracle, "complete"):
@@ -295,7 +294,7 @@ def method_of(
 
 
 def check_pairs(premises: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Raises `InputError` unless there are as many premises as hypotheses."""
+    """Raise `InputError` unless there are as many premises as hypotheses."""
     if len(premises) != len(hypotheses):
         raise InputError(
             f"premises: expected as many as hypotheses, got {len(premises)} premises and "

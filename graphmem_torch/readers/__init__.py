@@ -1,4 +1,4 @@
-"""Readers: files, folders and streams to atoms: text, JSON lines, chats, LoCoMo, proof graphs.
+"""Read files, folders and streams into atoms: text, JSON lines, chats, LoCoMo, proof graphs.
 
 May import `text`, `atoms`, `errors`; knows no store and no index.
 """

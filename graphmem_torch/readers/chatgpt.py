@@ -1,19 +1,19 @@
 """Exports of ChatGPT: `conversations.json`, also several `conversations-000.json`.
 
-A list of conversations, each with `title`, `conversation_id` (or `id`), `create_time` (seconds),
-`current_node` and `mapping`, a tree of nodes by id: `message`, `parent`, `children`. A message has
-`author` (`role`, `name`), `create_time`, `recipient`, `weight`, `metadata` and `content`, by its
-`content_type`:
+The file is a list of conversations. Each has `title`, `conversation_id` (or `id`), `create_time`
+(seconds), `current_node` and `mapping`, a tree of nodes by id (`message`, `parent`, `children`). A
+message has `author` (`role`, `name`), `create_time`, `recipient`, `weight`, `metadata` and
+`content`. The fields of `content` depend on its `content_type`:
 
 - `text`, `multimodal_text`: `parts`, strings and mappings (images, audio with a transcription);
 - `code`, `execution_output`, `system_error`: `text`; code that goes to a tool is a call;
 - `tether_quote`, `tether_browsing_display`: `title`, `text`, `result`, `summary`;
 - `thoughts`: `thoughts`, each with `summary` and `content`;
-- `user_editable_context`, `model_editable_context`: what the program adds, hidden.
+- `user_editable_context`, `model_editable_context`: hidden additions of the program.
 
-Read is the branch that ends in `current_node`, which is what the program shows; without one, the
-branch of the latest message. Messages of other branches (edited questions, answers generated
-again) and hidden ones are counted.
+The reader takes the branch that ends in `current_node`, which is the one the program shows. Without
+`current_node` it takes the branch of the latest message. Hidden messages and those of other
+branches (edited questions, regenerated answers) are counted.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _BRANCH = "message of another branch"
 _ADDED = frozenset({"user_editable_context", "model_editable_context", "app_pairing_content"})
 _CITED = re.compile(
     "\ue200[^\ue200\ue201]*\ue201|【[^【】†]*†[^【】†]*】"
-)  # marks that the program makes links of
+)  # marks that the program turns into links
 
 
 def is_chatgpt(data: object) -> bool:
-    """Whether parsed JSON is an export of ChatGPT, or one conversation of it."""
+    """Return whether parsed JSON is an export of ChatGPT, or one conversation of it."""
     return any(
         "message" in mapped(node)
         for each in (data if isinstance(data, list) else [data])
@@ -57,11 +57,11 @@ def is_chatgpt(data: object) -> bool:
 
 
 def read_chatgpt(data: object, losses: Counter[str]) -> Iterator[Record]:
-    """The messages of an export, conversation by conversation.
+    """Yield the messages of an export, conversation by conversation.
 
     Args:
         data: Parsed JSON for which `is_chatgpt` is true.
-        losses: Counter that receives what is left out, by kind.
+        losses: Counter of skipped content by kind; updated.
     """
     for conversation in data if isinstance(data, list) else [data]:
         nodes = mapped(conversation).get("mapping")
@@ -100,7 +100,7 @@ def _conversation(
         recipient = text_of(message.get("recipient"))
         if role == "assistant" and recipient not in ("", "all"):
             text = f"{recipient}({text})"
-        # What has no time was said after what stands before it.
+        # A message without a time gets the time of the one before it.
         last = timed(message.get("create_time")) or last
         name = text_of(author.get("name")) if role == "tool" else ""
         return record(
@@ -119,7 +119,7 @@ def _conversation(
 
 
 def _branch(current: object, nodes: Mapping[str, Any]) -> list[str]:
-    """Ids of the nodes from the root to the current one."""
+    """Return the ids of the nodes from the root to the current one."""
     if not isinstance(current, str) or current not in nodes:
         ends = [name for name, node in nodes.items() if not listed(mapped(node).get("children"))]
         current = max(ends, key=lambda name: _created(nodes[name]), default=None)
@@ -135,7 +135,7 @@ def _created(node: object) -> float:
 
 
 def _text(content: Mapping[str, Any], losses: Counter[str]) -> str:
-    """The text of a message, whatever its content is."""
+    """Return the text of a message of any content type."""
     texts = [text_of(content.get(key)) for key in ("title", "text", "result", "summary")]
     for part in listed(content.get("parts")):
         if isinstance(part, Mapping):

@@ -1,10 +1,9 @@
-"""Parts shared by the readers of chat exports: records, times, and what is passed over.
+"""Share parts between the readers of chat exports: records, times, and counts of losses.
 
-A reader gives records, mappings that `atom_from_record` reads. Each has `id`, the export's own id
-with the program and the conversation before it, `text`, `speaker`, `session` (the conversation),
-`time`, `title` (its name) and in `meta` the key `export`, the name of the program. `edited` in
-`meta` is when a message was last changed. One message that cannot be read is counted, and never
-keeps the others from being read.
+A reader yields records for `atom_from_record`. A record has `id` (program, conversation and the
+export's own id), `text`, `speaker`, `session` (the conversation), `time`, `title` (its name), and
+in `meta` the key `export` (the program) and `edited` (time of the last change). An unreadable
+message is counted and does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = [
 ]
 
 Record = dict[str, Any]
-"""Fields of an atom, as `atom_from_record` reads them."""
+"""Fields of an atom for `atom_from_record`."""
 
 ODD = "message that cannot be read"
 SERVICE = "message of the program (joins, calls, pins)"
@@ -57,18 +56,18 @@ def record(
     edited: float | None = None,
     **meta: Any,
 ) -> Record:
-    """The record of one message.
+    """Return the record of one message.
 
     Args:
         program: Name of the program.
-        conversation: Its id or name of the conversation.
-        message: Its id of the message.
+        conversation: Program's id or name of the conversation.
+        message: Program's id of the message.
         text: Text of the message.
-        speaker: Who said it.
-        time: When, seconds since the epoch, UTC.
-        title: Name of the conversation, for people.
-        edited: When it was last changed, likewise.
-        meta: More that is kept, if it is there.
+        speaker: Name of the speaker.
+        time: Time of the message in seconds since the epoch, UTC.
+        title: Display name of the conversation.
+        edited: Time of the last change in seconds since the epoch, UTC.
+        meta: Further entries of `meta`; empty ones are dropped.
     """
     kept = {_EXPORT: program, _EDITED: edited, **meta}
     return {
@@ -88,12 +87,12 @@ def converted(
     convert: Callable[[Mapping[str, Any]], Record | None],
     losses: Counter[str],
 ) -> Iterator[Record]:
-    """The records of messages; those that cannot be read are counted.
+    """Yield the records of messages; unreadable ones are counted.
 
     Args:
-        messages: Messages as the export has them.
-        convert: Gives the record of one, or None if there is none, which it counts itself.
-        losses: Counter that receives what is left out, by kind.
+        messages: Messages of the export.
+        convert: Function from a message to its record, or to None for one that it counts itself.
+        losses: Counter of skipped content by kind; updated.
     """
     for message in messages:
         found = None
@@ -103,24 +102,24 @@ def converted(
             else:
                 losses[ODD] += 1
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            # Of a shape that no export was known to have.
+            # A shape that no known export has.
             losses[ODD] += 1
         if found is not None:
             yield found
 
 
 def count_all(losses: Counter[str], kind: str, found: object) -> None:
-    """Count what a list holds, if it is one, as lost."""
+    """Count the items of a list as lost; other values count nothing."""
     if isinstance(found, list) and found:
         losses[kind] += len(found)
 
 
 def linked(records: Iterable[Record], replies: Mapping[str, str]) -> Iterator[Record]:
-    """Records with an edge from each reply to what it answers, if that is among them.
+    """Return the records with an edge from each reply to the message it answers, if present.
 
     Args:
         records: All records of an export.
-        replies: By id of a reply, the id of what it answers.
+        replies: Id of the answered message by id of the reply.
     """
     every = list(records)
     known = {each["id"] for each in every}
@@ -130,31 +129,31 @@ def linked(records: Iterable[Record], replies: Mapping[str, str]) -> Iterator[Re
 
 
 def is_export_atom(atom: Atom) -> bool:
-    """Whether an atom is of an export, by what these readers give it."""
+    """Return whether an atom comes from a chat export, judged by its `meta`."""
     return _EXPORT in atom.meta and atom.id.startswith(f"{atom.meta[_EXPORT]}:")
 
 
 def edited_at(atom: Atom) -> float:
-    """When a message of an export was last changed; when it was said, if it never was."""
+    """Return the time of the last change of an exported message, else the time it was said."""
     edited = atom.meta.get(_EDITED)
     return float(edited) if isinstance(edited, (int, float)) else atom.time or 0.0
 
 
 def text_of(value: object) -> str:
-    """A string, stripped; empty if it is none."""
+    """Return a string, stripped; empty for any other value."""
     return value.strip() if isinstance(value, str) else ""
 
 
 def listed(value: object) -> list[Any]:
-    """A list; empty if it is none."""
+    """Return a list; empty for any other value."""
     return value if isinstance(value, list) else []
 
 
 def mapped(value: object) -> Mapping[str, Any]:
-    """A mapping; empty if it is none."""
+    """Return a mapping; empty for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def timed(value: object) -> float | None:
-    """When something was, seconds since the epoch, UTC; None if that is not said."""
+    """Return a time in seconds since the epoch, UTC; None if it is missing."""
     return None if value is None or value == "" else foreign_time(value)

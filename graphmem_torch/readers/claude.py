@@ -1,13 +1,12 @@
 """Exports of Claude: `conversations.json`.
 
-A list of conversations, each with `uuid`, `name`, `created_at` and `chat_messages`. A message has
-`uuid`, `sender` ("human", here "user", or "assistant"), `created_at`, `updated_at` (ISO 8601),
-`text`, and in newer exports `content`: blocks as of the API (`text`, `thinking`, `tool_use`,
-`tool_result`). `attachments` hold the text of documents (`file_name`, `extracted_content`), which
-becomes an atom of its own each, cut into chunks if it is long. `files` name images and the like,
-which are counted.
+The file is a list of conversations. Each has `uuid`, `name`, `created_at` and `chat_messages`. A
+message has `uuid`, `sender` ("human", read as "user", or "assistant"), `created_at`, `updated_at`
+(ISO 8601), `text`, and in newer exports `content`, the blocks of the API (`text`, `thinking`,
+`tool_use`, `tool_result`). Each document in `attachments` (`file_name`, `extracted_content`)
+becomes an atom, cut into chunks if it is long. `files` name images and the like, which are counted.
 
-The file has all branches of a conversation; it does not say which one is shown.
+The file has all branches of a conversation and does not mark the one that is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NAME = "claude"
 
 
 def is_claude(data: object) -> bool:
-    """Whether parsed JSON is an export of Claude, or one conversation of it."""
+    """Return whether parsed JSON is an export of Claude, or one conversation of it."""
     return any(
         isinstance(each, Mapping) and isinstance(each.get("chat_messages"), list)
         for each in (data if isinstance(data, list) else [data])
@@ -43,11 +42,11 @@ def is_claude(data: object) -> bool:
 
 
 def read_claude(data: object, losses: Counter[str]) -> Iterator[Record]:
-    """The messages of an export, conversation by conversation, and the documents given to them.
+    """Yield the messages of an export, conversation by conversation, with attached documents.
 
     Args:
         data: Parsed JSON for which `is_claude` is true.
-        losses: Counter that receives what is left out, by kind.
+        losses: Counter of skipped content by kind; updated.
     """
     for conversation in data if isinstance(data, list) else [data]:
         said = mapped(conversation).get("chat_messages")

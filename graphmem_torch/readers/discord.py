@@ -1,14 +1,14 @@
 """Exports of Discord by DiscordChatExporter as JSON: one file for each channel.
 
-`guild` (`id`, `name`), `channel` (`id`, `name`, `category`, `type`), `dateRange`, `exportedAt` and
-`messages`. A message has `id`, `type` ("Default", "Reply", or what Discord itself says, as
+A file has `guild` (`id`, `name`), `channel` (`id`, `name`, `category`, `type`), `dateRange`,
+`exportedAt` and `messages`. A message has `id`, `type` ("Default", "Reply", or an event such as
 "GuildMemberJoin"), `timestamp`, `timestampEdited` (ISO 8601), `content`, `author` (`id`, `name`,
 `nickname`), `attachments`, `embeds` (`title`, `description`, `fields`), `stickers`, `mentions`, and
-`reference` (`messageId`) of a reply.
+for a reply `reference` (`messageId`).
 
-In texts `<@123>` becomes the person's name, `<:smile:1>` ":smile:", `<t:1714730400:f>` the moment.
-Embeds are part of the text; attachments and stickers are counted, as is what Discord says. A reply
-has an edge to what it answers.
+In texts `<@123>` becomes the person's name, `<:smile:1>` ":smile:", `<t:1714730400:f>` the time.
+Embeds are part of the text. Attachments, stickers and events are counted. A reply has an edge to
+the message it answers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MARK = re.compile(
 
 
 def is_discord(data: object) -> bool:
-    """Whether parsed JSON is an export of a channel."""
+    """Return whether parsed JSON is an export of a channel."""
     whole = mapped(data)
     return (
         isinstance(whole.get("messages"), list)
@@ -56,11 +56,11 @@ def is_discord(data: object) -> bool:
 
 
 def read_discord(data: Mapping[str, Any], losses: Counter[str]) -> Iterator[Record]:
-    """The messages of a channel.
+    """Yield the messages of a channel.
 
     Args:
         data: Parsed JSON for which `is_discord` is true.
-        losses: Counter that receives what is left out, by kind.
+        losses: Counter of skipped content by kind; updated.
     """
     channel, guild = data["channel"], text_of(data["guild"].get("name"))
     own, name = str(channel.get("id")), text_of(channel.get("name"))

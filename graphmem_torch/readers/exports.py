@@ -1,8 +1,7 @@
-"""Exports of chat programs, told by their content: a file of JSON or text, a folder, or the zip.
+"""Detect chat exports by content and read them: a file of JSON or text, a folder, or a zip.
 
-Programs and their formats: `chatgpt`, `claude`, `slack`, `whatsapp`, `telegram`, `discord`, each in
-the module of its name. A zip is read where it lies, and never unpacked; of what it holds only JSON
-and text is read, and not more than a bound.
+Programs: `chatgpt`, `claude`, `slack`, `whatsapp`, `telegram`, `discord`, each in the module of its
+name. A zip is read without unpacking it to disk; only JSON and text in it are read, up to a limit.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ _PROGRAMS: list[
     (is_discord, read_discord),
     (is_telegram, read_telegram),
 ]
-_MOST_BYTES = 4 << 30  # of all that is read of a zip
-_RATIO = 200  # by which text may be packed; what says more is made to fill memories
-_SMALL = 16 << 20  # bytes below which it does not matter
+_MOST_BYTES = 4 << 30  # maximum bytes that are read of a zip
+_RATIO = 200  # maximum compression ratio of text; a higher one indicates a decompression bomb
+_SMALL = 16 << 20  # bytes below which the ratio does not matter
 _HIDDEN = ("__MACOSX", ".")
 
 
 def is_export(data: object) -> bool:
-    """Whether parsed JSON is an export, or a day of one of Slack."""
+    """Return whether parsed JSON is an export, or one day of a Slack export."""
     return is_slack_day(data) or any(recognised(data) for recognised, _ in _PROGRAMS)
 
 
 def export_atoms(data: object, path: Path | None, losses: Counter[str]) -> Iterator[Atom]:
-    """The atoms of parsed JSON for which `is_export` is true.
+    """Yield the atoms of parsed JSON for which `is_export` is true.
 
     Args:
         data: Parsed JSON.
-        path: Path of the file, beside which tables of names may lie.
-        losses: Counter that receives what is left out, by kind.
+        path: Path of the file, beside which tables of names are looked up.
+        losses: Counter of skipped content by kind; updated.
     """
     if is_slack_day(data):
         tables = [] if path is None else slack_tables(path)
@@ -75,10 +74,10 @@ def export_atoms(data: object, path: Path | None, losses: Counter[str]) -> Itera
 def whatsapp_atoms(
     text: str, name: str, where: str, losses: Counter[str], order: str | None = None
 ) -> Iterator[Atom]:
-    """The atoms of a chat of WhatsApp; see `read_whatsapp`.
+    """Yield the atoms of a WhatsApp chat; see `read_whatsapp`.
 
     Raises:
-        InputError: With the file, as `read_whatsapp`.
+        InputError: Ambiguous dates, see `read_whatsapp`; names the file.
     """
     try:
         yield from _atoms(read_whatsapp(text, name, losses, order=order), losses)
@@ -87,7 +86,7 @@ def whatsapp_atoms(
 
 
 def is_zip_of_chats(path: Path) -> bool:
-    """Whether a zip may hold an export, by the names in it."""
+    """Return whether a zip may hold an export, judged by the names in it."""
     try:
         with zipfile.ZipFile(path) as archive:
             return bool(_members(archive))
@@ -98,18 +97,17 @@ def is_zip_of_chats(path: Path) -> bool:
 def read_zip(
     path: Path, losses: Counter[str], *, order: str | None = None, limit: int = _MOST_BYTES
 ) -> Iterator[Atom]:
-    """The atoms of all exports in a zip.
+    """Yield the atoms of all exports in a zip.
 
     Args:
         path: Path of the zip.
-        losses: Counter that receives what is left out, by kind.
-        order: Order of day and month in chats of WhatsApp, where it is known.
-        limit: Bytes that may be read of it, unpacked.
+        losses: Counter of skipped content by kind; updated.
+        order: Order of day and month in WhatsApp chats, if known.
+        limit: Maximum unpacked bytes that are read.
 
     Raises:
-        NoExportError: No export in it.
-        InputError: No zip, or one that unpacks to more than the limit, or to more
-            than text does.
+        NoExportError: The zip holds no export.
+        InputError: Not a zip, or one that exceeds the limit or the compression ratio of text.
     """
     where = str(path)
     try:
@@ -194,7 +192,7 @@ def _of_zip(
 
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """What a zip holds of JSON and text, by name."""
+    """Return the JSON and text files of a zip, by name."""
     return sorted(
         (
             member
@@ -214,7 +212,7 @@ def _records(data: object, losses: Counter[str]) -> Iterator[Record]:
 
 
 def _atoms(records: Iterable[Record], losses: Counter[str]) -> Iterator[Atom]:
-    """The atoms of records, each id once: in the version that was edited last."""
+    """Yield the atoms of records, one for each id: the version edited last."""
     atoms: dict[str, Atom] = {}
     for each in records:
         try:

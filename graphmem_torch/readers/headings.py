@@ -1,4 +1,4 @@
-"""Titles of the chunks of a document: the headings above them, else a title of the whole."""
+"""Title the chunks of a document by the headings above them, or by the document's title."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from graphmem_torch.atoms import one_line
 __all__ = ["chunk_titles", "file_title", "heading_paths"]
 
 MARKDOWN = (".md", ".markdown")
-"""Suffixes of names of documents whose headings are read."""
+"""File suffixes of documents whose headings are read."""
 _BETWEEN = " > "
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
-_NO_TEXT = re.compile(r"\s*(?:[>|+*-]|\d+[.)])(?:\s|$)|\s*$| {4}")  # what is no heading over a line
+_NO_TEXT = re.compile(r"\s*(?:[>|+*-]|\d+[.)])(?:\s|$)|\s*$| {4}")  # no heading above a line
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SIGNS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 _NAMED = re.compile(r"title:[ \t]*(.+)", re.IGNORECASE)
@@ -25,16 +25,16 @@ _NAMED = re.compile(r"title:[ \t]*(.+)", re.IGNORECASE)
 def chunk_titles(
     text: str, slices: Sequence[tuple[int, int]], name: str, title: str | None = None
 ) -> list[str | None]:
-    """The title of each chunk of a document.
+    """Return the title of each chunk of a document.
 
-    Of Markdown the headings above all of the chunk, from the outermost on; one that begins a chunk
-    is among them. Without any, and of other text, the title of the document.
+    In Markdown the title is the headings that apply to the whole chunk, outermost first, including
+    one at its beginning. Chunks without headings and other texts get the title of the document.
 
     Args:
-        text: The document.
+        text: Document.
         slices: Start and end of each chunk, ascending.
-        name: Path of the document, whose suffix tells whether it is Markdown.
-        title: Title of the document; None: it has none.
+        name: Path of the document, whose suffix shows whether it is Markdown.
+        title: Title of the document, or None.
     """
     own = one_line(title)
     if PurePosixPath(name).suffix.lower() not in MARKDOWN:
@@ -58,19 +58,19 @@ def chunk_titles(
 
 
 def file_title(name: str) -> str | None:
-    """The title that the name of a file is: without folders and suffix."""
+    """Return the title in a file's name: the name without folders and suffix."""
     return one_line(PurePosixPath(name).stem.replace("_", " "))
 
 
 def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Where the sections of a Markdown text start, with the headings that they stand under.
+    """Yield the start of each section of a Markdown text, with the headings that apply to it.
 
-    Headings are lines of `#` and underlined ones (CommonMark 4.2 and 4.3); those in fenced code are
-    none. A `title` in the front matter is above all others.
+    Headings are lines of `#` and underlined ones (CommonMark 4.2 and 4.3), outside fenced code. A
+    `title` in the front matter is the outermost heading.
 
     Yields:
-        Position of the first character, and the headings from the outermost on; the first section
-        starts at 0.
+        Position of the first character, and the headings, outermost first; the first section starts
+        at 0.
     """
     at, above = _front_matter(text)
     yield 0, above
@@ -103,7 +103,7 @@ def heading_paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _front_matter(text: str) -> tuple[int, tuple[str, ...]]:
-    """Where the text below a front matter starts, and the title that it states."""
+    """Return the position after a front matter, and the title in it."""
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].rstrip() != "---":
         return 0, ()
@@ -118,12 +118,12 @@ def _front_matter(text: str) -> tuple[int, tuple[str, ...]]:
 
 
 def _plain(heading: str) -> str:
-    """A heading without links and marks of emphasis."""
+    """Return a heading without links and emphasis."""
     return one_line(_SIGNS.sub("", _LINK.sub(r"\1", heading))) or ""
 
 
 def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The headings that all paths begin with."""
+    """Return the headings that all paths begin with."""
     if not paths:
         return ()
     shared = 0

@@ -1,4 +1,4 @@
-"""JSON lines: one atom, or one message of a chat, a line."""
+"""Read JSON lines: one atom, one message of a chat, or one session a line."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def read_records(
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
-    """The atoms of JSON lines; a line with `turns` or `messages` is a session (`turn_records`).
+    """Yield the atoms of JSON lines; `turns` or `messages` make a line a session (`turn_records`).
 
-    An atom without an id gets one made from its content, and from how often that content came
-    before in these lines, so that a second reading gives the same ids.
+    An atom without an id gets one from its content and the number of earlier equal lines, so that
+    reading again gives equal ids.
 
     Args:
         lines: Lines as bytes; blank ones are skipped.
-        where: File they came from, for messages.
-        origins: Mapping that receives, for the id of each atom, its file and line.
-        source: Name of the file, which made ids carry: the same said in two files is two memories.
-        known: Ids that are stored; those of content alone, which older releases made, are kept.
-        skipped: List that receives what is wrong with lines, which are left out then.
-        losses: Counter that receives what could not be kept, by kind; messages without text too.
+        where: File name, for messages.
+        origins: Mapping from atom id to file and line; updated.
+        source: File name that becomes part of made ids: equal texts in two files are two memories.
+        known: Stored ids; ids of content alone, which older releases made, are kept.
+        skipped: List of errors; updated. With it, bad lines are skipped instead of raising.
+        losses: Counter of dropped content by kind, messages without text included; updated.
 
     Raises:
-        InputError: With file and line.
+        InputError: Bad line; names file and line.
     """
     losses = Counter() if losses is None else losses
     seen: Counter[str] = Counter()
@@ -90,7 +90,7 @@ def read_records(
 
 
 def content_id(kind: str, digest: str, seen: Counter[str]) -> str:
-    """The id of an atom that has none: by its `former_digest`, and how often that was `seen`."""
+    """Return the id of an atom without one: from its `former_digest` and the count `seen`."""
     seen[digest] += 1
     return f"{kind}:{digest[:16]}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
 
@@ -102,33 +102,36 @@ def atom_from_record(
     told: set[str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Atom:
-    """One atom from a JSON object, or an object of a client that stands for one.
+    """Return the atom of a JSON object, or of a client's object that stands for one.
 
-    Fields: `text` and optionally `title`, `id`, `kind` ("turn" with a speaker, else "chunk"),
-    `speaker`, `session`, `time`, `event_time`, `event_end` (see `parse_time`), `type` (one of
-    `MEMORY_TYPES`), `meta` (an object), `edges` (a list of `{"target": id, "type": name, "weight":
-    number}` or `[target, type, weight]`; type and weight may be left out). Other fields are kept in
-    `meta`; for those that look like one of these there is a warning, and for a vector an error
-    (`check_keys`). Null is the same as left out. Without an id the atom's is empty.
+    Fields are `text` and optionally `title`, `id`, `speaker`, `session`, `meta` (an object) and:
+
+    - `kind`: "turn" by default with a speaker, else "chunk"; `type`: one of `MEMORY_TYPES`;
+    - `time`, `event_time`, `event_end`: see `parse_time`;
+    - `edges`: a list of `{"target": id, "type": name, "weight": number}` or `[target, type,
+      weight]`; type and weight are optional.
+
+    Other fields are kept in `meta`. A name similar to a field causes a warning, and a vector an
+    error (`check_keys`). Null means absent. Without an id, the atom's id is empty.
 
     A message of a chat has `role` and `content` (or `parts`) instead of `text`, or is an item of a
     response, as OpenAI, Anthropic and Google write them (`readers.messages`). Its `name`, else its
-    role, is the speaker; its texts, calls and results are the text; `created_at` or `timestamp` is
-    its time if it has no `time`; `meta` keeps the rest, and as `content` references to images.
+    role, is the speaker; its texts, calls and results are the text. `created_at` or `timestamp`
+    replaces a missing `time`. `meta` keeps the rest, and references to images as `content`.
 
-    Half a surrogate pair is replaced by U+FFFD. `losses` counts these, and what a message holds
-    besides text, by kind.
+    Half a surrogate pair is replaced by U+FFFD. `losses` counts these, and the content of messages
+    other than text, by kind.
 
     Args:
-        record: The object.
+        record: Object to read.
         where: File and line, for messages.
-        told: Keys that were warned of already, which this adds to; None: each time.
-        losses: Counter that receives what could not be kept, by kind.
+        told: Keys with an earlier warning, which is not repeated; updated. None warns each time.
+        losses: Counter of dropped content by kind; updated.
 
     Raises:
-        EmptyMessageError: A message without text.
-        InputError: A session, which is several atoms (`turn_records`); a field is missing or of the
-            wrong type; `where` is in the message.
+        EmptyMessageError: Message without text.
+        InputError: Session (`turn_records`), or a field that is missing or of the wrong type; the
+            message names `where`.
     """
     losses = Counter() if losses is None else losses
     if is_object(record):
@@ -145,7 +148,7 @@ def atom_from_record(
             where=where,
         )
     if is_message(given):
-        # Arguments are JSON in a string, in which a half may stand as an escape.
+        # Arguments are JSON in a string, where a half may stand as an escape.
         given, more = replace_surrogates(record_of_message(given, losses, where))
         halves += more
     if halves:
@@ -196,7 +199,7 @@ def atom_from_record(
 
 
 def atom_to_record(atom: Atom) -> dict[str, Any]:
-    """An atom as a JSON object that `atom_from_record` reads; what it does not have is left out."""
+    """Return the JSON object that `atom_from_record` reads as this atom, without empty fields."""
     names = ("id", "title", "text", "kind", "speaker", "session", *_TIMES, "type")
     record = {name: value for name in names if (value := getattr(atom, name)) is not None}
     if atom.meta:
@@ -207,10 +210,10 @@ def atom_to_record(atom: Atom) -> dict[str, Any]:
 
 
 def parse_edge_type(name: object, *, where: str | None = None) -> EdgeType:
-    """An edge type by name, in any case, with "-" or " " for "_".
+    """Return an edge type by name, ignoring case, with "-" or " " for "_".
 
     Raises:
-        InputError: Naming the nearest type.
+        InputError: Unknown name; suggests the nearest one.
     """
     names = [edge.name.lower() for edge in EdgeType]
     key = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""Keys of records that are no fields but look like one: they are never passed over in silence."""
+"""Report keys of records that look like fields, instead of silently keeping them as `meta`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MEANT = {
     **dict.fromkeys(("conversationid", "sessionid", "threadid"), "session"),
     "metadata": "meta",
 }
-"""What other systems call these fields: their letters and digits alone, in lower case."""
+"""Names of these fields in other systems: letters and digits alone, in lower case."""
 _VECTORS = frozenset({"embedding", "embeddings", "vector", "vectors"})
-_SHORT = 4  # letters from which on one that is left out, doubled or moved is a slip
-_LONG = 5  # likewise, another letter in the place of one
-_OTHER = 8  # letters of another name of a field from which on a slip in it is one
+_SHORT = 4  # minimum letters of a key for a missing, doubled or swapped letter to be a slip
+_LONG = 5  # minimum letters of a key for a replaced letter to be a slip
+_OTHER = 8  # minimum letters of another system's name for a slip in it to count
 
 
 def check_keys(
@@ -32,17 +32,17 @@ def check_keys(
     where: str | None,
     told: set[str] | None,
 ) -> None:
-    """Speaks up about keys that would become `meta`, though a field seems to be meant.
+    """Warn of keys that would become `meta` although they look like fields.
 
     Args:
-        record: Keys and values; null is the same as left out.
+        record: Keys and values; null means absent.
         fields: Names of the fields.
-        lists: Names of those that hold the turns of a session, which this record has none of.
+        lists: Names of the fields for the turns of a session, which this record does not have.
         where: File and line, for messages.
-        told: Keys that were spoken of already, which this adds to; None: each time.
+        told: Keys with an earlier warning, which is not repeated; updated. None warns each time.
 
     Raises:
-        InputError: A vector, which nothing here would use.
+        InputError: A vector, which would not be used.
     """
     absent = [name for name in fields if record.get(name) is None]
     for key, value in record.items():
@@ -72,7 +72,7 @@ def check_keys(
 
 
 def meant_field(key: str, fields: Iterable[str]) -> str | None:
-    """The field that a key looks like: in other letters, a slip away, or by another name."""
+    """Return the field that a key looks like: in other case, with a slip, or by another name."""
     plain = _plain(key)
     other = _MEANT.get(plain)
     if other is None:
@@ -89,7 +89,7 @@ def _plain(key: str) -> str:
 
 
 def _is_slip(key: str, field: str) -> bool:
-    """Whether one letter is missing, too many, another, or has changed places with the next."""
+    """Return whether two words differ by one letter: missing, added, replaced or swapped."""
     field = _plain(field)
     if len(field) < _SHORT or abs(len(key) - len(field)) > 1:
         return False

@@ -1,4 +1,4 @@
-"""LoCoMo conversations (arXiv 2402.17753): dated sessions of turns, facts, and questions."""
+"""Read LoCoMo conversations (arXiv 2402.17753): dated sessions of turns, facts, and questions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TURN_ID = re.compile(r"[^\s,;]+")
 
 @dataclass(frozen=True)
 class LocomoSample:
-    """One conversation with its questions.
+    """Conversation with its questions.
 
     Attributes:
-        sample_id: As in the file.
+        sample_id: Id in the file.
         atoms: Turns (and observations) in order; the id of a turn is its `dia_id`.
-        qa: The questions as in the file.
+        qa: Questions in the form of the file.
     """
 
     sample_id: str
@@ -38,7 +38,7 @@ class LocomoSample:
 
 
 def is_locomo(data: object) -> bool:
-    """Whether parsed JSON looks like LoCoMo: samples with a `conversation`."""
+    """Return whether parsed JSON looks like LoCoMo: samples with a `conversation`."""
     samples = data if isinstance(data, list) else [data]
     return bool(samples) and all(
         isinstance(s, Mapping) and isinstance(s.get("conversation"), Mapping) for s in samples
@@ -46,15 +46,15 @@ def is_locomo(data: object) -> bool:
 
 
 def read_locomo(path: str | Path, *, input: str = "raw") -> list[LocomoSample]:
-    """Every conversation of a LoCoMo file by itself.
+    """Read the conversations of a LoCoMo file separately.
 
     Args:
-        path: Path of the file: a list of samples, or one.
-        input: Name of what is read: "raw" for the turns alone, "observations" for the facts of the
-            data set as well.
+        path: Path of the file, which holds a list of samples or one sample.
+        input: Parts to read: "raw" for the turns, "observations" for the facts of the data set as
+            well.
 
     Raises:
-        InputError: Not LoCoMo, or a turn that cannot be used.
+        InputError: Not LoCoMo, or an invalid turn.
     """
     where = str(path)
     if not Path(path).is_file():
@@ -71,9 +71,9 @@ def read_locomo(path: str | Path, *, input: str = "raw") -> list[LocomoSample]:
 
 
 def locomo_atoms(text: str, where: str, *, input: str = "raw") -> Iterator[Atom]:
-    """The atoms of a LoCoMo file.
+    """Yield the atoms of a LoCoMo file.
 
-    Ids and sessions begin with "<sample_id>/" when it holds several conversations.
+    Ids and sessions begin with "<sample_id>/" if the file holds several conversations.
     """
     samples = _parse(text, where)
     for i, sample in enumerate(samples):
@@ -88,7 +88,7 @@ def _parse(text: str, where: str) -> Sequence[Mapping[str, Any]]:
     if not is_locomo(data):
         raise InputError(
             'expected LoCoMo, a list of samples with a "conversation", or the export of a chat, '
-            "got other JSON; for one atom a line use .jsonl",
+            "got other JSON; use .jsonl for one atom a line",
             where=where,
         )
     return data if isinstance(data, list) else [data]
@@ -143,8 +143,8 @@ def _turns(
                 f'expected strings as "speaker" and "text", got {turn!r:.80}; put them in quotes',
                 where=place,
             )
-        # The query of the image search is left out: it was written to find the image, nobody in the
-        # dialogue saw it.
+        # The query of the image search is left out: it was written to find the image and is not
+        # part of the dialogue.
         shown = " ".join(
             part for part in (text.strip(), f"[image: {caption}]" if caption else "") if part
         )
@@ -171,7 +171,7 @@ def _observations(
         for number, entry in enumerate(entries, start=1):
             if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str)):
                 raise InputError(
-                    f"expected an observation [text, evidence], got {entry!r:.80}; mend it",
+                    f"expected an observation [text, evidence], got {entry!r:.80}; correct it",
                     where=f"{where}, observation {number} of {speaker}",
                 )
             text, evidence = entry

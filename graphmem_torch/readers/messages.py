@@ -1,13 +1,13 @@
-"""Messages of chats to the fields of an atom: what was said, called and given back.
+"""Convert messages of chats to the fields of an atom: texts, calls and results.
 
-Read are messages of OpenAI (Chat Completions, and the items of the Responses API), Anthropic and
-Gemini, also as objects of their clients (`model_dump`, dataclasses). Text parts are the text; a
-call becomes `name(argument: value, ...)`, a result its text, at any depth. What holds no text (an
-image, audio, a call without arguments, encrypted reasoning) is counted by kind.
+Supported are messages of OpenAI (Chat Completions, and items of the Responses API), Anthropic and
+Gemini, also as objects of their clients (`model_dump`, dataclasses). Text parts are the text. A
+call becomes `name(argument: value, ...)`, a result its text, at any depth. Parts without text (an
+image, audio, a call without arguments, encrypted reasoning) are counted by kind.
 
-The time of a message is its `time`; without one `created_at`, `createdAt` or `timestamp`, the first
-of them that can be read: seconds since the epoch, a number too large for that as milli-, micro- or
-nanoseconds, or a string as `parse_time` takes it. The others stay in `meta`.
+The time of a message is its `time`, or the first readable one of `created_at`, `createdAt` and
+`timestamp`: seconds since the epoch, a larger number in milli-, micro- or nanoseconds, or a string
+for `parse_time`. The others stay in `meta`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GIVEN = ("arguments", "input", "args", "action", "queries", "query", "code", "p
 _CAME_BACK = ("content", "output", "outputs", "result", "results", "response", "logs", "error")
 _SAID = ("text", "thinking", "refusal", "transcript", "reasoning_content", "reasoning", "summary")
 _SHOWN = ("text", "transcript", "caption", "alt", "alt_text", "title", "description", "context")
-_BESIDE = ("reasoning_content", "reasoning", "thinking", "summary")  # said before the content
+_BESIDE = ("reasoning_content", "reasoning", "thinking", "summary")  # spoken before the content
 _AFTER = ("refusal", "audio", "tool_calls", "function_call", "functionCall")
 _UNREADABLE = ("signature", "encrypted_content", "encrypted_index", "data", "b64_json", "file_data")
 _UNTOLD = frozenset({"type", "id", "call_id", "tool_use_id", "status", "index", *_UNREADABLE})
@@ -47,14 +47,14 @@ _NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?", re.ASCII)
 
 
 def is_object(value: object) -> bool:
-    """Whether it is an object of a client's own class that stands for a mapping."""
+    """Return whether a value is an object of a client's class that stands for a mapping."""
     return hasattr(type(value), "model_dump") or (
         dataclasses.is_dataclass(value) and not isinstance(value, type)
     )
 
 
 def plain(value: Any) -> Any:
-    """An object of a client, and what it holds, as JSON has it; bytes are None."""
+    """Convert an object of a client, with its contents, to JSON types; bytes become None."""
     if isinstance(value, Enum):
         return plain(value.value)
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -76,7 +76,7 @@ def plain(value: Any) -> Any:
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a message of a chat, or an item of a response, and no record."""
+    """Return whether a mapping is a message of a chat, or an item of a response."""
     role = record.get("role")
     if record.get("text") is not None:
         chat = isinstance(role, str) and role.lower() in _CHAT_ROLES
@@ -93,16 +93,16 @@ def is_message(record: Mapping[str, Any]) -> bool:
 def record_of_message(
     message: Mapping[str, Any], losses: Counter[str], where: str | None
 ) -> dict[str, Any]:
-    """A message in the fields of an atom.
+    """Convert a message to the fields of an atom.
 
     Args:
-        message: What `is_message` is true of.
-        losses: Counter that receives what could not be kept, by kind.
-        where: File and line it came from, for messages.
+        message: Mapping for which `is_message` is true.
+        losses: Counter of dropped content by kind; updated.
+        where: File and line, for messages.
 
     Raises:
-        EmptyMessageError: No text in it.
-        InputError: No usable role.
+        EmptyMessageError: Message without text.
+        InputError: Missing or invalid role.
     """
     message = {key: each for key, each in plain(message).items() if each is not None}
     if "role" in message and "text" in message:
@@ -131,11 +131,11 @@ def record_of_message(
     role: Any = message.get("role")
     if role is None:
         result = isinstance(kind, str) and _RESULT.search(kind)
-        written = "user" if "parts" in message else "assistant"  # Google leaves out the user's
+        written = "user" if "parts" in message else "assistant"  # Google omits the user's
         role = _ROLES.get(str(kind)) or ("tool" if item and result else written)
     if not isinstance(role, str) or not role.strip():
         raise InputError(
-            f"role: expected who speaks, got {role!r:.60}; write user, assistant or system, as a "
+            f"role: expected a speaker, got {role!r:.60}; write user, assistant or system, as a "
             "string",
             where=where,
         )
@@ -157,12 +157,12 @@ def record_of_message(
 def message_texts(
     value: object, losses: Counter[str], media: list[Any] | None = None
 ) -> Iterator[str]:
-    """The texts in a part of a message, or in a list of them.
+    """Yield the texts in a part of a message, or in a list of parts.
 
     Args:
         value: Text, part, or list of parts.
-        losses: Counter that receives the parts without text, by kind.
-        media: List that receives references to images and the like.
+        losses: Counter of parts without text by kind; updated.
+        media: List of references to images and the like; updated.
     """
     if isinstance(value, str):
         if value.strip():
@@ -177,9 +177,9 @@ def message_texts(
 
 
 def foreign_time(value: object) -> float | None:
-    """The time that another program wrote, seconds since the epoch, UTC; None: it is none.
+    """Return a time of another program in seconds since the epoch, UTC; None if it is no time.
 
-    A number too large for seconds is one of milli-, micro- or nanoseconds.
+    A number too large for seconds is in milli-, micro- or nanoseconds.
     """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
@@ -194,7 +194,7 @@ def foreign_time(value: object) -> float | None:
 
 
 def _part(key: str, value: Any) -> Any:
-    """A field of a message as a part."""
+    """Return a field of a message as a part."""
     if key in ("function_call", "functionCall"):
         return {"type": "function_call", **value} if isinstance(value, Mapping) else None
     if key == "tool_calls" and isinstance(value, (list, tuple)):
@@ -240,7 +240,7 @@ def _texts_of_part(
         yield from _medium(part, kind, losses, media)
     else:
         texts = [text for text in _spoken(part, losses, media) if text.strip()]
-        # A text that is there and empty says nothing, and nothing is lost.
+        # An empty text says nothing, and nothing is lost.
         if not texts and not any(isinstance(part.get(key), str) for key in _SAID):
             losses[kind or "part without text"] += 1
         yield from texts
@@ -272,7 +272,7 @@ def _call(part: Mapping[str, Any], kind: str, losses: Counter[str]) -> Iterator[
 def _results(
     part: Mapping[str, Any], losses: Counter[str], media: list[Any] | None, *, bare: bool
 ) -> Iterator[str]:
-    """What came back; of a call itself only what is no picture."""
+    """Yield the text of a result; of a call itself without pictures."""
     for key in _CAME_BACK:
         value = part.get(key)
         if not bare and (key == "result" or value is None):
@@ -289,7 +289,7 @@ def _results(
 
 
 def _is_known(part: Mapping[str, Any]) -> bool:
-    """Whether a mapping in a result is a part, and not data of the tool's own."""
+    """Return whether a mapping in a result is a part, not the tool's own data."""
     kind = part.get("type")
     if not isinstance(kind, str):
         return False
@@ -302,7 +302,7 @@ def _is_known(part: Mapping[str, Any]) -> bool:
 def _medium(
     part: Mapping[str, Any], kind: str, losses: Counter[str], media: list[Any] | None
 ) -> Iterator[str]:
-    """The text that stands with an image, audio or a file."""
+    """Yield the text beside an image, audio or a file."""
     source = part.get("source")
     texts = [str(part[key]) for key in _SHOWN if isinstance(part.get(key), str)]
     if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
@@ -317,7 +317,7 @@ def _medium(
 
 
 def _decoded(value: Any) -> Any:
-    """Arguments, which may be JSON in a string."""
+    """Return arguments, parsed if they are JSON in a string."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -327,7 +327,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _spelled(value: Any) -> str:
-    """A value in words: `name: value, ...`."""
+    """Return a value as text: `name: value, ...`."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -340,7 +340,7 @@ def _spelled(value: Any) -> str:
 
 
 def _pruned(value: Any) -> Any:
-    """A value without bytes in base64, signatures and what is encrypted."""
+    """Return a value without base64 bytes, signatures and encrypted content."""
     if isinstance(value, Mapping):
         kept = {key: each for key, each in value.items() if key not in _UNREADABLE}
         return {key: _pruned(each) for key, each in kept.items() if not _is_data(each)}
@@ -354,7 +354,7 @@ def _is_data(value: object) -> bool:
 
 
 def _time_of(record: dict[str, Any], losses: Counter[str]) -> dict[str, Any]:
-    """The time of a message, which its `meta` then need not have."""
+    """Return the time of a message and its remaining `meta`."""
     for key in _TIMES:
         if key in record:
             if (moment := foreign_time(record[key])) is not None:

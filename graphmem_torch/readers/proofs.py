@@ -1,8 +1,8 @@
-"""Proof graphs: Metamath databases, modules of a library and Lean blueprints to atoms.
+"""Read proof graphs as atoms: Metamath databases, modules of a library and Lean blueprints.
 
-A statement becomes an atom whose id is its label, and what its proof uses becomes edges of type
-dependency. A Metamath database or a library is a file of statements (JSON lines) with a table of
-edges beside it; a blueprint is one JSON file with `nodes` and `edges`.
+A statement becomes an atom with its label as id, and the statements that its proof uses become
+edges of type dependency. A Metamath database or a library is a file of statements (JSON lines) with
+a table of edges beside it. A blueprint is one JSON file with `nodes` and `edges`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 Uses = dict[int, dict[int, int]]
-"""For each statement that uses others: the numbers of those, each with the line that says so."""
+"""For each statement with dependencies: the numbers of the used ones, with the line of each."""
 
 
 def set_name(path: Path) -> str:
-    """Name of the set a file belongs to: `nf` of `nf_nodes.jsonl`, `a_plan` of `a_plan.json`."""
-    # Only statements have a table beside them that shares the first part of their name.
+    """Return the set of a file: `nf` of `nf_nodes.jsonl`, `a_plan` of `a_plan.json`."""
+    # Only files of statements have a table that shares the first part of their name.
     shared = path.stem.rpartition("_")[0] if path.suffix.lower() == ".jsonl" else ""
     return shared or path.stem
 
 
 def set_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Names of several sets by their files, none twice.
+    """Return unique names of several sets by file.
 
     Raises:
-        InputError: Files whose sets would have the same name.
+        InputError: Two sets with one name.
     """
     owner: dict[str, Path] = {}
     for path in paths:
@@ -61,20 +61,20 @@ def set_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def is_edge_table(path: Path) -> bool:
-    """Whether a file is by its name the table of edges of statements beside it."""
+    """Return whether a file's name is that of the table of edges of statements beside it."""
     return path.name.endswith("edges.tsv") and any(
         path.name.startswith(f"{set_name(nodes)}_") for nodes in path.parent.glob("*.jsonl")
     )
 
 
 def edges_beside(nodes: Path) -> Path:
-    """The table of edges that belongs to a file of nodes, found by its name.
+    """Return the table of edges of a file of nodes, found by its name.
 
-    What stands before the last `_` of the name is the set's: beside `nf_nodes.jsonl` it is
+    The part of the name before the last `_` names the set: beside `nf_nodes.jsonl` it is
     `nf_edges.tsv` or another `nf_*edges.tsv`.
 
     Raises:
-        InputError: There is none, or more than one.
+        InputError: No table, or several.
     """
     name = set_name(nodes)
     exact = nodes.with_name(f"{name}_edges.tsv")
@@ -96,18 +96,18 @@ def edges_beside(nodes: Path) -> Path:
 
 
 def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = False) -> Uses:
-    """The edges of a table: a line of names, then `user<TAB>used` by number in each line.
+    """Read a table of edges: a line of names, then `user<TAB>used` by number in each line.
 
-    Further columns are ignored, an edge that comes twice counts once, and blank lines are skipped.
+    Further columns, duplicate edges and blank lines are ignored.
 
     Args:
         path: Path of the table.
         known: Labels of the statements by number.
-        circles: Whether a circle is only warned of, as among modules, and not an error.
+        circles: Whether a circle, as between modules, causes a warning instead of an error.
 
     Raises:
-        InputError: With file and line: a line that is none, a number that no statement has, or a
-            statement that uses itself; or as for `check_acyclic`.
+        InputError: Invalid line, unknown number, a statement that uses itself, or a circle
+            (`check_acyclic`); names file and line.
     """
     uses: Uses = {}
     for number, line in decoded_lines(raw_lines(path), str(path)):
@@ -124,7 +124,7 @@ def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = Fal
 
 
 def check_acyclic(uses: Uses, known: Mapping[int, str], where: str) -> None:
-    """Raises `InputError` where statements use each other in a circle, naming it and its line."""
+    """Raise `InputError` if statements use each other in a circle; names it and its line."""
     try:
         graphlib.TopologicalSorter(uses).prepare()
     except graphlib.CycleError as error:
@@ -144,7 +144,7 @@ def _ends(line: str, known: Mapping[int, str], where: str) -> tuple[int, int]:
     if len(fields) < 2 or not all(field.strip().isdecimal() for field in fields[:2]):
         raise InputError(
             f"expected the numbers of two statements with a tab between them, got {line[:60]!r}; "
-            "mend the line",
+            "correct the line",
             where=where,
         )
     user, used = int(fields[0]), int(fields[1])
@@ -167,14 +167,13 @@ _NOTES = re.compile(
 )
 _MATHS = re.compile(r"`\s*([^`]*?)\s*`")
 _REFERENCE = re.compile(r"~\s+(\S+)")
-_FLAG = re.compile(r"^ok\s+")  # what is left of a blueprint's \leanok
+_FLAG = re.compile(r"^ok\s+")  # remains of a blueprint's \leanok
 
 
 def proof_format(path: Path) -> Literal["library", "blueprint"] | None:
-    """What a file is by its content: statements as JSON lines, a blueprint, or something else.
+    """Return the format of a file by its content: JSON lines of statements, a blueprint, or None.
 
-    Of JSON lines only the first is looked at. What cannot be read is something else: whoever reads
-    it says what is wrong.
+    Only the first JSON line is tested. An unreadable file is None; reading it raises the error.
     """
     try:
         if path.suffix.lower() == ".jsonl":
@@ -191,15 +190,16 @@ def proof_format(path: Path) -> Literal["library", "blueprint"] | None:
 def read_proofs(
     path: Path, *, prefix: str = "", origins: dict[str, str] | None = None
 ) -> Iterator[Atom]:
-    """The statements of one file, whichever of the formats it has, in the file's order.
+    """Yield the statements of one file in any of the formats, in the file's order.
 
     Args:
-        path: JSON lines of a database or library, or JSON of a blueprint.
-        prefix: Start of every id, where several sets go to one store.
-        origins: Mapping that receives, for the id of each atom, its file and (JSON lines) line.
+        path: Path of JSON lines of a database or library, or of JSON of a blueprint.
+        prefix: Start of every id, for several sets in one store.
+        origins: Mapping from atom id to file and (JSON lines) line; updated.
 
     Raises:
-        InputError: With file and line: as `_library_atoms` and `_blueprint_atoms`.
+        InputError: Invalid content, see `_library_atoms` and `_blueprint_atoms`; names file and
+            line.
     """
     if path.suffix.lower() == ".jsonl":
         yield from _library_atoms(path, prefix, origins)
@@ -212,13 +212,13 @@ def read_proofs(
 
 
 def _library_atoms(path: Path, prefix: str, origins: dict[str, str] | None) -> Iterator[Atom]:
-    """The statements of a Metamath database or the modules of a library.
+    """Yield the statements of a Metamath database or the modules of a library.
 
-    The file is read twice, a line at a time: only labels and edges are held.
+    The file is read twice, line by line, so that only labels and edges are in memory.
 
     Raises:
-        InputError: With file and line: a line that is no statement, a number or label that comes
-            twice, no table of edges beside the file, or as `read_edge_table` does.
+        InputError: Invalid line, duplicate number or label, no table of edges beside the file, or
+            an error of `read_edge_table`; names file and line.
     """
     known: dict[int, str] = {}
     labels: set[str] = set()
@@ -234,7 +234,7 @@ def _library_atoms(path: Path, prefix: str, origins: dict[str, str] | None) -> I
         labels.add(label)
     if not known:
         raise InputError("expected statements, got an empty file; leave it out", where=str(path))
-    # A proof in a circle proves nothing; modules in a circle are only badly kept books.
+    # A proof in a circle proves nothing; a circle of modules is only poor bookkeeping.
     uses = read_edge_table(edges_beside(path), known, circles="module" in record)
     session = set_name(path)
     for line, record in _records(path):
@@ -247,13 +247,13 @@ def _library_atoms(path: Path, prefix: str, origins: dict[str, str] | None) -> I
 
 
 def _blueprint_atoms(text: str, where: str, prefix: str) -> Iterator[Atom]:
-    """The statements of a Lean blueprint.
+    """Yield the statements of a Lean blueprint.
 
-    It is JSON with `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
+    Its JSON has `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
 
     Raises:
-        InputError: Not such JSON, a label that comes twice, an edge to a label that is not there,
-            or dependencies in a circle.
+        InputError: Other JSON, a duplicate label, an edge to an unknown label, or a circle of
+            dependencies.
     """
     data = parse_json(text, where)
     if not _is_blueprint(data):
@@ -317,14 +317,14 @@ def _blueprint_uses(edges: Sequence[Any], number: Mapping[str, int], where: str)
 
 
 def _is_proof_record(record: object) -> bool:
-    """Whether one parsed JSON line is a statement of a proof database or a module of a library."""
+    """Return whether a JSON line is a statement of a proof database or a module of a library."""
     if not isinstance(record, Mapping) or "text" in record or type(record.get("id")) is not int:
         return False
     return {"label", "statement"} <= record.keys() or "module" in record
 
 
 def _is_blueprint(data: object) -> bool:
-    """Whether parsed JSON is a blueprint: labelled nodes, and edges between them."""
+    """Return whether parsed JSON is a blueprint: labelled nodes, and edges between them."""
     if not isinstance(data, Mapping) or not isinstance(data.get("edges"), list):
         return False
     nodes = data.get("nodes")
@@ -336,7 +336,7 @@ def _is_blueprint(data: object) -> bool:
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The statements with the number of their lines."""
+    """Yield the statements with their line numbers."""
     for number, line in decoded_lines(raw_lines(path), str(path)):
         yield number, _checked(parse_json(line, str(path), line=number), f"{path}:{number}")
 
@@ -356,13 +356,13 @@ def _checked(record: Any, where: str) -> dict[str, Any]:
 
 
 def _statement(record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Kind, text and meta of a Metamath statement."""
+    """Return kind, text and meta of a Metamath statement."""
     statement, comment = record["statement"] or "", record.get("comment") or ""
     readable = _REFERENCE.sub(r"\1", _MATHS.sub(r"\1", _NOTES.sub("", comment))).strip()
     text = f"{record['label']}: {statement}"
     kind = record.get("kind") or "theorem"
     if kind == "axiom_or_syntax":
-        # What asserts nothing only says how to write a formula.
+        # A statement that asserts nothing only says how to write a formula.
         kind = "axiom" if statement.startswith("|-") else "syntax"
         if kind == "axiom" and record["label"].startswith("df-"):
             kind = "definition"
@@ -370,7 +370,7 @@ def _statement(record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _module(record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Kind, text and meta of a module of a library."""
+    """Return kind, text and meta of a module of a library."""
     doc = (record.get("doc") or "").strip()
     rest = {key: value for key, value in record.items() if key not in ("id", "module", "doc")}
     return "module", f"{record['module']}\n{doc}" if doc else record["module"], rest

@@ -1,4 +1,4 @@
-"""Reading: files, folders and standard input to atoms."""
+"""Read files, folders and standard input into atoms."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ __all__ = [
     "told_by_content",
 ]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo", ".zip": "zip"}
-_NAMES = ("text", "jsonl", "locomo", *WHATSAPP_ORDERS)  # of formats that a caller may name
-_HEAD = 1 << 14  # bytes by which a chat is told from other texts
+_NAMES = ("text", "jsonl", "locomo", *WHATSAPP_ORDERS)  # formats that a caller may name
+_HEAD = 1 << 14  # bytes at the beginning of a file that identify a chat
 _RENAME = "rename it, or the folder that it is in"
 _log = logging.getLogger(__name__)
 
@@ -71,43 +71,43 @@ def read_atoms(
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
-    """The atoms of files, folders and standard input, one after another.
+    """Yield the atoms of files, folders and standard input, in order.
 
-    `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. By their
-    content are told: exports of chat programs in `.json`, `.txt` and `.zip`, whose messages are an
-    atom each (`readers.exports`); statements or modules of a proof library in `.jsonl`, with their
-    edges beside them, and Lean blueprints in `.json`; of several such sets the ids begin with the
-    set's name.
-    Folders are read whole, in sorted order. What they hold besides is left out: hidden files, and
-    with a warning other suffixes, files that say nothing (empty, or blanks and a byte order mark
-    alone), links that lead nowhere, JSON of another kind, and folders that cannot be read.
+    `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. Detected
+    by content are:
 
-    Ids are the same in every run. Those of chunks begin with the path of their document, relative
-    to `base` if it is inside that, else absolute, however the path was given.
+    - chat exports in `.json`, `.txt` and `.zip`, one atom a message (`readers.exports`);
+    - statements or modules of a proof library in `.jsonl`, with their edges beside them;
+    - Lean blueprints in `.json`. If there are several proof sets, ids begin with the set's name.
+
+    Folders are read recursively, in sorted order. Hidden files are skipped. Skipped with a warning
+    are other suffixes, empty or blank files, broken links, other JSON, and unreadable folders.
+
+    Ids are equal in every run. Ids of chunks begin with the path of their document: relative to
+    `base` if it is inside, else absolute.
 
     Args:
         paths: Paths of files, of folders, and "-" for standard input.
-        tokenizer: Tokenizer of the pieces that `max_tokens` counts.
-        max_tokens: Pieces of a chunk, at most.
-        format: Name of a format ("text", "jsonl" or "locomo") for every file given, whatever its
-            suffix; "whatsapp-dmy" and "whatsapp-mdy" say whether the day comes first in a chat.
-        locomo_input: Name of what is read of LoCoMo: "raw" for the turns alone, "observations" for
-            the facts of the data set as well.
-        origins: Mapping that receives, for the id of each atom, the file and (JSON lines) the line
-            it is from.
-        base: The folder that documents are named from, which a store keeps (`graphmem index`); ids
-            that are made for lines are of one file then. By default the current folder, and such
-            ids are of the content alone.
-        known: Ids that are stored; see `read_records`.
-        skipped: List that receives what is wrong with files and lines, which are left out then;
-            without it the first is an error.
-        losses: Counter that receives what could not be kept of what was read, by kind.
+        tokenizer: Tokenizer whose pieces `max_tokens` counts.
+        max_tokens: Maximum pieces of a chunk.
+        format: Name of a format ("text", "jsonl" or "locomo") for all files, whatever their suffix.
+            "whatsapp-dmy" and "whatsapp-mdy" state the order of day and month in a chat.
+        locomo_input: Parts to read of LoCoMo: "raw" for the turns, "observations" for the facts of
+            the data set as well.
+        origins: Mapping from atom id to file and (JSON lines) line; updated.
+        base: Folder that documents are named from, which a store keeps (`graphmem index`); made ids
+            then include the file. By default the current folder, and made ids depend on content
+            alone.
+        known: Stored ids; see `read_records`.
+        skipped: List of errors; updated. With it, bad files and lines are skipped; without it the
+            first one raises.
+        losses: Counter of dropped content by kind; updated.
 
     Yields:
         Atoms in the order of the input.
 
     Raises:
-        InputError: Input that cannot be used, with file and line.
+        InputError: Invalid input; names file and line.
     """
     sources = list(find_sources(paths, format, skipped))
     sets = proof_sets(sources, named=format is not None)
@@ -137,28 +137,27 @@ def read_atoms(
 
 
 def proof_sets(sources: Iterable[Source], *, named: bool = False) -> dict[Path, str]:
-    """Names of the proof libraries and blueprints among files, told by their content.
+    """Return the names of the proof libraries and blueprints, detected by content, by file.
 
     Args:
-        sources: What was found.
-        named: Whether their format was named, which is taken at its word: there are none then.
+        sources: Sources that were found.
+        named: Whether the caller named a format; then the result is empty.
 
     Raises:
-        InputError: Sets that would have the same name.
+        InputError: Two sets with one name.
     """
     proofs = []
     for path in [] if named else [source.path for source in sources if source.path]:
-        with leaving_out([]):  # it is listed when it is read
+        with leaving_out([]):  # reading it reports the error
             proofs += [path] if proof_format(path) else []
     return set_names(proofs)
 
 
 def check_paths(paths: Sequence[str | os.PathLike[str]], format: str | None = None) -> None:
-    """Looks at the paths before anything is read; the arguments are those of `read_atoms`.
+    """Check the paths before anything is read; see `read_atoms` for the arguments.
 
     Raises:
-        InputError: None is given, one is not there, is called by what is no text, or its suffix
-            does not say its format.
+        InputError: No path, a missing one, a path that is no text, or a suffix without a format.
     """
     if not paths:
         raise InputError(
@@ -167,7 +166,7 @@ def check_paths(paths: Sequence[str | os.PathLike[str]], format: str | None = No
     for given in paths:
         if not isinstance(given, (str, os.PathLike)):
             raise InputError(f"paths: expected paths, got {given!r:.80}; leave it out")
-        if not os.fspath(given):  # which would be the current folder
+        if not os.fspath(given):  # it would be the current folder
             raise InputError("paths: expected files or folders, got an empty path; name one")
         path = Path(given)
         if str(path) == "-":
@@ -201,10 +200,10 @@ def document_atoms(
     time: float | None = None,
     title: str | None = None,
 ) -> Iterator[Atom]:
-    """The chunks of one document: kind "chunk", session `name`, ids "<name>#0", "<name>#1", ...
+    """Yield the chunks of a document: kind "chunk", session `name`, ids "<name>#0", "<name>#1", ...
 
     The texts of the chunks joined are `text`; `meta` has the character offsets. Titles are the
-    headings of a document whose name is that of Markdown, else `title` (`headings.chunk_titles`).
+    headings of a Markdown document, else `title` (`headings.chunk_titles`).
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"name: expected a name, got {name!r:.80}; give the document one")
@@ -221,13 +220,12 @@ def document_atoms(
 
 @dataclass(frozen=True)
 class Source:
-    """Something that holds atoms.
+    """Source of atoms.
 
     Attributes:
-        path: Path of the file; None: standard input.
-        format: Name of its format; None: its content tells.
-        named: Whether it is the caller's own choice, not found in a folder and taken for its
-            suffix.
+        path: Path of the file; None for standard input.
+        format: Name of its format; None to detect it.
+        named: Whether the caller named the file, rather than a folder that contains it.
     """
 
     path: Path | None
@@ -236,7 +234,7 @@ class Source:
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """Name of the source in messages."""
         return "standard input" if self.path is None else str(self.path)
 
 
@@ -246,16 +244,16 @@ def find_sources(
     skipped: list[str] | None = None,
     emptied: Callable[[Path], bool] | None = None,
 ) -> Iterator[Source]:
-    """The files that paths name, and those in folders; the arguments are those of `read_atoms`.
+    """Yield the files that paths name, and those in folders; see `read_atoms` for the arguments.
 
     Args:
         paths: Files and folders, "-" for standard input.
-        format: Of all of them.
-        skipped: Takes what is left out.
-        emptied: Whether a folder may hold nothing to read, as what was in it is gone.
+        format: Name of a format for all files, or None.
+        skipped: List of errors; updated.
+        emptied: Whether a folder may be without readable files, because they were removed.
 
     Raises:
-        InputError: As `check_paths`; a folder with nothing to read, an unknown format.
+        InputError: Bad path (`check_paths`), a folder without readable files, or an unknown format.
     """
     if format not in (None, *_NAMES):
         raise InputError(unknown("format", format, _NAMES))
@@ -287,7 +285,7 @@ def _folder(
                 continue
             kind = _FORMATS.get(path.suffix.lower())
             if is_edge_table(path) or is_slack_table(path):
-                continue  # read with the statements, or the messages, it belongs to
+                continue  # read with the statements or messages that it belongs to
             why = _unusable(path, kind)
             if why:
                 _log.warning("%s: left out, %s", path, why)
@@ -296,14 +294,13 @@ def _folder(
                 yield Source(path, format or kind, named=format is not None)
     if not found and not (emptied and emptied(root)):
         raise InputError(
-            f"expected files of {', '.join(_FORMATS)}, got a folder that holds nothing to read; "
-            "name another",
+            f"expected files of {', '.join(_FORMATS)}, got a folder without any; name another",
             where=str(root),
         )
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a path can be part of an id."""
+    """Return whether a path can be part of an id."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -316,7 +313,7 @@ def _warn_unreadable(error: OSError) -> None:
 
 
 def _unusable(path: Path, kind: str | None) -> str:
-    """Why a file of a folder is passed over; empty where it is not."""
+    """Return why a file of a folder is skipped; empty if it is not."""
     if kind is None:
         return f"its suffix is none of {', '.join(_FORMATS)}"
     try:
@@ -332,18 +329,18 @@ def _unusable(path: Path, kind: str | None) -> str:
 
 
 def common_base(paths: Sequence[str | os.PathLike[str]]) -> Path:
-    """The folder that sources are named from where nothing says which: the nearest around all.
+    """Return the default base of source names: the nearest folder around all.
 
-    A folder's own name is part of the names. It does not depend on the current folder, but for
-    relative paths to mean something.
+    A folder's own name is part of the names. The result depends on the current folder only through
+    relative paths.
     """
     around = [Path(path).resolve().parent for path in paths if str(path) != "-"]
     return Path(os.path.commonpath(around)) if around else Path.cwd()
 
 
 def source_name(path: Path, base: Path | None = None) -> str:
-    """The path relative to a folder, by default the current one, if it is inside, else absolute."""
-    # Linked folders are resolved, as in the current folder; a linked file keeps its name.
+    """Return the path relative to a folder (default: the current one) if inside, else absolute."""
+    # Linked folders are resolved, like the current folder; a linked file keeps its name.
     place, here = path.parent.resolve() / path.name, (base or Path.cwd()).resolve()
     return (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
 
@@ -361,22 +358,22 @@ def read_source(
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
-    """The atoms of a file that is no proof library, or of standard input.
+    """Yield the atoms of a file outside a proof library, or of standard input.
 
     Args:
-        source: What `find_sources` found.
-        tokenizer: As in `read_atoms`.
-        name: What a document is called; what comes through a pipe is called by its content.
-        salt: String that ids carry that are made for lines; empty: they are of content alone.
-        max_tokens: Pieces of a chunk, at most.
-        locomo_input: As in `read_atoms`.
-        origins: As in `read_atoms`.
-        known: As in `read_atoms`.
-        skipped: As in `read_atoms`.
-        losses: As in `read_atoms`.
+        source: Source from `find_sources`.
+        tokenizer: Tokenizer whose pieces `max_tokens` counts.
+        name: Name of a document; standard input is named by its content.
+        salt: String in made ids; if empty, they depend on content alone.
+        max_tokens: Maximum pieces of a chunk.
+        locomo_input: Parts to read of LoCoMo, see `read_atoms`.
+        origins: Mapping from atom id to file and line; updated.
+        known: Stored ids; see `read_records`.
+        skipped: List of errors, see `read_atoms`.
+        losses: Counter of dropped content by kind; updated.
 
     Raises:
-        InputError: As `read_atoms`.
+        InputError: Invalid input; see `read_atoms`.
     """
     where, losses = source.where, Counter() if losses is None else losses
     if source.format == "jsonl" and source.path is not None:
@@ -406,8 +403,7 @@ def read_source(
             return
         atoms = locomo_atoms(text, where, input=locomo_input)
     else:
-        # What comes through a pipe has no name of its own; its content gives it one, the same in
-        # every run.
+        # Standard input has no name; its content gives it one, the same in every run.
         named = name or f"stdin-{text_hash(text)[:12]}"
         title = file_title(name) if name else None
         atoms = document_atoms(
@@ -426,7 +422,7 @@ def read_source(
 
 
 def _parts(atom: Atom, tokenizer: Tokenizer, max_tokens: int) -> list[Atom]:
-    """A document that was given to a chat in chunks; any other atom whole."""
+    """Return a document attached to a chat in chunks; any other atom whole."""
     if not is_export_atom(atom) or atom.kind != "chunk":
         return [atom]
     spans = chunk_text(atom.text, tokenizer, max_tokens)
@@ -436,7 +432,7 @@ def _parts(atom: Atom, tokenizer: Tokenizer, max_tokens: int) -> list[Atom]:
 
 
 def told_by_content(source: Source) -> Source:
-    """A source whose suffix says text, as a chat of WhatsApp if it begins like one."""
+    """Return a source, with the format of a WhatsApp chat if its text begins like one."""
     path = source.path
     if path is None or source.format != "text" or path.suffix.lower() != ".txt":
         return source
@@ -444,12 +440,12 @@ def told_by_content(source: Source) -> Source:
         with path.open("rb") as file:
             head = file.read(_HEAD).decode("utf-8", "replace")
     except OSError:
-        return source  # whoever reads it says so
+        return source  # reading it reports the error
     return replace(source, format="whatsapp") if is_whatsapp(head, path.name) else source
 
 
 def _parsed(text: str) -> object:
-    """The value of a JSON text; None if it is none."""
+    """Return the value of a JSON text; None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -457,10 +453,10 @@ def _parsed(text: str) -> object:
 
 
 def _guess(text: str, where: str) -> str:
-    """The format of standard input: what its beginning parses as.
+    """Return the format of standard input, detected at its beginning.
 
     Raises:
-        InputError: It begins like JSON, but is none that can be read.
+        InputError: It begins like JSON, but cannot be parsed.
     """
     start = text.lstrip()
     if is_whatsapp(text):

@@ -1,4 +1,4 @@
-"""Records of whole sessions: a line with `turns` or `messages` is as many memories."""
+"""Split records of whole sessions: each turn in `turns` or `messages` is a memory."""
 
 from __future__ import annotations
 
@@ -27,24 +27,23 @@ def turn_records(
     losses: Counter[str],
     session: str | None = None,
 ) -> Iterator[tuple[object, str | None]]:
-    """The records of a session's turns with their places; any other record as it is.
+    """Yield the records of a session's turns with their places; any other record unchanged.
 
-    A session has `turns` or `messages`, a list of records or texts, and no `text` of its own. What
-    it says besides holds for each turn that does not say otherwise: `time`, `title`, `kind`, `meta`
-    and keys of its own. Its `session`, else its `id`, is the session of the turns; without both the
-    session has a name made from its content, so that its turns belong together. Turns without an id
-    have `<id>:<number>`, from 0, if the session has an `id`, so that one that has grown can be
-    read again.
+    A session has `turns` or `messages`, a list of records or texts, and no `text` of its own. Its
+    other fields are defaults for the turns: `time`, `title`, `kind`, `meta` and unknown keys. Its
+    `session`, else its `id`, is the session of the turns; without both, a name is made from its
+    content. If the session has an `id`, turns without one get `<id>:<number>`, from 0, so that a
+    grown session can be read again.
 
     Args:
-        record: A record.
+        record: Record of any kind.
         where: File and line, for messages.
-        skipped: List that receives what is wrong with turns, which are left out then.
-        losses: Counter that receives what is left out, by kind: sessions without turns.
-        session: Name of a session that has none of its own.
+        skipped: List of errors; updated. With it, bad turns are skipped instead of raising.
+        losses: Counter of sessions without turns; updated.
+        session: Default name of a session.
 
     Raises:
-        InputError: Both keys, a text beside them, or a turn that is none.
+        InputError: Both keys, a text beside them, or an invalid turn.
     """
     held = [key for key in SESSION_KEYS if _holds_turns(record, key)]
     if not held or not isinstance(record, Mapping):
@@ -85,21 +84,21 @@ def turn_records(
 
 
 def _made_name(record: Mapping[str, Any]) -> str | None:
-    """A name for a session that has none, the same whenever it says the same."""
+    """Return a name for a session without one, equal for equal content."""
     try:
         said = dump_json(plain(record), default=str)
     except (TypeError, ValueError, RecursionError):
-        return None  # the turn that cannot be stored is an error of its own
+        return None  # the turn that cannot be stored raises its own error
     return f"session:{text_hash(said)[:16]}"
 
 
 def _holds_turns(record: object, key: str) -> bool:
-    """Whether a record has a list there, as a session has; a number is a count."""
+    """Return whether a key of a record holds a list of turns; a number is a count."""
     return isinstance(record, Mapping) and isinstance(record.get(key), (list, tuple))
 
 
 def _merged(shared: object, own: object) -> dict[str, Any]:
-    """The `meta` of a turn with that of its session; nothing where neither is a mapping."""
+    """Return the `meta` of a turn merged with its session's; empty if neither is a mapping."""
     if isinstance(shared, Mapping) and isinstance(own, Mapping):
         return {"meta": {**shared, **own}}
     return {}

@@ -1,14 +1,14 @@
-"""Exports of Slack: a folder (or zip) with a folder for each channel, a file of JSON for each day.
+"""Exports of Slack: a folder (or zip) with a folder for each channel and a JSON file for each day.
 
-Beside the folders stand `users.json` (`org_users.json`), `channels.json`, `groups.json`,
-`dms.json` and `mpims.json`, which name people and channels. A day is a list of messages: `type`,
+The files `users.json` (`org_users.json`), `channels.json`, `groups.json`, `dms.json` and
+`mpims.json` beside the folders name people and channels. A day is a list of messages: `type`,
 `subtype`, `user`, `text`, `ts` (seconds, unique in a channel), `thread_ts` (the `ts` of the message
 that a reply answers), `edited`, `files`, `attachments`, `blocks`, `bot_id`, `username`.
 
 In texts `<@U123>` becomes the person's name, `<#C123|general>` the channel's, `<!here>` "@here",
-`<https://a.b|words>` "words (https://a.b)"; `&amp;`, `&lt;` and `&gt;` are what they stand for. A
-message without text has that of its blocks or attachments. Joins, topics and their like, and
-deleted messages, are counted. A reply has an edge to what it answers.
+`<https://a.b|words>` "words (https://a.b)"; `&amp;`, `&lt;` and `&gt;` are unescaped. A message
+without text has that of its blocks or attachments. Joins, topics and the like, and deleted
+messages, are counted. A reply has an edge to the message it answers.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ SLACK_TABLES = (*_USERS, *_CHANNELS)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.json", re.ASCII)
 _MARK = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _SAID = frozenset({"bot_message", "me_message", "thread_broadcast", "file_share", "file_comment"})
-"""Subtypes of what people and programs say; all others are of Slack itself."""
+"""Subtypes of messages by people and programs; all others are Slack's own."""
 
 
 @dataclass(frozen=True)
 class SlackNames:
-    """What ids of an export stand for.
+    """Names behind the ids of an export.
 
     Attributes:
-        people: Names by id of a user.
-        channels: By name or id of a channel, as its folder is called, its id and what people call
-            it: "#general", or the names of those who write there.
+        people: Names by user id.
+        channels: Id and display name ("#general", or the names of the members) by folder name or
+            id.
     """
 
     people: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SlackNames:
 
 
 def is_slack_day(data: object) -> bool:
-    """Whether parsed JSON is a day of a channel."""
+    """Return whether parsed JSON is one day of a channel."""
     return isinstance(data, list) and any(
         isinstance(each, Mapping) and each.get("type") == "message" and "ts" in each
         for each in data
@@ -83,14 +83,14 @@ def is_slack_day(data: object) -> bool:
 
 
 def slack_tables(day: Path) -> list[Path]:
-    """The tables beside the folder of a channel that name people and channels."""
+    """Return the tables beside the folder of a channel that name people and channels."""
     if not _DAY.fullmatch(day.name):
         return []
     return [path for name in SLACK_TABLES if (path := day.parent.parent / name).is_file()]
 
 
 def is_slack_table(path: Path) -> bool:
-    """Whether a file is read with the days of an export, or is one about it."""
+    """Return whether a file is read together with the days of an export, or describes it."""
     if path.name not in (*SLACK_TABLES, *_OTHERS):
         return False
     beside = path.parent
@@ -100,7 +100,7 @@ def is_slack_table(path: Path) -> bool:
 
 
 def slack_names(tables: Mapping[str, str]) -> SlackNames:
-    """Names of people and channels, from the texts of the tables by name of the file."""
+    """Return the names of people and channels, from the texts of the tables by file name."""
     people: dict[str, str] = {}
     channels: dict[str, tuple[str, str]] = {}
     for row in _rows(tables, _USERS):
@@ -123,13 +123,13 @@ def _rows(tables: Mapping[str, str], names: Sequence[str]) -> Iterator[Mapping[s
 def read_slack(
     data: Sequence[object], channel: str, names: SlackNames, losses: Counter[str]
 ) -> Iterator[Record]:
-    """The messages of one day of a channel.
+    """Yield the messages of one day of a channel.
 
     Args:
-        data: Parsed JSON, or that of several days.
+        data: Parsed JSON of one day, or of several.
         channel: Name of the folder.
-        names: What ids stand for.
-        losses: Counter that receives what is left out, by kind.
+        names: Names behind the ids.
+        losses: Counter of skipped content by kind; updated.
     """
     own, called = names.channels.get(channel, (channel, f"#{channel}"))
     replies: dict[str, str] = {}
@@ -173,14 +173,14 @@ def _speaker(message: Mapping[str, Any], names: SlackNames) -> str:
 
 
 def _person(row: Mapping[str, Any], own: str) -> str:
-    """A person's name as people write it, else as Slack does."""
+    """Return a person's display name, else Slack's own."""
     profile = mapped(row.get("profile"))
     given = (row.get("real_name"), profile.get("real_name"), profile.get("display_name"))
     return next(filter(None, map(text_of, (*given, row.get("display_name"), row.get("name")))), own)
 
 
 def _readable(text: object, names: SlackNames) -> str:
-    """A text without Slack's marks."""
+    """Return a text without Slack's markup."""
 
     def said(match: re.Match[str]) -> str:
         target, label = match[1], (match[2] or "").strip()
@@ -197,7 +197,7 @@ def _readable(text: object, names: SlackNames) -> str:
 
 
 def _text_beside(message: Mapping[str, Any], names: SlackNames) -> str:
-    """What blocks, attachments and files say, where a message has no text of its own."""
+    """Return the text of blocks, attachments and files, for a message without one."""
     blocks = " ".join(_texts_of_blocks(message.get("blocks"), names))
     if blocks.strip():
         return " ".join(blocks.split())
@@ -211,7 +211,7 @@ def _text_beside(message: Mapping[str, Any], names: SlackNames) -> str:
 
 
 def _texts_of_blocks(value: object, names: SlackNames) -> Iterator[str]:
-    """Texts of Block Kit in the order of reading."""
+    """Yield the texts of Block Kit in reading order."""
     for each in listed(value):
         block = mapped(each)
         kind, text = block.get("type"), block.get("text")

@@ -1,4 +1,4 @@
-"""Bytes of a source to text and JSON, or a message that says where they go wrong."""
+"""Convert the bytes of a source to text and JSON, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})  # categories of characters that show nothing
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})  # categories of invisible characters
 
 
 def read_bytes(path: Path | None) -> bytes:
-    """Everything in a file, or on standard input for None; `.gz` is unpacked.
+    """Read a file, or standard input for None; `.gz` is unpacked.
 
     Raises:
-        InputError: It cannot be read, or is empty.
+        InputError: Unreadable or empty file.
     """
     where = "standard input" if path is None else str(path)
     try:
@@ -51,7 +51,7 @@ def read_bytes(path: Path | None) -> bytes:
 
 
 def says_nothing(parts: Iterable[bytes]) -> bool:
-    """Whether bytes, in parts, are blanks, byte order marks and invisible characters alone."""
+    """Return whether bytes, in parts, are blanks, byte order marks and invisible characters."""
     return all(
         part in _UTF_16
         or all(
@@ -63,13 +63,13 @@ def says_nothing(parts: Iterable[bytes]) -> bool:
 
 
 def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
-    """UTF-8 bytes to text; a byte order mark at the very start is dropped.
+    """Decode UTF-8 bytes; a byte order mark at the very start is dropped.
 
     Args:
         data: Bytes of a file, or of some of its lines.
-        where: File that they came from, for messages.
-        line: Number of their first line.
-        start: Position of their first byte in the file.
+        where: File name, for messages.
+        line: Number of the first line.
+        start: Position of the first byte in the file.
 
     Raises:
         InputError: NUL bytes (a binary file), or bytes that are not UTF-8.
@@ -98,9 +98,9 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
 def decoded_lines(
     lines: Iterable[bytes], where: str, skipped: list[str] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank as text (`decode`), each with its number, from 1.
+    """Yield the non-blank lines as text (`decode`), each with its number, from 1.
 
-    What is wrong with a line goes to `skipped`, where there is such a list.
+    Errors go to `skipped` if it is given.
     """
     position = 0
     for number, raw in enumerate(lines, start=1):
@@ -113,7 +113,7 @@ def decoded_lines(
 
 @contextlib.contextmanager
 def leaving_out(skipped: list[str] | None) -> Iterator[None]:
-    """Passes over what cannot be used, and lists it; without a list it is an error as ever."""
+    """Collect errors in a list and continue; without a list they propagate."""
     try:
         yield
     except InputError as error:
@@ -123,16 +123,16 @@ def leaving_out(skipped: list[str] | None) -> Iterator[None]:
 
 
 def parse_json(text: str, where: str, *, line: int | None = None, do: str = "mend it") -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Args:
-        text: A whole file, or one line of it.
-        where: File that it came from, for messages.
-        line: Its number, for a line.
-        do: What to do about a text that is no JSON, for the message.
+        text: File content, or one line of it.
+        where: File name, for messages.
+        line: Line number, for a line.
+        do: Remedy for text that is not JSON, for the message.
 
     Raises:
-        InputError: It is none; a number that JSON has no word for (NaN) makes it none.
+        InputError: Not JSON; NaN and infinities are not JSON.
     """
     try:
         return load_json(text, constant=_no_constant)
@@ -149,10 +149,10 @@ def parse_json(text: str, where: str, *, line: int | None = None, do: str = "men
 
 
 def raw_parts(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """The bytes of a file, at most `size` at once.
+    """Yield the bytes of a file, at most `size` at once.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: Unreadable file.
     """
     try:
         with path.open("rb") as file:
@@ -163,10 +163,10 @@ def raw_parts(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
 
 
 def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """The lines of a file from a byte on, one of which is held at a time; `.gz` is unpacked.
+    """Yield the lines of a file from a byte on, one at a time; `.gz` is unpacked.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: Unreadable file.
     """
     try:
         with _unpacked(path) as file:
@@ -181,7 +181,7 @@ def _no_constant(name: str) -> float:
 
 
 def _unpacked(path: Path) -> BinaryIO | gzip.GzipFile:
-    """A file to read from, unpacked if its name says that it is one of gzip."""
+    """Open a file for reading, unpacked if its name ends in `.gz`."""
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 

@@ -3,12 +3,13 @@
 A chat has `name`, `type`, `id` and `messages`; an export of all has `chats` and `left_chats`, each
 with a `list` of these. A message has `id` (unique in its chat), `type` ("message" or "service"),
 `date` (local time), `date_unixtime` (seconds, in newer exports), `edited`, `edited_unixtime`,
-`from`, `from_id`, `reply_to_message_id`, `forwarded_from` and `text`: a string, or a list of
-strings and entities (`type`, `text`, and `href` of a link). Without `date_unixtime` the date is
-taken as UTC. Beside the text may stand a `poll`, a `photo`, a `file` with `media_type`, a place or
-a contact; questions of polls, places by name and contacts are text, the rest is counted.
+`from`, `from_id`, `reply_to_message_id`, `forwarded_from` and `text`. The text is a string, or a
+list of strings and entities (`type`, `text`, and `href` of a link). Without `date_unixtime` the
+date is taken as UTC.
 
-Service messages (calls, joins, pins) are counted. A reply has an edge to what it answers.
+A message may also have a `poll`, a `photo`, a `file` with `media_type`, a place or a contact.
+Questions of polls, names of places and contacts become text; the rest is counted, and so are
+service messages (calls, joins, pins). A reply has an edge to the message it answers.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from graphmem_torch.readers.chats import (
 __all__ = ["is_telegram", "read_telegram"]
 
 _NAME = "telegram"
-_WITH = "id", "type", "date"  # what every message has
+_WITH = "id", "type", "date"  # keys of every message
 
 
 def is_telegram(data: object) -> bool:
-    """Whether parsed JSON is an export of Telegram."""
+    """Return whether parsed JSON is an export of Telegram."""
     return any(
         any({*_WITH} <= mapped(message).keys() for message in listed(chat.get("messages")))
         for chat in _chats(data)
@@ -46,18 +47,18 @@ def is_telegram(data: object) -> bool:
 
 
 def read_telegram(data: object, losses: Counter[str]) -> Iterator[Record]:
-    """The messages of an export, chat by chat.
+    """Yield the messages of an export, chat by chat.
 
     Args:
         data: Parsed JSON for which `is_telegram` is true.
-        losses: Counter that receives what is left out, by kind.
+        losses: Counter of skipped content by kind; updated.
     """
     for chat in _chats(data):
         yield from _chat(chat, losses)
 
 
 def _chats(data: object) -> list[Mapping[str, Any]]:
-    """The chats of an export of one, or of all."""
+    """Return the chats of an export of one chat, or of all."""
     whole = mapped(data)
     if isinstance(whole.get("messages"), list):
         return [whole] if "type" in whole else []
@@ -102,7 +103,7 @@ def _moment(message: Mapping[str, Any], key: str) -> float | None:
 
 
 def _text(message: Mapping[str, Any], losses: Counter[str]) -> str:
-    """What a message says, and in words what stands beside it."""
+    """Return the text of a message, with its poll, place or contact in words."""
     given = message.get("text")
     if not isinstance(given, (str, list)) and given is not None:
         raise TypeError("text: expected a string or a list")
@@ -134,7 +135,7 @@ def _entities(value: object) -> str:
 
 
 def _entity(part: object) -> str:
-    """A piece of a text, with the address of a link that does not show it."""
+    """Return a piece of a text, with the address of a link that does not show it."""
     if isinstance(part, str):
         return part
     text, link = mapped(part).get("text"), text_of(mapped(part).get("href"))

@@ -5,18 +5,18 @@ A message is a line with date, time, speaker and text, and the lines after it up
     [13.05.24, 21:08:09] Eva: The key is            5/13/24, 9:08 PM - Eva: The key is
     under the pot.                                   under the pot.
 
-Date and time are as the phone writes them: day, month and year in any order, with ".", "/" or "-"
-between, or as in "2024年5月13日"; 12 or 24 hours, the half of the day before or after the time
-("PM", "p. m.", "下午", "μ.μ."), a word before the time ("klo", "à"). Digits may be of any script,
-and marks of direction (U+200E and the like) stand anywhere. The times are those of the phone, taken
-as UTC.
+Date and time have the format of the phone, and are taken as UTC:
 
-The order of day and month is that of the whole file: by a number above 12, by "." between them
-(the day is first), or because in the other order messages would go back in time. Where neither
-decides, the file is refused; the formats "whatsapp-dmy" and "whatsapp-mdy" say which it is.
+- day, month and year in any order, separated by ".", "/" or "-", or as in "2024年5月13日";
+- 12 or 24 hours, with the half of the day before or after the time ("PM", "p. m.", "下午", "μ.μ.");
+- a word before the time ("klo", "à"), digits of any script, and marks of direction anywhere.
 
-Lines without a speaker (encryption, joins), media that were left out and deleted messages are
-counted. A message has no id of its own: it is known by chat, time, speaker and text.
+The order of day and month is decided for the whole file: by a number above 12, by "." between them
+(day first), or because the other order would go back in time. An undecided file is refused; the
+formats "whatsapp-dmy" and "whatsapp-mdy" state the order.
+
+Lines without a speaker (encryption, joins), omitted media and deleted messages are counted. A
+message has no id of its own; it is identified by chat, time, speaker and text.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from graphmem_torch.readers.chats import SERVICE, Record, record
 __all__ = ["WHATSAPP_ORDERS", "is_whatsapp", "read_whatsapp"]
 
 WHATSAPP_ORDERS = {"whatsapp-dmy": "dmy", "whatsapp-mdy": "mdy"}
-"""Orders of day, month and year by the name of the format that states them."""
+"""Orders of day, month and year by name of the format that states them."""
 
 _NAME = "whatsapp"
 _MEDIA = "media"
-_LOOK = 20  # lines among which a chat must show
+_LOOK = 20  # lines at the beginning that must contain a message
 _MARKS = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 _STRAY = re.compile(f"[{_MARKS}]")
 _BETWEEN = r"(?:\s?[./\-\u2013年월月년]\s?)"
@@ -52,11 +52,11 @@ _CLOCK = (
 )
 _HEAD = re.compile(
     rf"(?P<open>\[)?{_DATE}(?:[.日일]|\sг\.)?(?P<comma>[,،、]?)\s*{_CLOCK}"
-    # The last of these is of old iPhones, the one before of Korea.
+    # The last of these is from old iPhones, the one before from Korea.
     r"(?:\s?\](?P<closed>\s?)|\s[-\u2013]\s|,\s|(?<=:\d\d):\s|(?<=M):\s)(?P<rest>.*)"
 )
 _COPIED = re.compile(rf"(?P<open>\[){_CLOCK}(?P<comma>,)\s{_DATE}\](?P<closed>\s)(?P<rest>.*)")
-# Halves of the day in the languages that write them, without "." and spaces.
+# Halves of the day in various languages, without "." and spaces.
 _MORNING = "am πμ vorm 上午 午前 오전 凌晨 早上 清晨 fm ap sa de öö ص dop rano ก่อนเที่ยง पूर्वाह्न"
 _AFTERNOON = "pm μμ nachm 下午 午後 오후 晚上 中午 傍晚 em ip ch du ös م odp หลังเที่ยง अपराह्न"
 _CLOCK_WORDS = ("h", "hrs", "Uhr", "ч", "น")
@@ -65,7 +65,7 @@ _SPEAKER = re.compile(
     r"(?P<speaker>[^:\n\"\u201c\u201d\u201e\u00ab\u00bb]{1,100}?)\s?:(?:\s(?P<text>.*)|$)"
 )
 _LEFT_OUT = re.compile(r"<[^<>\n@/]+>|null")
-# Anchored, or without a repetition in front: a line may have a million signs.
+# Anchored, or without a leading repetition: a line may have a million characters.
 _ATTACHED = re.compile(
     r"^[\w .()-]+\.\w{2,5} \([^()\n]+\)|<[^<>\n:]+:[^<>\n]+\.\w{2,5}>", re.MULTILINE
 )
@@ -73,19 +73,19 @@ _NOTED = re.compile(r"\u200e<[^<>\n]+>$|<(?:[^<>\s/@]+ ){2,}[^<>\s/@]+>$")  # ed
 _CALLED = re.compile(
     r"whatsapp.*?(?:\s(?:with|mit|con|com|avec|met|med|с|z|-)\s+)(.+)$", re.IGNORECASE
 )
-_COPY = re.compile(r"\s?\(\d+\)$")  # of a file that was downloaded again
+_COPY = re.compile(r"\s?\(\d+\)$")  # suffix of a file that was downloaded again
 _BUDDHIST = 543  # years by which the calendar of Thailand is ahead
 
 
 @dataclass
 class _Message:
-    """A message as it stands in the file.
+    """Message in the file.
 
     Attributes:
-        numbers: The three numbers of its date, as written.
-        dotted: Whether "." stands between them.
+        numbers: Three numbers of its date, as written.
+        dotted: Whether they are separated by ".".
         clock: Hour, minute and second.
-        rest: What stands after the time, with the lines that follow.
+        rest: Text after the time, with the following lines.
     """
 
     numbers: tuple[str, str, str]
@@ -95,13 +95,12 @@ class _Message:
 
 
 def is_whatsapp(text: str, name: str = "") -> bool:
-    """Whether a text is a chat: it begins with a message, and others follow.
+    """Return whether a text is a chat: it begins with a message, and others follow.
 
-    Logs may begin with a date, too: one with the year first, as these have, is a chat only if
-    there is another sign of it.
+    Logs may begin with a date, too: a text with the year first, as in logs, needs further evidence.
 
     Args:
-        text: The text, or its beginning.
+        text: Text, or its beginning.
         name: Name of the file.
     """
     lines = [line for line in text[: 1 << 14].splitlines() if line.strip(_MARKS + " ")][:_LOOK]
@@ -112,7 +111,7 @@ def is_whatsapp(text: str, name: str = "") -> bool:
         return False
     signed = "whatsapp" in name.lower() or name.lower().startswith("_chat")
     signed = signed or any(mark in text for mark in ("\u200e", "\u202f"))
-    # Chats of Android have no seconds, those of iPhones have brackets.
+    # Android chats have no seconds; iPhone chats have brackets.
     usual = all(match["second"] is None or bool(match["open"]) for match in heads)
     return signed or (usual and all(len(match["a"]) < 4 or match["comma"] for match in heads))
 
@@ -120,16 +119,16 @@ def is_whatsapp(text: str, name: str = "") -> bool:
 def read_whatsapp(
     text: str, name: str, losses: Counter[str], *, order: str | None = None
 ) -> Iterator[Record]:
-    """The messages of a chat.
+    """Yield the messages of a chat.
 
     Args:
         text: Text for which `is_whatsapp` is true.
-        name: Path of the file, which says what the chat is called.
-        losses: Counter that receives what is left out, by kind.
-        order: "dmy" or "mdy", where it is known.
+        name: Path of the file, which contains the name of the chat.
+        losses: Counter of skipped content by kind; updated.
+        order: "dmy" or "mdy", if known.
 
     Raises:
-        InputError: Nothing decides between day and month.
+        InputError: Undecided order of day and month.
     """
     chat, seen = _chat_name(name), Counter[str]()
     messages = [*_messages(text)]
@@ -152,10 +151,11 @@ def read_whatsapp(
 
 
 def _messages(text: str) -> Iterator[_Message]:
-    """The messages of a file, each with the lines that belong to it."""
+    """Yield the messages of a file, each with its lines."""
     current: _Message | None = None
     for line in text.replace("\r\n", "\n").split("\n"):
-        # Marks go from the head alone: in what is said they tell of what WhatsApp says.
+        # Marks of direction are removed from the head only: in the text they identify WhatsApp's
+        # notices.
         head = _head(line.lstrip(_MARKS)) or _head(_STRAY.sub("", line))
         made = _message(head) if head else None
         if made is not None:
@@ -169,12 +169,12 @@ def _messages(text: str) -> Iterator[_Message]:
 
 
 def _head(line: str) -> re.Match[str] | None:
-    """The head of a message, as it is exported or copied from the browser."""
+    """Match the head of a message, as exported or as copied from the browser."""
     return _HEAD.fullmatch(line) or _COPIED.fullmatch(line)
 
 
 def _message(match: re.Match[str]) -> _Message | None:
-    """A message of which the first line is known; None: it is no time that there is."""
+    """Return a message with a parsed first line; None if its time is impossible."""
     if bool(match["open"]) != (match["closed"] is not None):
         return None
     hour, minute, second = (int(match[key] or 0) for key in ("hour", "minute", "second"))
@@ -196,16 +196,16 @@ def _message(match: re.Match[str]) -> _Message | None:
 
 
 def _half(word: str | None) -> int | None:
-    """Which half of the day a word names: 0, 1, or None for none."""
+    """Return the half of the day that a word names: 0, 1, or None."""
     word = re.sub(r"[\s.\u202f\u00a0]", "", unicodedata.normalize("NFKC", word or "")).casefold()
     return 0 if word in _AM else 1 if word in _PM else None
 
 
 def _order(messages: Sequence[_Message]) -> str:
-    """The order of day and month in a file: "dmy" or "mdy".
+    """Return the order of day and month in a file: "dmy" or "mdy".
 
     Raises:
-        InputError: Either would do.
+        InputError: Both orders are possible.
     """
     dates = [message for message in messages if len(message.numbers[0]) < 4]
     if not dates or any(message.dotted for message in dates):
@@ -220,21 +220,21 @@ def _order(messages: Sequence[_Message]) -> str:
         return "dmy" if back["dmy"] == 0 else "mdy"
     shown = "/".join(dates[0].numbers)
     raise InputError(
-        f"dates: expected one that tells day from month, got such as {shown}, which are ambiguous "
+        f"dates: expected one that distinguishes day and month, got {shown}, which are ambiguous "
         "in the whole file; name the format: --format whatsapp-dmy (day first) or whatsapp-mdy, or "
         "text if it is no chat"
     )
 
 
 def _backward(messages: Sequence[_Message], order: str) -> int:
-    """How often a message lies more than a day before the one above it."""
+    """Return how often a message is more than a day earlier than the one above it."""
     moments = [when for each in messages if (when := _moment(each, order)) is not None]
     day = timedelta(days=1).total_seconds()
     return sum(later < first - day for first, later in pairwise(moments))
 
 
 def _moment(message: _Message, order: str) -> float | None:
-    """When a message was sent, seconds since the epoch; None: there is no such day."""
+    """Return the time of a message in seconds since the epoch; None if the day is impossible."""
     a, b, c = message.numbers
     if len(a) == 4:
         year, month, day = a, b, c
@@ -249,7 +249,7 @@ def _moment(message: _Message, order: str) -> float | None:
 
 
 def _said(text: str) -> str:
-    """What a message says; empty for media, deleted messages and the like."""
+    """Return the text of a message; empty for media, deleted messages and the like."""
     told = text.strip()
     if told.startswith("\u200e") and "\n" not in told:
         return ""
@@ -258,7 +258,7 @@ def _said(text: str) -> str:
 
 
 def _chat_name(path: str) -> str:
-    """What a chat is called, by its file or the folder that this is in."""
+    """Return the name of a chat, from its file or the folder around it."""
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     for part in reversed(parts):
         stem = _COPY.sub("", re.sub(r"\.(?:txt|zip)$", "", part, flags=re.IGNORECASE)).strip()

@@ -1,6 +1,6 @@
-"""Dates in an English text: in words and figures, quarters, years, decades.
+"""Find dates in an English text: in words and figures, quarters, years, decades.
 
-Of other languages only dates in figures are found. What is reckoned from the day of the text is in
+In other languages only dates in figures are found. Days relative to the day of the text are read in
 `text._spoken`.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["IN", "STATED_YEAR", "Scan", "dates", "scan", "stated_years"]
 
 _NEVER = date.min, date.max  # days of a date that cannot be read
 _MARGIN = 40  # characters on both sides of a cue
-_NEAR = 31 * DAY  # a date without a year is at most so far ahead
+_NEAR = 31 * DAY  # maximum days ahead of a date without a year
 
 _HYPHEN = re.compile(r"\b(early|mid|late)-(?=\w)", re.IGNORECASE)
 
@@ -43,7 +43,7 @@ _CALENDAR_CUES = (*(name[:3] for name in MONTHS), *FIRST_MONTH)
 _YEAR_FIGURES = re.compile(r"\d{4}")
 _QUARTER_CUES = ("q1", "q2", "q3", "q4", "h1", "h2")
 
-# A number beside a noun is none of a day or a year: "in March 1500 people came".
+# A number beside a noun is no day and no year: "in March 1500 people came".
 _NOT_COUNTED = (
     r"(?! (?-i:(?!(?:is|was|has|does|as|us|this|his|its|always|perhaps)\b)[a-z]{2,}s"
     r"|people|men|women|children|times|km|miles|percent)\b| ?%)"
@@ -61,7 +61,7 @@ _CALENDAR = re.compile(
     rf"|(?P<season>{SEASON})(?: of)? (?P<year5>{_ANY_YEAR})|(?P<month6>{MONTH}))(?!\w)",
     re.IGNORECASE,
 )
-# Figures beside a date that are none of a time of the day: its year may be of another kind.
+# Figures beside a date that are no time of day: its year may belong to another calendar.
 _OTHER_YEAR = re.compile(r",?(?: of)? ['\u2019]?\d{2,}(?!\d|:\d| ?[ap]\.?m\b)|\d", re.IGNORECASE)
 _OTHER_DAY = re.compile(r"(?<![:.,])\b\d+(?:st|nd|rd|th)?(?: of)? $|['\u2019]\d\d $", re.IGNORECASE)
 
@@ -71,7 +71,7 @@ IN = re.compile(
 )
 """Pattern of the text before a month or a quarter that stands alone."""
 
-# Words that make a month of a name only with another one, or with a part of it.
+# Words that need another word of a name, or a part of one, to turn a month into a name.
 _OF_PART = re.compile(
     r"\b(?:beginning|start|middle|end|half|third|part|rest|whole|all|most|days?|weeks?|weekends?"
     r"|month|mornings?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|\d(?:st|nd|rd|th)?"
@@ -92,7 +92,7 @@ _DURING = re.compile(r"\b(?:in|since|during|early|mid|late) $", re.IGNORECASE)
 _OWNS = re.compile(r"['\u2019]s \w")
 _NAMES = frozenset({4, 5, 6, 8})  # April, May, June, August
 
-# Where "may", "march" or "dec" in small or in capital letters alone is a month.
+# Contexts where "may", "march" or "dec" in lower case or all capitals is a month.
 _WORDS = frozenset({"march", "may"})
 _ON = re.compile(
     r"(?:\b(?:on|by|until|till|since|from|before|after|between|to|and)(?: the)? |[-\u2013(:,] ?)$",
@@ -148,18 +148,18 @@ _DECADE = re.compile(
 )
 
 Place = tuple[int, int, Span]
-"""Where in a text some days are named, and which."""
+"""Place of some named days in a text, and the days."""
 
 
 class Scan(NamedTuple):
-    """A text that is looked through for days.
+    """Text that is searched for days.
 
     Attributes:
-        text: The text; lower-casing moves no character.
-        lower: The same in lower case.
+        text: Text whose lower-casing moves no character.
+        lower: Same text in lower case.
         today: Day on which it is said or asked.
-        way: Whether dates without a year are over (-1), ahead (1), or either (0); None: the verb
-            beside one says it.
+        way: Side of today of dates without a year: past (-1), future (1) or either (0). None leaves
+            it to the verb beside the date.
     """
 
     text: str
@@ -172,11 +172,12 @@ class Scan(NamedTuple):
     ) -> Iterator[re.Match[str]]:
         """Yield the matches of a pattern around its cues.
 
-        Patterns that ignore case are slow, and most of a text tells of no day.
+        Only the surroundings of cues are searched: patterns that ignore case are slow, and most of
+        a text has no dates.
 
         Args:
-            pattern: Pattern whose matches take less than 40 characters on both sides of a cue.
-            cues: Beginnings of words in lower case, or a quick pattern; each match holds one.
+            pattern: Pattern whose matches extend less than 40 characters to both sides of a cue.
+            cues: Lower-case beginnings of words, or a quick pattern; each match holds one.
         """
         text, lower = self.text, self.lower
         places = []
@@ -207,7 +208,7 @@ class Scan(NamedTuple):
 
 def scan(text: str, today: date, way: int | None) -> Scan:
     """Return a text to be looked through."""
-    # Lower-casing must not move what comes after.
+    # Lower-casing must not move later characters.
     if len(lower := text.lower()) != len(text):
         text = "".join(sign if len(sign.lower()) == 1 else " " for sign in text)
         lower = text.lower()
@@ -219,8 +220,8 @@ def scan(text: str, today: date, way: int | None) -> Scan:
 def dates(seen: Scan) -> Iterator[Named]:
     """Yield the dates in words and in figures, and quarters, in no order.
 
-    Those of no calendar ("31 June"), of a year that is none, and those that may be either of two
-    days have the way `UNKNOWN`.
+    The way is `UNKNOWN` for days of no calendar ("31 June"), impossible years and dates of two
+    readings.
     """
     yield from _in_words(seen)
     for match in seen.find(_FIGURES, _YEAR_FIGURES):
@@ -273,7 +274,7 @@ def _in_words(seen: Scan) -> Iterator[Named]:
 
 
 def _of_known_year(text: str, match: re.Match[str] | None, place: Named) -> Named:
-    """The date as it is, or an unknown one if the figures beside it are no year that is read."""
+    """Return the date, or an unknown one if the figures beside it are no readable year."""
     begin, end, *_ = place
     stated = STATED_YEAR.search(text, begin, end)
     after = None if stated else _OTHER_YEAR.match(text, end)
@@ -286,7 +287,7 @@ def _of_known_year(text: str, match: re.Match[str] | None, place: Named) -> Name
 
 
 def _no_names(text: str, alone: Sequence[Named], dated: Sequence[Named]) -> list[Named]:
-    """Keep the months without day and year that are no names of people.
+    """Keep the months without day and year that are not names of people.
 
     A month stands after such a word as "in", or is joined to one that does or to a date: "in April
     and June", "May and June 2023", but not "April and June said".
@@ -313,7 +314,7 @@ def _no_names(text: str, alone: Sequence[Named], dated: Sequence[Named]) -> list
 
 
 def _is_told(text: str, place: Named) -> bool:
-    """Whether the words around a month alone say that it is one."""
+    """Return whether the words around a month alone show that it is one."""
     before = text[max(0, place.begin - 40) : place.begin]
     if _BETWEEN.search(before) or _OF_PART.search(before):
         return True
@@ -326,7 +327,7 @@ def _is_told(text: str, place: Named) -> bool:
 
 
 def _is_month(text: str, match: re.Match[str]) -> bool:
-    """Whether the letters of a match of `_CALENDAR` are of a month, and no other word."""
+    """Return whether the letters of a match of `_CALENDAR` are of a month, not of another word."""
     key = next(
         (key for key in ("month", "month2", "month3", "month4", "month6") if match[key]), None
     )
@@ -355,10 +356,10 @@ def _is_month(text: str, match: re.Match[str]) -> bool:
 
 
 def _named(seen: Scan, match: re.Match[str]) -> Span:
-    """The days of a match of `_CALENDAR`.
+    """Return the days of a match of `_CALENDAR`.
 
     Raises:
-        ValueError: There is no such day.
+        ValueError: No such day exists.
     """
     parts = match.groupdict()
     if parts["season"]:
@@ -376,13 +377,13 @@ def _named(seen: Scan, match: re.Match[str]) -> Span:
 
 
 def _year_of(today: date, month: int, day: int | None, way: int) -> int:
-    """The year of a date that is named without one: the latest that has begun, or begins soon.
+    """Return the year of a date that is named without one: the latest begun, or one about to begin.
 
     Args:
-        today: The day on which it is named.
-        month: The month, from 1.
-        day: The day; None: the whole month.
-        way: -1: it is over, 1: it is ahead, 0: unknown.
+        today: Day on which it is named.
+        month: Month, from 1.
+        day: Day; None for the whole month.
+        way: Side of today: -1 past, 1 future, 0 unknown.
     """
     year = today.year
     if (month, day) == (2, 29):
@@ -404,7 +405,7 @@ def _is_leap(year: int) -> bool:
 
 
 def _quarter(seen: Scan, match: re.Match[str]) -> Span | None:
-    """The days of a match of `_QUARTER`; None if it is no quarter."""
+    """Return the days of a match of `_QUARTER`; None if it is no quarter."""
     half, stated = match["half"], match["year"] or match["year2"]
     month = 6 * int(half) - 5 if half else 3 * int(match["quarter"]) - 2
     if stated:
@@ -417,10 +418,10 @@ def _quarter(seen: Scan, match: re.Match[str]) -> Span | None:
 
 
 def _in_figures(match: re.Match[str]) -> Span:
-    """The days of a match of `_FIGURES`.
+    """Return the days of a match of `_FIGURES`.
 
     Raises:
-        ValueError: There is no such day or time, or it may be either of two.
+        ValueError: No such day or time exists, or two readings are possible.
     """
     parts = match.groupdict()
     year = int(next(parts[key] for key in ("year", "year2", "year3", "year4") if parts[key]))
@@ -430,7 +431,7 @@ def _in_figures(match: re.Match[str]) -> Span:
         return months(year, date(year, int(month_alone), 1).month)
     if parts["one"]:
         day, month = int(parts["one"]), int(parts["two"])
-        # With points the day stands first; else only figures beyond 12 tell them apart.
+        # With points the day comes first; otherwise only figures above 12 decide.
         if parts["by2"] != "." and day <= 12:
             if month <= 12 and month != day:
                 raise ValueError
@@ -438,7 +439,7 @@ def _in_figures(match: re.Match[str]) -> Span:
     else:
         day, month = int(parts["day"]), int(parts["month"])
     if parts["time"]:
-        # The day in UTC, as of all times.
+        # The day in UTC, like all times.
         clock = parts["time"][1:].upper().replace(" ", "")
         moment = datetime.fromisoformat(f"{date(year, month, day)}T{clock}")
         return one_day((moment.astimezone(UTC) if moment.tzinfo else moment).date())

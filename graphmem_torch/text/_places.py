@@ -1,4 +1,4 @@
-"""Places where an English text names days, with what the words beside them make of them.
+"""Find the places where an English text names days, modified by the words beside them.
 
 "The first weekend of August", "two weeks before 24 July", "from 3 to 5 May", "March last year".
 """
@@ -46,7 +46,7 @@ _SOME_DAY = date(2000, 12, 31)  # in place of an unknown day: at the end of a le
 _KNOWN = re.compile(r"\d{4}|\d0['\u2019]?s\b|ties\b|century", re.IGNORECASE)
 _YEAR_LONG = timedelta(days=365)
 _NESTED = 3  # "the first week of the month after May"
-_LOOK = 60  # characters that what stands before a date may take
+_LOOK = 60  # maximum characters of the words before a date
 
 _NTH = {name: i for i, name in enumerate(("first", "second", "third", "fourth", "fifth"))}
 _NTH |= {name: i for i, name in enumerate(("1st", "2nd", "3rd", "4th", "5th"))}
@@ -57,7 +57,7 @@ _THIRD |= dict.fromkeys(("late", "end"), 2)
 _EDGE = {"beginning": -1, "start": -1, "end": 1}
 _LARGER = {"day": 7, "week": 31, "month": 366}  # days of the next larger unit
 
-# "two weeks before", "the Monday after": what moves the day that is named next.
+# Words that move the day named after them: "two weeks before", "the Monday after".
 _MOVED = re.compile(
     rf"\b(?:(?P<number>{NUMBER}) )?(?P<unit>day|week|fortnight|weekend|month|quarter|year|night"
     rf"|morning|afternoon|evening|{WEEKDAY})s? (?P<way>before|preceding|after|following|from)"
@@ -67,7 +67,8 @@ _MOVED = re.compile(
 # "a week last Tuesday" is the Tuesday of the week before.
 _WEEKS = re.compile(rf"\b(?P<number>{NUMBER}) weeks? $", re.IGNORECASE)
 _LAST_WEEKDAY = re.compile(rf"last {WEEKDAY}\b", re.IGNORECASE)
-# "the first weekend of", "late", "the week of": what of the days that are named next.
+# Words that take a part of the days named after them: "the first weekend of", "late", "the week
+# of".
 _PART = re.compile(
     rf"\b(?:the )?(?:(?:(?:very )?(?P<nth>{'|'.join(_NTH)})"
     rf" (?P<unit>{'|'.join(_FRACTION)}|day|week|weekend|{WEEKDAY})"
@@ -77,7 +78,8 @@ _PART = re.compile(
     r"(?: the)?(?: month of)?(?: the)? $",
     re.IGNORECASE,
 )
-# "the three weeks after", "the days before": the whole time beside the days that are named next.
+# Words for the whole time beside the days named after them: "the three weeks after", "the days
+# before".
 _STRETCH = re.compile(
     rf"\b(?:the|within|over|during|these) (?:first |last |next |following )?(?:(?P<number>{NUMBER})"
     r" )?(?P<unit>day|week|month)(?P<many>s?) (?P<way>before|preceding|after|following)(?: the)? $",
@@ -104,7 +106,7 @@ _OVER = re.compile(
     r"|(?:last|past) (?:\w+ )?(?:day|week|month)s?)\b",
     re.IGNORECASE,
 )
-# "more than two weeks ago", "within 3 days of": what lies beyond a distance, or not so far.
+# Bounds beyond or within a distance: "more than two weeks ago", "within 3 days of".
 _BEYOND = (
     r"\b(?:(?P<least>at least|a minimum of|(?:not|no) (?:less|fewer|sooner|earlier) than)"
     r"|(?P<less>(?:not|no) (?:more|longer|later|greater|further) than|less than|fewer than"
@@ -137,15 +139,15 @@ _OF_YEAR = re.compile(r",? (?:(?:of|in|on|during|over|for|back) )*(?:the )?", re
 
 
 def told_places(text: str, today: date | None, *, by_tense: bool) -> list[Named]:
-    """Return the days that a text tells of, in their order; of those that overlap the longest.
+    """Return the days that a text mentions, in order; of overlapping ones the longest.
 
-    Two dates that are joined to a span ("from 3 to 5 May") are one place. Distances and open ends
-    are none, nor are days that cannot be read.
+    Two dates that are joined to a span ("from 3 to 5 May") are one place. Distances, open ends and
+    unreadable days are left out.
 
     Args:
-        text: What is said.
-        today: The day on which it is said; None: nobody knows.
-        by_tense: Whether days count that are past or ahead by the verb beside them alone.
+        text: Text that is said.
+        today: Day on which it is said; None if unknown.
+        by_tense: Whether days count that only the verb beside them places in the past or future.
     """
     seen = scan(text, today or _SOME_DAY, None)
     text = seen.text
@@ -163,13 +165,12 @@ def told_places(text: str, today: date | None, *, by_tense: bool) -> list[Named]
 
 
 def asked_places(text: str, today: date | None, *, all: bool = False) -> list[Named]:
-    """Return the days that a question names, in their order; of those that overlap the longest.
+    """Return the days that a question names, in order; of overlapping ones the longest.
 
     Args:
-        text: The question.
-        today: The day on which it is asked; None: nobody knows.
-        all: Whether days that are not over are named as well, where the question does not tell of
-            the past.
+        text: Question.
+        today: Day on which it is asked; None if unknown.
+        all: Whether days that are not over are included where the question is not about the past.
     """
     over = _OVER.search(text) is not None
     seen = scan(text, today or _SOME_DAY, -int(over))
@@ -184,14 +185,14 @@ def asked_places(text: str, today: date | None, *, all: bool = False) -> list[Na
             first, stop = each.span
             if stop <= today or all or each.way:
                 places.append(each)
-            elif over and first <= today:  # so there is a tomorrow: the calendar goes on to `stop`
+            elif over and first <= today:  # so there is a tomorrow: the calendar ends at `stop`
                 places.append(each._replace(span=(first, today + DAY)))
     places = _of_one_year(text, _longest(places))
     return _of_known_years(text, places) if today is None else places
 
 
 def _of_known_years(text: str, places: Sequence[Named]) -> list[Named]:
-    """Keep the dates that state their year, or are joined to one that does, and the unreadable."""
+    """Keep the dates that state their year or are joined to one that does, and unreadable ones."""
     stated = [
         place.way == UNKNOWN or _KNOWN.search(text, *place[:2]) is not None for place in places
     ]
@@ -210,7 +211,7 @@ def _longest(places: Iterable[Named]) -> list[Named]:
 
 
 def _with_guesses(places: list[Named], guesses: Iterable[Named]) -> list[Named]:
-    """Add days that are placed by a verb, unless they overlap what is said by words of its own."""
+    """Add days that are placed by a verb, unless they overlap explicit ones."""
     begins, found = [place.begin for place in places], list(places)
     for each in guesses:
         after = bisect_left(begins, each.end)
@@ -240,7 +241,7 @@ def _joined_to_spans(text: str, places: list[Named]) -> list[Named]:
 
 
 def _of_one_year(text: str, places: list[Named]) -> list[Named]:
-    """Give two dates that are joined the same year, if one states it alone."""
+    """Give two joined dates the same year if only one states it."""
     for i in range(len(places) - 1):
         one, two = places[i : i + 2]
         if not one.way and not two.way and JOINED.fullmatch(text[one.end : two.begin]):
@@ -265,8 +266,8 @@ def _with_year_of_other(text: str, one: Named, two: Named) -> tuple[Named, Named
 
 
 def _named_again(text: str, place: Named, today: date) -> Named:
-    """The same days of a text as of another day; what is reckoned from today stays."""
-    # Only what stands around it, so that a long text costs no more than a short one.
+    """Return the same days relative to another day; days relative to today stay."""
+    # Read only the surroundings, so that a long text costs no more than a short one.
     start = max(0, place.begin - 2 * _LOOK)
     around_it = text[start : place.end + 2 * _LOOK]
     for each in _narrowed(around_it, dates(scan(around_it, today, 0))):
@@ -278,14 +279,14 @@ def _named_again(text: str, place: Named, today: date) -> Named:
 def _of_stated_years(
     text: str, places: list[Named], spoken: list[Named], *, beside_alone: bool = False
 ) -> list[Named]:
-    """Dates without a year of the one that the text names beside them: "March last year".
+    """Give dates without a year the one that the text names beside them: "March last year".
 
     Args:
-        text: The text.
+        text: Text.
         places: Dates and years.
-        spoken: Years that are told from today.
-        beside_alone: Whether a year counts only if it touches the date; else the one of the whole
-            text does.
+        spoken: Years relative to today.
+        beside_alone: Whether a year must touch the date; otherwise the only year of the text
+            counts.
     """
     years = sorted(each for each in (*places, *spoken) if is_year(each.span) and not each.way)
     begins = [year.begin for year in years]
@@ -299,7 +300,7 @@ def _of_stated_years(
         ):
             found.append(place)
             continue
-        # A long text names many years, and none that is far away stands beside a date.
+        # A long text names many years; only those near a date can stand beside it.
         near = years
         if beside_alone:
             low, high = place.begin - _LOOK, place.end + _LOOK
@@ -319,7 +320,7 @@ def _of_stated_years(
             if beside:
                 begin, end = min(place.begin, own.begin), max(place.end, own.end)
                 again = again._replace(begin=begin, end=end, spoken=own.spoken)
-            # Whatever is joined to it has its year, too.
+            # Dates joined to it get the same year.
             if found and again.span[0] < found[-1].span[0] and _joined(text, found[-1], again):
                 again = again._replace(way=UNKNOWN)
             place = again
@@ -328,7 +329,7 @@ def _of_stated_years(
 
 
 def _is_of(text: str, place: Named, year: Named) -> bool:
-    """Whether a year stands beside a date, and is not bounded itself."""
+    """Return whether a year stands beside a date and is not bounded itself."""
     if place.begin < year.begin:
         return _OF_YEAR.fullmatch(text[place.end : year.begin]) is not None
     between = _OF_YEAR.fullmatch(text[year.end : place.begin])
@@ -346,7 +347,7 @@ def _joined(text: str, one: Named, two: Named) -> bool:
 
 
 def _narrowed(text: str, places: Iterable[Named]) -> Iterator[Named]:
-    """Days that are named, with what the words beside them take of them; without those of none."""
+    """Yield the named days narrowed by the words beside them, without days that do not exist."""
     for place in places:
         if place.way:
             yield place
@@ -356,7 +357,7 @@ def _narrowed(text: str, places: Iterable[Named]) -> Iterator[Named]:
 
 
 def _to_a_day(text: str, place: Named) -> Named:
-    """The days from the one that is named to another of its month: "May 3-10, 2023"."""
+    """Return the span from a named day to another of its month: "May 3-10, 2023"."""
     end, (first, stop) = place.end, place.span
     match = _DAY_AFTER.match(text, end)
     if match is None or place.spoken or stop - first > DAY:
@@ -367,7 +368,7 @@ def _to_a_day(text: str, place: Named) -> Named:
 
 
 def _beside_words(text: str, place: Named) -> Named:
-    """The days that are named with what the words before them take of them, or lead to."""
+    """Return the named days as the words before them narrow, move or bound them."""
     begin, end, span, edge, way, spoken = place
     for _ in range(_NESTED):
         before = text[max(0, begin - _LOOK) : begin]
@@ -397,7 +398,7 @@ def _beside_words(text: str, place: Named) -> Named:
 
 
 def _moved(span: Span, match: re.Match[str]) -> Span | None:
-    """The span before or after another, by a match of `_MOVED`; None if there is none."""
+    """Return the span before or after another, by a match of `_MOVED`; None if there is none."""
     unit, number = match["unit"].lower(), count(match["number"])
     if match["way"].lower() == "from":  # "two weeks from": exact
         if match["number"] is None or span[1] - span[0] > DAY:
@@ -426,7 +427,7 @@ def _beyond_date(span: Span, match: re.Match[str]) -> tuple[Span, str]:
 
 
 def _beyond(span: Span, match: re.Match[str], way: int) -> tuple[Span, str]:
-    """The days that a distance before (-1) or after (1) others leads to, and how they bound."""
+    """Return the days a distance before (-1) or after (1) others, and how they bound."""
     number, unit = count(match["number"]), match["unit"].lower()
     if match["less"]:
         if way < 0:
@@ -468,7 +469,7 @@ def _part(span: Span, match: re.Match[str]) -> Span | None:
 
 
 def _beside(span: Span, match: re.Match[str]) -> Span:
-    """The whole time before or after a span that a match of `_STRETCH` tells of."""
+    """Return the whole time before or after a span, by a match of `_STRETCH`."""
     unit, before = match["unit"].lower(), match["way"].lower() in ("before", "preceding")
     from_ = span[0] if before else span[1]
     way = -1 if before else 1
@@ -481,7 +482,7 @@ def _beside(span: Span, match: re.Match[str]) -> Span:
 
 def _distances(text: str, today: date) -> Iterator[Named]:
     """Read stretches that reach back from today: at most, at least, the last so many days."""
-    # Looking for these words first is many times as quick.
+    # Searching for these words first is many times as quick.
     lower = text.lower()
     ago = text if " ago" in lower or " back" in lower else ""
     for match in _BEYOND_AGO.finditer(ago):

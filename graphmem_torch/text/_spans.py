@@ -1,4 +1,4 @@
-"""Spans of days: words for months, weekdays and numbers, and the arithmetic of the calendar."""
+"""Spans of days: words for months, weekdays and numbers, and calendar arithmetic."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def around(day: date, more: int) -> Span:
 
 
 def months(year: int, month: int, number: int = 1) -> Span:
-    """Return some months from one on, which may lie beyond the year: 13 is the next January."""
+    """Return some months from one on; a month beyond 12 is in the next year."""
     first, last = divmod(month - 1, 12), divmod(month - 1 + number, 12)
     return date(year + first[0], first[1] + 1, 1), date(year + last[0], last[1] + 1, 1)
 
@@ -124,10 +124,10 @@ def is_year(span: Span) -> bool:
 
 
 def unit_away(today: date, unit: str, number: int) -> Span:
-    """Return the week, weekend, month, ... or weekday that is `number` of them away from a day's.
+    """Return the week, weekend, month, ... or weekday `number` units away from a day's.
 
     Raises:
-        ValueError, OverflowError: It lies outside of the years 1 to 9999.
+        ValueError, OverflowError: Result outside of the years 1 to 9999.
     """
     monday = today - today.weekday() * DAY
     if unit in ("day", "night", "morning", "afternoon", "evening"):
@@ -153,7 +153,7 @@ def unit_away(today: date, unit: str, number: int) -> Span:
 
 
 def _season_away(today: date, name: str, number: int) -> Span:
-    """Return the last season before today (-1), that of this year (0), or of a later one."""
+    """Return the last season before today (-1), this year's (0), or a later one."""
     month, year = FIRST_MONTH[name], today.year + number
     if number < 0:
         year = today.year
@@ -177,8 +177,8 @@ def away(day: date, number: int, unit: str) -> date:
 def share(span: Span, part: int, of: int) -> Span:
     """Return one of several parts of a span.
 
-    Decades and longer spans are parted in years, whole months in months if that comes out even,
-    others in days.
+    Decades and longer spans are divided by years. Whole months are divided by months if the parts
+    are equal, other spans by days.
     """
     first, stop = span
     whole = 12 * (stop.year - first.year) + stop.month - first.month

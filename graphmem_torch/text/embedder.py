@@ -1,4 +1,4 @@
-"""What an embedder is and what it gives back; the hashing embedder, which needs no model."""
+"""The protocol of embedders, their result, and the hashing embedder, which needs no model."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ __all__ = [
     "unrelated_vectors",
     "usual_cosine",
 ]
-_PIECES = 1 << 16  # numbers of word pieces of the hashing embedder
+_PIECES = 1 << 16  # vocabulary size of the hashing embedder
 _LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The vectors of n texts.
+    """Vectors of n texts.
 
     Attributes:
         pooled: [n, d] float32, unit rows.
-        tokens: [T, m] int8, 127 times unit rows: the content pieces of all texts one after another;
-            None when the embedder has no token vectors.
+        tokens: [T, m] int8, 127 times unit rows: the content pieces of all texts, concatenated.
+            None if the embedder has no token vectors.
         pieces: [T] int32, vocabulary number of each row of `tokens`.
         offsets: [n + 1] int64; text i has the rows `offsets[i]:offsets[i + 1]`.
     """
@@ -59,25 +59,27 @@ class Encoded:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Texts to vectors.
+    """Encoder of texts as vectors.
 
-    Questions and memories go through the same `encode`, unless there is also an `encode_query` of
-    the same form: of encoders that read questions in another way (`encode_checked`). These have an
-    attribute `asymmetric` that is true. An embedder may also have:
+    Questions and memories go through the same `encode`, unless there is an `encode_query` of the
+    same form (`encode_checked`). An embedder with `encode_query` that reads questions differently
+    has a true attribute `asymmetric`. An embedder may also have:
 
-    - `background`: the cosine that unrelated texts have (`rescaled`);
+    - `background`: the cosine of unrelated texts (`rescaled`);
     - `unrelated`: the vectors that `unrelated_vectors` would encode;
-    - `unread(texts)`: the share of each text ([n] float32) in scripts that it never learned;
-    - `readable(texts)`: which texts ([n] bool) are in a language that it learned; without it, all.
+    - `unread(texts)`: [n] float32, the share of each text in scripts that the encoder never
+      learned;
+    - `readable(texts)`: [n] bool, which texts are in a language that it learned; all by default.
 
     Attributes:
-        name: For people.
+        name: Display name.
         dim: Width d of the pooled vectors.
         token_dim: Width m of the token vectors; 0 without them.
-        num_pieces: Size of the vocabulary `Encoded.pieces` is taken from; 0 without token vectors.
-        fingerprint: Two embedders of one fingerprint give the same vectors; a store is bound to it.
-        tokenizer: Cuts texts into the pieces the encoder's window is counted in.
-        window: Pieces the encoder reads at once, special tokens not counted.
+        num_pieces: Size of the vocabulary of `Encoded.pieces`; 0 without token vectors.
+        fingerprint: Identifier of the vectors: equal fingerprints mean equal vectors. A store is
+            bound to it.
+        tokenizer: Tokenizer in whose pieces the encoder's window is counted.
+        window: Pieces that the encoder reads at once, without special tokens.
     """
 
     name: str
@@ -89,20 +91,20 @@ class Embedder(Protocol):
     window: int
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """Vectors of `texts`, in their order; `progress` shows a bar on stderr."""
+        """Return the vectors of `texts`, in order; `progress` shows a bar on stderr."""
         ...
 
 
 def encode_checked(
     embedder: Embedder, texts: Sequence[str], *, progress: bool = False, query: bool = False
 ) -> Encoded:
-    """`embedder.encode(texts)`, after a look at what came: an embedder may be anybody's.
+    """Encode texts and validate the result, because an embedder may be foreign code.
 
-    With `query` they are questions, and go through `encode_query` where the embedder has one.
+    With `query` the texts are questions, encoded by `encode_query` if the embedder has one.
 
     Raises:
         EmbedderError: No tensors, wrong shapes or dtypes, or pooled vectors that are not finite or
-            neither of unit length nor zero; names the first such text.
+            neither of unit length nor zero. The message names the first such text.
     """
     encode = getattr(embedder, "encode_query", embedder.encode) if query else embedder.encode
     encoded: Encoded = encode(texts, progress=progress)
@@ -144,7 +146,7 @@ def encode_checked(
 def _require_tensor(encoded: object, part: str, name: str) -> None:
     value = getattr(encoded, part, None)
     if value is None and isinstance(encoded, Encoded) and part != "pooled":
-        return  # told with the others
+        return  # reported with the others
     if not isinstance(value, Tensor):
         what, got = (part, value) if hasattr(encoded, part) else ("all of it", encoded)
         raise EmbedderError(
@@ -158,22 +160,22 @@ def _require_tensor(encoded: object, part: str, name: str) -> None:
         )
 
 
-_ORTHOGONAL = 0.1  # up to this background thresholds are as they are: all-MiniLM-L6-v2 has 0.05
+_ORTHOGONAL = 0.1  # thresholds stay as they are up to this background: all-MiniLM-L6-v2 has 0.05
 
 
 def background_cosine(pooled: Tensor) -> float:  # [n, d] unit rows
-    """The mean cosine of texts that have nothing to do with each other."""
+    """Return the mean cosine of unrelated texts."""
     n = len(pooled)
     total = pooled.double().sum(0).square().sum() - pooled.double().square().sum()
     return float(total) / max(n * (n - 1), 1)
 
 
 _UNRELATED: dict[str, Tensor] = {}
-_ENCODERS = 16  # whose vectors of these texts are kept
+_ENCODERS = 16  # embedders whose vectors of these texts are cached
 
 
 def unrelated_vectors(embedder: Embedder) -> Tensor:  # [25, d]
-    """The vectors of short texts on everyday things, read as questions; encoded once a process."""
+    """Return the vectors of short everyday texts, read as questions; encoded once a process."""
     found = _UNRELATED.get(embedder.fingerprint)
     if found is None:
         found = getattr(embedder, "unrelated", None)
@@ -186,11 +188,11 @@ def unrelated_vectors(embedder: Embedder) -> Tensor:  # [25, d]
 
 
 def rescaled(cosine: float, embedder: Embedder) -> float:
-    """A threshold for cosines, for an encoder whose unrelated texts may be far from orthogonal.
+    """Adapt a cosine threshold to an encoder whose unrelated texts are not orthogonal.
 
-    Linear between the background, which takes the place of 0.1, and 1: of an encoder that gives
-    unrelated texts 0.78, 0.3 becomes 0.83 and 0.92 becomes 0.98. The attribute `background` says
-    which one it is; without it, and from thresholds of 1 on, nothing changes.
+    Linear between the background, which replaces 0.1, and 1. For a background of 0.78, 0.3 becomes
+    0.83 and 0.92 becomes 0.98. Without an attribute `background`, and for thresholds from 1 on,
+    nothing changes.
     """
     background = background_of(embedder)
     if background is None or cosine >= 1:
@@ -199,20 +201,20 @@ def rescaled(cosine: float, embedder: Embedder) -> float:
 
 
 def background_of(embedder: Embedder) -> float | None:
-    """The attribute `background` of an embedder; None where unrelated texts are orthogonal."""
+    """Return the attribute `background` of an embedder; None if unrelated texts are orthogonal."""
     background: float = getattr(embedder, "background", 0.0)
     return background if background > _ORTHOGONAL else None
 
 
 def usual_cosine(cosine: Tensor, background: Tensor) -> Tensor:
-    """What cosines would be if unrelated texts were orthogonal: `rescaled` the other way."""
+    """Map cosines to a scale where unrelated texts are orthogonal: the inverse of `rescaled`."""
     return 1 - (1 - cosine) * (1 - _ORTHOGONAL) / (1 - background)
 
 
 class PooledEmbedder:
-    """Pooled vectors by functions from texts; see `Embedder` for the attributes.
+    """Embedder of pooled vectors from functions; see `Embedder` for the attributes.
 
-    There are no token vectors: late interaction is of the words themselves.
+    Without token vectors, late interaction compares the words themselves.
     """
 
     token_dim, num_pieces = 0, 0
@@ -229,17 +231,17 @@ class PooledEmbedder:
         window: int = 254,
         batch: int = 256,
     ) -> None:
-        """What the functions give is brought to unit length.
+        """Wrap functions; their vectors are normalised to unit length.
 
         Args:
-            name: As in `Embedder`.
-            fingerprint: As in `Embedder`.
+            name: Display name, see `Embedder`.
+            fingerprint: Identifier of the vectors, see `Embedder`.
             dim: Width of the vectors.
-            documents: Texts to vectors [n, dim], numpy or torch, or lists.
-            queries: The same of questions; by default they are read as other texts.
-            tokenizer: What counts the pieces of a chunk; by default words.
-            window: As in `Embedder`.
-            batch: Texts of one call.
+            documents: Function from texts to vectors [n, dim]: numpy, torch or lists.
+            queries: Function for questions; `documents` by default.
+            tokenizer: Tokenizer whose pieces chunks are counted in; words by default.
+            window: Pieces that the encoder reads at once, see `Embedder`.
+            batch: Number of texts a call.
         """
         self.name, self.fingerprint, self.dim, self.window = name, fingerprint, dim, window
         self.tokenizer: Tokenizer = tokenizer or WordTokenizer()
@@ -256,7 +258,7 @@ class PooledEmbedder:
         return self._by(self._documents, texts, progress)
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """The same of questions."""
+        """Encode questions."""
         return self._by(self._queries, texts, progress)
 
     def _by(self, give: Callable[[list[str]], Any], texts: Sequence[str], show: bool) -> Encoded:
@@ -272,7 +274,7 @@ class PooledEmbedder:
 
 
 def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
-    """Raises `EmbedderError` when a row of `pooled` [n, d] is not finite, naming its text."""
+    """Raise `EmbedderError` if a row of `pooled` [n, d] is not finite, naming its text."""
     bad = (~torch.isfinite(pooled).all(dim=1)).nonzero().flatten()
     if len(bad):
         raise EmbedderError(
@@ -283,13 +285,13 @@ def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
 
 
 def _require_unit_rows(pooled: Tensor, texts: Sequence[str], name: str) -> None:
-    """Raises `EmbedderError` for a row that is not finite, or neither of length 1 nor zero."""
+    """Raise `EmbedderError` for a row that is not finite, or neither of length 1 nor zero."""
     length = torch.linalg.vector_norm(pooled, dim=1)
     low, high = (float(end) for end in length.aminmax()) if len(length) else (1.0, 1.0)
-    if low >= 1 - _LENGTH_TOLERANCE and high <= 1 + _LENGTH_TOLERANCE:  # no NaN is
+    if low >= 1 - _LENGTH_TOLERANCE and high <= 1 + _LENGTH_TOLERANCE:  # NaN fails it, too
         return
     require_finite(pooled, texts, name)
-    # A text of which the embedder knows no word has no direction: zero.
+    # A text without a word that the embedder knows has no direction: zero.
     bad = (((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)).nonzero().flatten()
     if len(bad):
         first = int(bad[0])
@@ -301,15 +303,15 @@ def _require_unit_rows(pooled: Tensor, texts: Sequence[str], name: str) -> None:
 
 
 def to_int8(vectors: Tensor) -> Tensor:
-    """[T, m] float32 to int8: round(127 x), rows brought to unit length first."""
+    """Convert [T, m] float32 to int8: round(127 x) of rows normalised to unit length."""
     unit = torch.nn.functional.normalize(vectors, dim=1)
     return (unit * 127).round().to(torch.int8)
 
 
 class HashingEmbedder:
-    """Every word is a fixed vector of random signs; a text is the normalised sum of its words.
+    """Random-sign vector for each word; a text is the normalised sum of its words.
 
-    The signs are bits of SHAKE-128 of the stemmed word: the same on every machine and in every
+    The signs are bits of SHAKE-128 of the stemmed word, equal on every machine and in every
     version. Texts that share content words are similar, others nearly orthogonal (random indexing;
     Kanerva et al. 2000).
     """
@@ -326,13 +328,13 @@ class HashingEmbedder:
         self.name = f"hashing:{dim}"
         self.fingerprint = f"hashing-v2:{dim}:{token_dim}"
         self._terms = terms
-        # The rows are of one length, by which each need not be divided.
+        # The rows have equal lengths, so one division is enough.
         self._level = int(to_int8(torch.ones(1, max(token_dim, 1)))[0, 0])
         self.tokenizer: Tokenizer = WordTokenizer()
         self.window = 254
 
     def like(self, fingerprint: str | None) -> HashingEmbedder:
-        """Itself, or its first version where that is what has this fingerprint.
+        """Return this embedder, or its first version if that one has this fingerprint.
 
         The two differ for words that are not English.
         """
@@ -344,12 +346,12 @@ class HashingEmbedder:
         return other
 
     def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
-        """See `Embedder`: words of other languages than English are marks to it."""
+        """Return whether each text is English: other words carry no meaning; see `Embedder`."""
         own = frozenset(["Latin"]), frozenset(["english"]), STOP_WORDS
         return torch.tensor([is_readable(text, *own) for text in texts], dtype=torch.bool)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """See `Embedder.encode`; so fast that `progress` shows nothing."""
+        """Encode texts; see `Embedder.encode`. `progress` shows nothing."""
         numbers: dict[str, int] = {}
         flat: list[int] = []
         offsets = np.zeros(len(texts) + 1, dtype=np.int64)
@@ -364,8 +366,7 @@ class HashingEmbedder:
             bags = torch.from_numpy(number), signs, torch.from_numpy(offsets[:-1])
             pooled = torch.nn.functional.embedding_bag(*bags, mode="sum")
         for i in (offsets[1:] == offsets[:-1]).nonzero()[0]:
-            # Nothing but stop words or marks: still a fixed vector of its own, so that the rows
-            # stay unit.
+            # Only stop words or marks: still a fixed vector of its own, so that the rows stay unit.
             rest = re.findall(r"\S+", texts[i].lower()) or [""]
             pooled[i] = torch.from_numpy(_signs("pooled", rest, self.dim).sum(axis=0))
         # A sum of signs can cancel to zero; the bias of 1e-3 in one fixed direction keeps every row
@@ -376,7 +377,7 @@ class HashingEmbedder:
             return Encoded(pooled)
         rows = (_signs("token", distinct, self.token_dim) * self._level).astype(np.int8)
         names = np.array([_piece(word) for word in distinct], dtype=np.int32)
-        # Of numpy, whose `take` of many short rows is several times as fast as that of torch.
+        # numpy's `take` of many short rows is several times as fast as torch's.
         parts = rows.take(number, 0), names.take(number), offsets
         return Encoded(pooled, *map(torch.from_numpy, parts))
 

@@ -1,11 +1,11 @@
-"""Memory types of new text, by rules: what is so, what happened, what to do, what is at hand.
+"""Classify the memory type of new text by rules.
 
-Cues are counted at the beginning of a text and weighed; the type of the largest sum is taken. The
-weights are rounded ones of a logistic regression on hand-labelled sentences: turns, facts extracted
-from them, essays, instructions and notes. On the half of them that was held out, 153 sentences, 82
-in 100 are right, where the kind of atom alone gives 50 (`bench.quality.memory_types`). ContextOS
-(section 4.2) asks a language model instead, as `Upkeep.classify` does where there is one. The cues
-are English; of other texts (`text.words.foreign`) only kind, speaker and length are read.
+Cues at the beginning of a text are counted and weighted; the type with the largest sum is taken.
+The weights are rounded from a logistic regression on hand-labelled sentences: turns, facts
+extracted from them, essays, instructions and notes. On the held-out half, 153 sentences, 82 % are
+right; the kind of atom alone reaches 50 % (`bench.quality.memory_types`). ContextOS (section 4.2)
+asks a language model instead, as `Upkeep.classify` does with an oracle. The cues are English; for
+other texts (`text.words.foreign`) only kind, speaker and length are read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from graphmem_torch.text.words import foreign
 __all__ = ["RULES", "memory_types"]
 
 RULES = "rules 1"
-"""Names these rules where their answers are kept; what other rules said is asked again."""
+"""Version of these rules, stored with their answers; answers of other versions are replaced."""
 
 _READ = 300  # characters: the type shows early, and a long chunk must not cost more
-_MOST = 2  # a cue that comes more often counts so many times
+_MOST = 2  # maximum count of one cue
 
 _VERBS = (
     "add|allow|always|answer|apply|ask|avoid|back up|be (?:sure|polite|brief|careful|concise)|begin"
@@ -113,11 +113,11 @@ _BY_KIND = {
     "task": "working",
     "output": "episodic",
 }
-"""Kinds of atoms that say of themselves what they are."""
+"""Kinds of atoms that imply a memory type."""
 
 
 def memory_types(atoms: Iterable[Atom]) -> list[str]:
-    """The memory type of each atom by text, kind and speaker (`docs/mathematics.md` 6)."""
+    """Return the memory type of each atom by text, kind and speaker (`docs/mathematics.md` 6)."""
     return [_BY_KIND.get(atom.kind) or _by_cues(atom) for atom in atoms]
 
 

@@ -1,8 +1,8 @@
-"""MiniLM: the six layers of the default encoder, without the libraries that load any encoder.
+"""MiniLM: the six layers of the default encoder, without sentence-transformers.
 
-sentence-transformers and transformers take seconds to import and to look for a model; these layers
-are read from its file in a fraction of one. `tests/text/test_minilm.py` holds them to the vectors
-of sentence-transformers.
+sentence-transformers and transformers take seconds to import and to look up a model; reading its
+file takes a fraction of one. `tests/text/test_minilm.py` compares the vectors with those of
+sentence-transformers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.nn import functional
 __all__ = ["MiniLM"]
 
 _HEADS, _LAYERS = 12, 6
-_EPS = 1e-12  # of the layer norms
+_EPS = 1e-12  # epsilon of the layer norms
 
 
 class _Parameters(nn.Module):
-    """Weight and bias as a file has them: nothing is drawn at random to be overwritten."""
+    """Weight and bias from a file, without random initialisation."""
 
     weight: Tensor
     bias: Tensor
@@ -35,7 +35,7 @@ class _Parameters(nn.Module):
 
 
 class _Linear(_Parameters):
-    """y = W x + b; of several names one below the other."""
+    """y = W x + b; several names are stacked as rows."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
@@ -76,11 +76,11 @@ class _Layer(nn.Module):
 
 
 class MiniLM(nn.Module):
-    """all-MiniLM-L6-v2, called as a `SentenceTransformer` is.
+    """all-MiniLM-L6-v2 with the interface of a `SentenceTransformer`.
 
     Attributes:
         tokenizer: `tokenizers.Tokenizer` of its vocabulary, without truncation and padding.
-        max_seq_length: Pieces that it reads at once, special tokens included.
+        max_seq_length: Maximum pieces of a window, special tokens included.
     """
 
     max_seq_length = 256
@@ -110,7 +110,7 @@ class MiniLM(nn.Module):
             )
 
     def forward(self, features: dict[str, Any]) -> dict[str, Tensor]:
-        """Vectors of windows of pieces.
+        """Return the vectors of windows of pieces.
 
         Args:
             features: `input_ids` [b, L] int64 and `attention_mask` [b, L], 0 for padding.

@@ -1,4 +1,4 @@
-"""Finding and loading sentence encoders."""
+"""Find and load sentence encoders."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _MPNET = "all-mpnet-base-v2"
 _MPNET_PARTS = tuple(f"{_MPNET}-pypi-part-{part:03}" for part in range(1, 6))
 _MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
 
-# What families of asymmetric encoders want in front of a question and of a passage, by their model
-# cards; older files of theirs do not say it themselves.
+# Prompts of families of asymmetric encoders for a question and a passage, by their model cards;
+# older files of these models do not contain them.
 _PROMPTS = (
     (r"(?:multilingual-)?e5-(?:small|base|large)(?:-v2)?", "query: ", "passage: "),
     (
@@ -66,12 +66,12 @@ _PROMPTS = (
 
 
 def load_model(model: Any, device: str) -> Any:
-    """A `SentenceTransformer` by name or folder; an object is returned as it is.
+    """Return a `SentenceTransformer` by name or folder; an object is returned unchanged.
 
     The default encoder of the installed package is read without that library (`MiniLM`).
 
     Raises:
-        EmbedderError: Not installed, not found, or not the file it should be.
+        EmbedderError: Encoder not installed, not found, or with an unexpected hash.
     """
     if not isinstance(model, (str, os.PathLike)):
         if isinstance(model, torch.nn.Module) and hasattr(model, "tokenizer"):
@@ -105,7 +105,7 @@ def load_model(model: Any, device: str) -> Any:
 
 
 def model_name(model: Any) -> str:
-    """A name for people."""
+    """Return the display name of a model."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
     card = getattr(model, "model_card_data", None)
@@ -113,7 +113,7 @@ def model_name(model: Any) -> str:
 
 
 def weights_hash(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters and buffers, whatever file or device they came from."""
+    """Return the SHA-256 of all parameters and buffers, independent of file and device."""
     if isinstance(model, MiniLM):
         return _MINILM_WEIGHTS  # of one file, whose own hash was checked
     digest = hashlib.sha256()
@@ -126,10 +126,10 @@ def weights_hash(model: torch.nn.Module) -> str:
 
 
 def prompts_of(model: Any, name: str) -> tuple[str, str]:
-    """What an encoder wants in front of a question and of a text to be found.
+    """Return the prompts that an encoder expects before a question and before a document.
 
-    Its own prompts, as `SentenceTransformer.encode_query` and `encode_document` choose them; where
-    it has none, those of the model card of its family: E5, BGE, Nomic, by the name.
+    These are its own, as `SentenceTransformer.encode_query` and `encode_document` choose them.
+    Without any, they come from the model card of its family (E5, BGE, Nomic), by the name.
     """
     own = getattr(model, "prompts", None) or {}
     question = own.get("query") or ""
@@ -143,7 +143,7 @@ def prompts_of(model: Any, name: str) -> tuple[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: GRAPHMEM_CACHE, else the user's cache folder."""
+    """Return the folder of what can be rebuilt: GRAPHMEM_CACHE, or one in the user's cache."""
     named = os.environ.get("GRAPHMEM_CACHE")
     if named:
         return Path(named)
@@ -153,9 +153,9 @@ def cache_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _assembled_mpnet(sha256: str = _MPNET_SHA256) -> str | None:
-    """The model from the archive that five packages bring a part of each.
+    """Return the model assembled from five packages that each contain a part of the archive.
 
-    It is put together once, in the user's cache folder, and has to have this hash.
+    It is assembled once, in the user's cache folder, and must have this hash.
     """
     folder = cache_folder() / _MPNET
     if not folder.exists():
@@ -175,7 +175,7 @@ def _assembled_mpnet(sha256: str = _MPNET_SHA256) -> str | None:
 
 
 def _part_of(package: str) -> Path | None:
-    """The file of a part that is installed."""
+    """Return the file of an installed part."""
     try:
         files = distribution(package).files or []
     except PackageNotFoundError:
@@ -184,7 +184,7 @@ def _part_of(package: str) -> Path | None:
 
 
 def _unpack(parts: Iterable[Path], folder: Path) -> None:
-    """Unpacks an archive in parts; the folder is there whole, or not at all."""
+    """Unpack an archive in parts; the folder appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
         archive = Path(workshop) / "model.zip"
@@ -211,7 +211,7 @@ def _packaged_minilm() -> str:
 
 
 def check_weights(weights: Path, sha256: str, package: str) -> None:
-    """Raises `EmbedderError` unless a file of weights, from this package, has this hash."""
+    """Raise `EmbedderError` unless a file of weights from a package has this hash."""
     try:
         with weights.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -228,7 +228,7 @@ def check_weights(weights: Path, sha256: str, package: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the loading bars of transformers, which would mix with our own."""
+    """Disable the loading bars of transformers, which would mix with ours."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -244,17 +244,17 @@ _DATA = Path(__file__).resolve().parent / "data"
 
 
 def reference_texts() -> list[str]:
-    """The reference text that ships with the package: short everyday passages, one a line."""
+    """Return the reference text of the package: short everyday passages, one a line."""
     lines = (_DATA / "reference.txt").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def shipped_projection(weights: str, dim: int) -> Tensor | None:
-    """The projection [d, dim] float32 that ships for an encoder, or None.
+    """Return the shipped projection [d, dim] float32 of an encoder, or None.
 
     Args:
         weights: Hash of the encoder's weights.
-        dim: Columns wanted: the leading ones, for they are ordered by how much they hold.
+        dim: Number of leading columns; they are ordered by the share of the squared norm they keep.
     """
     matrix = _shipped("projections.safetensors", weights)
     if matrix is None or dim > matrix.shape[1]:
@@ -263,7 +263,7 @@ def shipped_projection(weights: str, dim: int) -> Tensor | None:
 
 
 def shipped_vectors(weights: str) -> Tensor | None:
-    """The vectors [25, d] float32 of every sixth reference text that ship for an encoder, or None.
+    """Return the shipped vectors [25, d] float32 of every sixth reference text, or None.
 
     Args:
         weights: Hash of the encoder's weights.
@@ -282,16 +282,15 @@ def _shipped(name: str, weights: str) -> Tensor | None:
 
 
 def projection_from(vectors: Iterable[Tensor], dim: int) -> Tensor:
-    """The `dim` leading right singular vectors, uncentred, of token vectors.
+    """Return the `dim` leading right singular vectors, uncentred, of token vectors.
 
-    Uncentred, because inner products of the vectors themselves are to be kept, not those of their
-    deviations.
+    Uncentred, because the inner products of the vectors are kept, not those of their deviations.
 
-    Of blocks [t, d] of unit rows only the Gram matrix is held. The columns of the result [d, dim]
-    are orthonormal, float32, and the largest entry of each is positive.
+    Only the Gram matrix of the blocks [t, d] of unit rows is held. The columns of the result [d,
+    dim] are orthonormal, float32, and the largest entry of each is positive.
 
     Raises:
-        EmbedderError: When there are fewer than `dim` vectors, or they are not finite.
+        EmbedderError: Fewer than `dim` vectors, or vectors that are not finite.
     """
     try:
         right = gram_svd(vectors, dim).right

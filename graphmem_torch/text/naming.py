@@ -1,4 +1,4 @@
-"""Names: when two spellings are one name, and when a text shows that two names are one person's."""
+"""Decide whether two spellings are one name, and whether two names are one person's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GREETING = (
 )
 _START = r"(?:^|[.!?\u2026:;]\s+|[\n\"\u201c]\s*)"
 _END = r"(?=\s*(?:[,.!?\u2026;:]|$)|\s+[-\u2013\u2014(]|\n)"
-# No one of a list: "Mel, Tom and I".
+# Not in a list: "Mel, Tom and I".
 _ALONE = r"(?!,?\s+(?:and|or|&)\b)(?!,\s+[A-Z]\w+(?:,|\s+(?:and|or|&)\b))"
 _ADDRESSES = (
     # "Hey Mel!", "Thanks so much, Mel.", "Good morning Mel, ..."
@@ -57,14 +57,14 @@ _SOMEBODY = re.compile(r"\b(?:my|his|her|our|their|your|an?|the)\s+(?:[a-z]+\s+)
 
 _QUOTE = r"[\"'\u2018\u2019\u201c\u201d]"
 _GIVEN = rf"{_QUOTE}?({_NAME}){_QUOTE}?"
-_WHOLE = r"(?!\w)(?!\s+[A-Z]\w)"  # no more words of a name behind: "Trouble Maker"
+_WHOLE = r"(?!\w)(?!\s+[A-Z]\w)"  # no further word of a name after it: "Trouble Maker"
 _CLAIM = re.compile(
     rf"(?:\b(?i:can|please|just|to|may|could|always|everyone|everybody|people|friends?|family|they"
     rf"|and|but)\s+(?:just\s+|always\s+)?|{_START})(?i:calls?\s+me)\s+{_GIVEN}{_WHOLE}"
     rf"|\b(?i:i(?:\s+a|['\u2019])m called|i go by)\s+{_GIVEN}{_WHOLE}"
 )
 _INTRODUCED = re.compile(rf"\b(?i:my name(?:\s+is|['\u2019]s)|(i am|i['\u2019]m))\s+({_NAME})")
-# Behind a full name: "Melanie (Mel)", 'Melanie "Mel" Brooks', "Melanie, known as Mel"
+# After a full name: "Melanie (Mel)", 'Melanie "Mel" Brooks', "Melanie, known as Mel"
 _BESIDE = re.compile(
     rf"\((?:(?i:aka|a\.k\.a\.|called|or|just)\s+)?{_GIVEN}\)|[\"\u201c]({_NAME})[\"\u201d]"
     rf"|\b(?i:known as|nicknamed|goes by|aka)\s+{_GIVEN}"
@@ -76,7 +76,7 @@ _SHORT_FOR = re.compile(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GI
 _FOR_SHORT = re.compile(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
 _LAST = re.compile(rf"({_NAME})\s+$")
 
-# What tells that a sentence is no statement of its speaker that holds.
+# Signs that a sentence does not assert a fact of its speaker.
 _UNSURE = re.compile(
     r"\b(?:not|never|no|nobody|none|neither|nor|without|cannot|refuses?|stop|hates?|if|unless"
     r"|whether|wish(?:es)?|hopes?|suppose|imagine|pretend|would|could|might|maybe|perhaps|almost"
@@ -101,7 +101,7 @@ _END_OF_SENTENCE = re.compile(r"\s*[.!?\u2026]")
 _YOU = re.compile(r"(?<!thank )(?<!see )\b(?:you|yours?|ya)\b", re.IGNORECASE)
 _THANKS = re.compile(r"\b(?:thanks|thank you|thx)\b", re.IGNORECASE)
 
-# Nicknames that have not the letters of the name.
+# Nicknames without the letters of the name.
 _NICKNAMES = {
     *("bob robert", "bobby robert", "bill william", "billy william", "dick richard", "jack john"),
     *("peggy margaret", "meg margaret", "molly mary", "polly mary", "ted edward", "ned edward"),
@@ -119,7 +119,7 @@ _PERSON = re.compile(
     rf"|({_NAME})\s+(?:and I\b|(?:said|says|told|tells|asked|asks|thinks|thought|laughed|smiled"
     r"|met|married|knows|loves|lives|wrote|phoned|cried|works|(?:is|was) my)\b)"
 )
-# An article that no capital makes part of a name: "we saw the Edge".
+# A lower-case article, which belongs to no name: "we saw the Edge".
 _SMALL_ARTICLE = re.compile(rf"\bthe\s+({_NAME})(?!\w)(?!\s+[A-Z]\w)")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NO_NAMES = GENERIC | {*MONTHS, *_WEEKDAYS}
@@ -127,24 +127,23 @@ _NO_NAMES = GENERIC | {*MONTHS, *_WEEKDAYS}
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _OWNER = re.compile(r"['\u2019]s?$")
 _PLACED = re.compile(r"\b(?:in|at|near|across|around)$")
-_LOOK = 16  # characters before a word that are looked at
-_BACK = 80  # and before one that names somebody
+_LOOK = 16  # characters before a word that are read
+_BACK = 80  # characters before a name that are read
 _DIMINUTIVE = re.compile(r"(?:ie|ey|y|i)$")
 
 
 @lru_cache(maxsize=1 << 16)
 def name_parts(name: str) -> tuple[str, ...]:
-    """Return the parts by which a name is told from others.
+    """Return the parts that identify a name.
 
-    Two names agree if they have the same parts in the same order. Case, hyphens, dots, "the" in
-    front of several words, a possessive and marks on Latin letters make no difference; every
-    letter, digit and other sign does.
+    Two names agree if they have equal parts in the same order. Ignored are case, hyphens, dots,
+    "the" before several words, a possessive and marks on Latin letters; all else counts.
 
     Args:
-        name: A name in any script.
+        name: Name in any script.
 
     Returns:
-        Runs of letters, numbers (`3.10` is one), and runs of signs such as `+`, lower-cased.
+        Lower-cased runs of letters, numbers (`3.10` is one), and runs of signs such as `+`.
     """
     text = unicodedata.normalize("NFC", name).lower().replace("\u2019", "'").replace("_", " ")
     text = _MARKED.sub(r"\1", unicodedata.normalize("NFD", text))
@@ -155,19 +154,19 @@ def name_parts(name: str) -> tuple[str, ...]:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as a store has it: lower-cased, in NFC, with single blanks."""
+    """Return a name in its stored form: lower-cased, in NFC, with single blanks."""
     return " ".join(visible(composed(name)).lower().split())
 
 
 class Naming(NamedTuple):
-    """Two names of one person, as a text has them.
+    """Evidence in a text that two names are one person's.
 
     Attributes:
-        way: `address`: the text addresses somebody so; `claim`: its speaker says to be called so;
-            `stated`: the text says that one name stands for the other.
-        name: The name, lower-cased.
-        full: The other one, lower-cased; empty: that of whom it addresses, or of its speaker.
-        direct: Whether an address comes with a "you" that it is directed at.
+        way: `address`: the text addresses somebody by it. `claim`: its speaker claims it. `stated`:
+            the text equates the two names.
+        name: Name, lower-cased.
+        full: Other name, lower-cased; empty for the name of the addressed or of the speaker.
+        direct: Whether an address comes with a "you".
     """
 
     way: str
@@ -177,18 +176,18 @@ class Naming(NamedTuple):
 
 
 def namings(text: str, *, spoken: bool = True) -> list[Naming]:
-    """Return what a text shows of names of persons; English forms alone are understood.
+    """Return the evidence in a text for names of persons; reads English forms only.
 
     Args:
         text: Text of a memory.
-        spoken: Whether somebody says it, so that it may address others.
+        spoken: Whether somebody says the text, so that it may address others.
     """
     found = dict[Naming, None]()
     for match in _calls(text) if spoken else ():
         direct = _directed(text, match)
         if _is_name(match[1]) and direct is not None:
             found[Naming("address", match[1].lower(), direct=direct)] = None
-    # Most texts have none of these words, and are looked at no further.
+    # Most texts have none of these words and need no further search.
     for match in _CLAIM.finditer(text) if _has(text, "call", "Call", "go by") else ():
         name = match[1] or match[2]
         full = _introduced(text, name)
@@ -210,7 +209,7 @@ def namings(text: str, *, spoken: bool = True) -> list[Naming]:
 
 
 def _calls(text: str) -> Iterator[re.Match[str]]:
-    """Where a text may address somebody, by the first group."""
+    """Yield the places where a text may address somebody, by the first group."""
     for pattern in _ADDRESSES:
         yield from pattern.finditer(text)
     for match in _CLOSING.finditer(text):
@@ -219,10 +218,10 @@ def _calls(text: str) -> Iterator[re.Match[str]]:
 
 
 def _directed(text: str, match: re.Match[str]) -> bool | None:
-    """Whether what may be an address comes with a "you"; None: it is none.
+    """Return whether a possible address comes with a "you"; None if it is not an address.
 
-    It is one in the first sentence of a turn, with a "you", or with thanks; none in what is quoted
-    or told of others.
+    An address is in the first sentence of a turn, or comes with a "you" or with thanks. It is not
+    in quoted or reported speech.
     """
     begin, end = _sentence(text, match)
     if _is_quoted(text, match.start(1)) or _REPORTED.search(text, begin, match.start(1)):
@@ -236,7 +235,7 @@ def _directed(text: str, match: re.Match[str]) -> bool | None:
 
 
 def _is_asserted(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence states something itself: nothing denied, asked, wished or reported."""
+    """Return whether a sentence asserts something: not denied, asked, wished or reported."""
     begin, end = _sentence(text, match)
     return not (
         _UNSURE.search(text, begin, end)
@@ -248,7 +247,7 @@ def _is_asserted(text: str, match: re.Match[str]) -> bool:
 
 
 def _sentence(text: str, match: re.Match[str]) -> tuple[int, int]:
-    """Where the sentence of the last group of a match begins and ends."""
+    """Return the begin and end of the sentence of a match's last group."""
     place = match.start(match.lastindex or 0)
     begin = max((each.end() for each in _BREAK.finditer(text, 0, place)), default=0)
     after = _BREAK.search(text, place)
@@ -256,13 +255,13 @@ def _sentence(text: str, match: re.Match[str]) -> tuple[int, int]:
 
 
 def _is_quoted(text: str, place: int) -> bool:
-    """Whether a quotation is open at a place."""
+    """Return whether a quotation is open at a place."""
     before = text[:place]
     return before.count('"') % 2 == 1 or before.count("\u201c") > before.count("\u201d")
 
 
 def _introduced(text: str, name: str) -> str:
-    """The name that a speaker gives as their own beside one that they go by; empty: none."""
+    """Return the name a speaker introduces themself by, other than the nickname; empty: none."""
     for match in _INTRODUCED.finditer(text):
         # "I'm German" gives none.
         sure = match[1] is None or may_be_short_for(name.lower(), match[2].lower())
@@ -272,16 +271,16 @@ def _introduced(text: str, name: str) -> str:
 
 
 def _is_whole(text: str, match: re.Match[str]) -> bool:
-    """Whether no more words of a name stand before or behind a match."""
+    """Return whether no further word of a name stands before or after a match."""
     before = _LAST.search(text[max(0, match.start() - _BACK) : match.start()])
     more = before is not None and before[1].lower() not in GENERIC
     return not more and _SURNAME.match(text, match.end()) is None
 
 
 def _beside(name: str, full: str, after: re.Match[str] | None) -> Iterator[Naming]:
-    """What a name beside a full one shows: of whom a family name is told, only with that.
+    """Yield the evidence of a name beside a full one; with a known family name, it is included.
 
-    Among many people "Ben" is not always Benjamin, but "Ben Carson" is Benjamin Carson.
+    In a large group "Ben" is not always Benjamin, but "Ben Carson" is Benjamin Carson.
     """
     words = full.split()
     while len(words) > 1 and words[0].lower() in GENERIC:  # "Then Melanie (Mel) came"
@@ -299,8 +298,8 @@ def may_be_short_for(short: str, full: str) -> bool:
     "mel" of "melanie", "andy" of "andrew", "melanie" of "melanie smith".
 
     Args:
-        short: A lower-cased word.
-        full: One or several lower-cased words, of which the first is looked at.
+        short: Lower-cased word.
+        full: One or several lower-cased words; the first is compared.
     """
     first, *more = full.split()
     if short == first:
@@ -316,7 +315,8 @@ def may_be_short_for(short: str, full: str) -> bool:
 def are_alike(one: str, other: str) -> bool:
     """Return whether either of two lower-cased names may be a nickname of the other.
 
-    By its beginning (`may_be_short_for`), letters within ("liz" of "elizabeth"), or as a known one.
+    Tested by beginning (`may_be_short_for`), by letters within ("liz" of "elizabeth"), and by a
+    list.
     """
     if may_be_short_for(one, other) or may_be_short_for(other, one):
         return True
@@ -325,14 +325,14 @@ def are_alike(one: str, other: str) -> bool:
 
 
 def articled(text: str) -> set[str]:
-    """Return the names of one word, lower-cased, before which a text has "the" in small letters."""
+    """Return the one-word names, lower-cased, that follow a lower-case "the" in a text."""
     if "the" not in text:
         return set()
     return {match[1].lower() for match in _SMALL_ARTICLE.finditer(text)}
 
 
 def persons(text: str) -> set[str]:
-    """Return the words of a text, lower-cased, that it uses as names of persons."""
+    """Return the words, lower-cased, that a text uses as names of persons."""
     return {(match[1] or match[2]).lower() for match in _PERSON.finditer(text)}
 
 
@@ -342,11 +342,12 @@ def thanks(text: str) -> bool:
 
 
 def word_uses(text: str) -> set[tuple[str, str]]:
-    """Return the words of a text, lower-cased, and how each is used where it may be a name.
+    """Return the words of a text, lower-cased, with their uses that distinguish names.
 
     Returns:
-        Pairs of a word and `lower`: written small; `first`: with a capital that begins a sentence;
-        `name`: with a capital elsewhere; `place`: so, and after "in", "at" or the like.
+        Pairs of a word and its use. `lower`: in lower case; `first`: capitalised at the beginning
+        of a sentence; `name`: capitalised elsewhere; `place`: capitalised after "in", "at" or the
+        like.
     """
     found = set[tuple[str, str]]()
     for match in _WORD.finditer(text):
@@ -367,10 +368,10 @@ def word_uses(text: str) -> set[tuple[str, str]]:
 
 
 def _has(text: str, *marks: str) -> bool:
-    """Whether a text has one of some runs of letters."""
+    """Return whether a text contains one of some strings."""
     return any(mark in text for mark in marks)
 
 
 def _is_name(*words: str) -> bool:
-    """Whether words may be names: none is written in capitals, is a day, or says little."""
+    """Return whether words may be names: none in all capitals, a weekday, month or generic."""
     return not any(word.isupper() or word.lower() in _NO_NAMES for word in words)

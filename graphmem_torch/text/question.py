@@ -1,7 +1,7 @@
-"""What a question says about itself: the names, months and days in it, and whether it asks when.
+"""Read a question: its names, months and days, and whether it asks for a time or an order.
 
-Names are found in any script. What asks for a time, tells one or recalls what was said is known of
-English alone; in other languages these say no, and the signals behind them are silent.
+Names are found in any script. Words for times and for earlier statements are English; in other
+languages the functions return false, and their signals are silent.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 QUESTION_MARKS = ("?", "？", "؟", "⁇", "⁈")
-"""How a sentence that asks ends."""
+"""Question marks of all scripts that end a sentence."""
 LINK = re.compile(r"(?:\b[a-z][a-z+.-]*://|\bwww\.)\S+", re.IGNORECASE)
-"""An address on the web, which is no words of a text."""
-# A mark that ends a sentence which asks; of Greek, Armenian and Ethiopic, too.
+"""Pattern of a web address, which counts as no words."""
+# A mark that ends a question, including the Greek, Armenian and Ethiopic ones.
 _ASKS = re.compile(
     r"(?<=[^\W_])[\"'\u201d\u2019\u00bb)\]\u2026.!]*\s?[?\u2047\u2048\u2049\u203d](?![^\W_A-Z]|[=&%/])"
     r"|[\uff1f\u061f\u055e\u1367\ua60f\u2e2e]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e](?=\s|$)"
 )
-# What another says or writes, and what stands beside a sentence: it asks nobody.
+# Quoted text and asides, which ask nobody.
 _BESIDE_WORDS = re.compile(r"`[^`]*`|\[[^\[\]]*\]")
 _ASIDE = re.compile(
     r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb"
@@ -68,7 +68,7 @@ _TIME = re.compile(
     + r")\b",
     re.IGNORECASE,
 )
-# "may" and "march" are words of their own: they are months beside a day or after such a word.
+# "may" and "march" are ordinary words; they are months beside a day or after such a word.
 _MARCH_OR_MAY = re.compile(
     r"\b(?:in|on|of|since|until|by|before|after|late|early|this|\d{1,2}(?:st|nd|rd|th)?)"
     r" (?:March|May)\b"
@@ -115,7 +115,7 @@ _NOW = re.compile(
     r"|up to date|still)\b",
     re.IGNORECASE,
 )
-# Of a value: "the day before the race" is a day, and who looks after a dog asks for no other one.
+# Words of no value: "the day before the race" is a day, and "looks after a dog" orders nothing.
 _DAYS_OFF = (
     r"(?:day|night|morning|evening|weekend|week|month|year|hour|minute|(?:mon|tues|wednes|thurs|fri"
     r"|satur|sun)day)s?"
@@ -147,33 +147,33 @@ _ASSISTANTS = frozenset({"assistant", "ai", "bot", "chatbot", "model", "system",
 
 
 def role_of(speaker: str | None) -> int:
-    """1 for the name of a user, -1 for that of an assistant as chats call them, else 0."""
+    """Return 1 for the name of a user, -1 for that of an assistant as chats call them, else 0."""
     name = (speaker or "").strip().lower()
     return int(name in _USERS) - int(name in _ASSISTANTS)
 
 
 def recalls(questions: Sequence[str]) -> Tensor:
-    """[B] bool: whether they ask an assistant for what it said; English is understood alone."""
+    """Return [B] bool: whether each question asks for an assistant's words; English only."""
     return torch.tensor([_RECALLS.search(q) is not None for q in questions], dtype=torch.bool)
 
 
 def looks_back(questions: Sequence[str]) -> Tensor:
-    """[B] bool: whether they ask for what was, and not for what is; English is understood alone."""
+    """Return [B] bool: whether each question asks for the past, not the present; English only."""
     found = [_BACK.search(q) is not None and _NOW.search(q) is None for q in questions]
     return torch.tensor(found, dtype=torch.bool)
 
 
 def asks_when(questions: Sequence[str]) -> Tensor:
-    """[B] bool: whether a time is asked for."""
+    """Return [B] bool: whether each question asks for a time."""
     return torch.tensor([_WHEN.search(q) is not None for q in questions], dtype=torch.bool)
 
 
 def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
-    """Whether what came `first` or `latest` is asked for, by English words; else `relevance`.
+    """Return whether English words ask for what came `first` or `latest`, else `relevance`.
 
-    The words of a date ("the first weekend of August") order nothing. A question that compares two
-    things ("which was first, A or B?") needs both, and one that reminds an assistant of what it
-    said "last time" asks for that, whenever it was.
+    The words of a date ("the first weekend of August") do not order. A comparison of two things
+    ("which was first, A or B?") needs both. A question for an assistant's words "last time" needs
+    them, whenever they were said.
     """
     if _COMPARES.search(question) or _RECALLS.search(question):
         return "relevance"
@@ -187,16 +187,16 @@ def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
 
 
 def order_terms(question: str) -> list[str]:
-    """The terms of a question without those of dates, and without what asks for an order."""
+    """Return the terms of a question without those of dates and of an order."""
     return terms(_LATEST.sub(" ", _EARLIEST.sub(" ", undated(question))))
 
 
 class Succession(NamedTuple):
-    """What a question asks for of values that took the place of each other.
+    """Position of the requested value in a sequence of values.
 
     Attributes:
-        way: The value `before` or `after` another one, or the `first`.
-        of: The words that name the other one; empty: the value that is in force.
+        way: `before` or `after` the value `of`, or the `first`.
+        of: Words of the other value; empty for the current one.
     """
 
     way: Literal["before", "after", "first"]
@@ -204,10 +204,10 @@ class Succession(NamedTuple):
 
 
 def asks_succession(question: str) -> Succession | None:
-    """Which value of several in a row is asked for, by English words; None where none is.
+    """Return the requested value in a sequence, by English words; None without one.
 
-    "Where did she live before Oslo?", "What came after the Volvo?", "Where did he use to work?",
-    "What was it originally?". A date is no value, and neither is what an assistant said before.
+    Examples are "Where did she live before Oslo?", "What came after the Volvo?", "Where did he use
+    to work?", "What was it originally?". Dates and earlier words of an assistant are not values.
     """
     if _RECALLS.search(question):
         return None
@@ -224,27 +224,27 @@ def asks_succession(question: str) -> Succession | None:
 
 
 def value_terms(of: str) -> list[str]:
-    """The terms of the value in the words that name it, each once.
+    """Return the distinct terms of the value that some words name.
 
-    Its names and numbers where it has any; else without what somebody does who takes it up, as in
-    "switching to chai".
+    These are its names and numbers if it has any, otherwise all terms without the verb of the
+    change, as in "switching to chai".
     """
     proper = terms(" ".join(proper_words(of)))
     return list(dict.fromkeys(proper or terms(_BEGUN.sub("", of)) or terms(of)))
 
 
 def proper_words(text: str) -> list[str]:
-    """The words with a capital in front, and the numbers."""
+    """Return the capitalised words and the numbers."""
     return _PROPER.findall(text)
 
 
 def tells_time(text: str) -> bool:
-    """Whether the text tells a time: a weekday, a month, a year, a span, or "yesterday"."""
+    """Return whether the text mentions a time: a weekday, month, year, span, or "yesterday"."""
     return _TIME.search(text) is not None or _MARCH_OR_MAY.search(text) is not None
 
 
 def is_question(text: str) -> bool:
-    """Whether the text ends by asking; a caption in brackets behind it does not count."""
+    """Return whether the text ends with a question, ignoring a caption in brackets after it."""
     text = text.rstrip()
     if text.endswith("]"):
         text = text.rpartition("[")[0].rstrip()
@@ -252,10 +252,10 @@ def is_question(text: str) -> bool:
 
 
 def asks(text: str) -> bool:
-    """Whether any sentence of a text asks, in any script that marks it.
+    """Return whether any sentence of a text asks, in any script with a question mark.
 
-    What is quoted or stands in brackets beside other words of its sentence asks nothing ("She said
-    'who?' and left."); nor do links, code and captions.
+    Quotations and brackets beside other words of a sentence do not ask ("She said 'who?' and
+    left."), nor do links, code and captions.
     """
     text = _BESIDE_WORDS.sub(" ", LINK.sub(" ", text))
     return _ASKS.search(_ASIDE.sub(lambda aside: _shown(text, aside), text)) is not None
@@ -272,9 +272,9 @@ def _shown(text: str, aside: re.Match[str]) -> str:
 
 
 def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """[B, 12] and [B, 31] bool: the months that a question names, and its days if it does.
+    """Return [B, 12] and [B, 31] bool: the months and days that each question names.
 
-    "may" counts as a month only when it is written with a capital and is not the first word.
+    "may" counts as a month only if it is capitalised and not the first word.
     """
     months = torch.zeros(len(questions), 12, dtype=torch.bool)
     days = torch.zeros(len(questions), 31, dtype=torch.bool)
@@ -293,11 +293,11 @@ def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
 def named_speakers(
     questions: Sequence[str], speakers: Mapping[str, Sequence[int]], count: int
 ) -> Tensor:
-    """[B, count] bool: the speakers a question names.
+    """Return [B, count] bool: the speakers that each question names.
 
     Args:
         questions: B questions.
-        speakers: For each of the `name_words` of a name, the speakers of that name.
+        speakers: For each name word (`name_words`), the speakers of that name.
         count: Number of speakers.
     """
     named = torch.zeros(len(questions), count, dtype=torch.bool)
@@ -314,9 +314,9 @@ def named_speakers(
 
 
 def name_words(text: str) -> list[str]:
-    """The words of a name or a question as names are looked up: "mary_jane" is two.
+    """Return the words of a name or a question for looking up names: "mary_jane" is two.
 
-    Names of other alphabets are inflected, and stand under their stems.
+    Names of other alphabets are inflected, and are looked up by their stems.
     """
     found = [part for word in words(lowered(text)) for part in word.split("'")]
     return [part if script_language(part) == "english" else stemmed(part) for part in found]

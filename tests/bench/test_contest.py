@@ -36,7 +36,7 @@ class Clock:
 
 
 class Benchmark:
-    """What `Race` uses of the fixture of pytest-benchmark."""
+    """Part of the fixture of pytest-benchmark that `Race` uses."""
 
     def __init__(self) -> None:
         self.extra_info: dict[str, Any] = {}

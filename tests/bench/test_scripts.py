@@ -18,7 +18,7 @@ from tests.processes import Command, start
 
 @pytest.fixture(scope="module", autouse=True)
 def beside(launcher: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
-    """Those that fork, in processes with one thread; they run while the others do."""
+    """Scripts that fork, in processes with one thread, run beside the others."""
     crowd = ["--adding", "2", "--asking", "2", "--writing", "1", "--reading", "1"]
     crowd = ["bench.concurrency", "--seconds", "0.3", "--atoms", "40", *crowd]
     commands = {

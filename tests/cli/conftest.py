@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a small store, and two ways to run a command."""
+"""Shared by the tests of the command line: a small store, and two ways to run a command."""
 
 from __future__ import annotations
 

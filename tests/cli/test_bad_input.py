@@ -1,4 +1,4 @@
-"""What the command line says to what it cannot use."""
+"""Messages of the command line for invalid input."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_arguments_that_are_no_text_or_empty(
     reply: Callable[..., Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As a shell gives them that has other bytes than UTF-8, or a variable without a value."""
+    """Arguments of a shell with bytes other than UTF-8, or with an empty variable."""
     odd = "x\udcff"
     for command in (["query", odd], ["context", odd, "--budget", "9"], ["explain", odd]):
         assert "UTF-8" in fails(*command, "--store", store)

@@ -1,4 +1,4 @@
-"""What the commands do and print."""
+"""Effects and output of the commands."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_messages_that_nobody_takes_stop_no_work(
 
 
 def test_streams_that_are_closed_are_no_files_of_the_store(tmp_path: Path, fast: list[str]) -> None:
-    """What is opened next has the number of one that is closed, and would be written into."""
+    """The next opened file gets the number of a closed one, and would be written into."""
     line = '"$0" -m graphmem_torch index "$@" '
     (tmp_path / "a.txt").write_text("A canoe.")
     given = [tmp_path / "a.txt", tmp_path / "b.png", "--skip-bad", "--store", tmp_path / "s"]

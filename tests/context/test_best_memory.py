@@ -159,7 +159,7 @@ def test_extracts_of_other_texts(text: str, asked: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_line_that_is_asked_for_is_in_an_extract(seed: int) -> None:
-    """Of rows of a table of any size, and with any white space after them."""
+    """Rows of tables of any size, with any white space after them."""
     draw = random.Random(seed)
     rows = [f"item{i} {draw.randrange(10**6)}" for i in range(draw.randint(20, 200))]
     place = draw.randrange(len(rows))

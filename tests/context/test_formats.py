@@ -201,7 +201,7 @@ WRAPPED = "Use <context>\n```\n{context}\n```\n</context> only.\n{question}"
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("inline", [False, True])
 def test_no_memory_leaves_its_entry(name: str, inline: bool) -> None:
-    """As its text, as who said it, and as the name of its session."""
+    """Hostile text appears as text, as speaker, and as the name of a session."""
     layout = load_format(name, WRAPPED)
     atoms = [
         Atom(f"i{i}{text}", text, kind="chunk", speaker=speaker, session=session)

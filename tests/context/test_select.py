@@ -55,7 +55,7 @@ def case(kind: str, seed: int, rows: int, n: int) -> Case:
 
 
 def closure(n: int, requires: Tensor, row: int) -> Tensor:  # [n, n] bool
-    """What each item needs, itself included (Warshall)."""
+    """Return the needs of each item, itself included (Warshall)."""
     reach = torch.eye(n, dtype=torch.bool)
     mine = requires[1:, requires[0] == row]
     reach[mine[0], mine[1]] = True

@@ -75,7 +75,7 @@ def test_ndcg_matches_scikit_learn(seed: int) -> None:
 
 
 def _trec(ranking: list[int], grades: dict[int, float], k: int) -> dict[str, float]:
-    """What trec_eval prints of one ranking: recall_k, ndcg_cut_k, map_cut_k, recip_rank of k."""
+    """Return trec_eval's output for a ranking: recall_k, ndcg_cut_k, map_cut_k, recip_rank of k."""
     gain = dcg = precisions = found = reciprocal = 0.0
     for place, name in enumerate(ranking[:k], start=1):
         gain = grades.get(name, 0.0)

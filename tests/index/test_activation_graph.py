@@ -1,4 +1,4 @@
-"""What follows a memory as lists, against the same in compressed arrays."""
+"""Successors of a memory as lists, against the same in compressed arrays."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_conducting_graph_contradictions_conduct_only_when_asked() -> None:
 
 
 def test_conducting_graph_negative_weights_conduct_nothing() -> None:
-    """Of any type: an edge that says "not together" must not bring its ends together."""
+    """An edge of any type that says "not together" must not bring its ends together."""
     kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
     ends = torch.tensor([0, 1]), torch.tensor([1, 2])
     config = SpreadConfig(edges={"supports": 0.7}, reverse={"supports": 0.7})

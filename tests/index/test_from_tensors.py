@@ -44,7 +44,7 @@ def dense_scores(
     config: Config,
     seeds: Tensor | None = None,  # [B, S]
 ) -> Tensor:  # [B, A]
-    """What the settings say, as matrices over all pairs of nodes."""
+    """Return the settings as matrices over all pairs of nodes."""
     w, s, nodes = config.rank.weights, config.spread, graph.num_nodes
     cosine = question @ embeddings.T
     base = w["semantic"] * cosine

@@ -79,7 +79,7 @@ class _Scored(torch.nn.Module):
 def test_score_is_the_dense_formula_with_its_gradient(
     case: str, generator: torch.Generator
 ) -> None:
-    """Of the formula by autograd through matrices; gains and constants by their own tensors."""
+    """The formula is differentiated through matrices, with tensors of its own for constants."""
     config = CASES[case]
     index, question = double_index(config, generator)
     with torch.no_grad():

@@ -107,7 +107,7 @@ def test_retrieve_finds_in_a_large_store_what_only_the_walk_reaches(
 
 
 def brought(graph: Graph, seeds: dict[int, float]) -> list[float]:
-    """What edges bring to each node by networkx: its probability without the part of restarts."""
+    """Return each node's probability by networkx, without the part of restarts."""
     walk, total = walked(graph, seeds), sum(seeds.values())
     leaving = torch.zeros(graph.num_nodes)
     leaving.index_add_(0, graph.source.long(), graph.weight.abs())

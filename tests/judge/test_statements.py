@@ -1,4 +1,4 @@
-"""What texts state: of whom, what, and whether it is so."""
+"""Statements of texts: subject, predicate, and truth."""
 
 from __future__ import annotations
 
@@ -162,4 +162,4 @@ with Memory.open(None, config=config, embedder="hashing") as memory:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("contradictions are not looked for without a parser") == 1
+    assert done.stderr.count("contradictions are not detected without a parser") == 1

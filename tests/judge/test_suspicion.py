@@ -1,4 +1,4 @@
-"""What is only suspected: changes in other words, and what somebody lacks."""
+"""Suspicions: changes in other words, and possessions that are denied."""
 
 from __future__ import annotations
 

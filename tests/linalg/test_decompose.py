@@ -12,7 +12,7 @@ from graphmem_torch.linalg.spectrum import Rows
 
 
 class _Shape:
-    """What a slice of a memory-mapped file shows of itself."""
+    """Interface of a slice of a memory-mapped file."""
 
     def __init__(self, *shape: int) -> None:
         self.shape = shape

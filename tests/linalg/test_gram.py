@@ -32,7 +32,7 @@ def _oracle(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _sine(a: torch.Tensor, b: np.ndarray) -> float:
-    """Of the largest principal angle between the spans of orthonormal columns."""
+    """Return the sine of the largest principal angle between spans of orthonormal columns."""
     a, b = torch.linalg.qr(a.double()).Q, torch.from_numpy(np.ascontiguousarray(b))
     return float(torch.linalg.matrix_norm(a - b @ (b.T @ a), 2))
 

@@ -1,4 +1,4 @@
-"""What a store is bound to: the extractor of its concepts, beside the encoder that fills it."""
+"""A store is bound to the extractor of its concepts and to its encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers say of memories: kept, learned from only where it helps, forgotten, shared."""
+"""Feedback of callers: stored, used only if it helps, forgotten, shared."""
 
 from __future__ import annotations
 

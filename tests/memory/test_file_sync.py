@@ -45,7 +45,7 @@ def follows(path: Path | None = None, **change: Any) -> Memory:
 
 
 def content(memory: Memory) -> tuple[list[str], list[str]]:
-    """What is stored, and which follows on which, without ids and node numbers."""
+    """Return the stored atoms and their order, without ids and node numbers."""
     columns = memory.store.columns()
     nodes = columns.node[~columns.is_concept].tolist()
     atoms = dict(zip(nodes, memory.store.atoms(nodes), strict=True))
@@ -129,7 +129,7 @@ def test_a_folder_that_became_empty_is_pruned(notes: Path) -> None:
         assert len(memory.add_files(notes).gone) == 2 and len(memory) == 8
         assert len(memory.add_files(notes, prune=True, dry_run=True).pruned) == 2
         assert len(memory.add_files(notes, prune=True).pruned) == 2 and len(memory) == 0
-        with pytest.raises(InputError, match="holds nothing to read"):
+        with pytest.raises(InputError, match="without any; name another"):
             memory.add_files(notes)
 
 

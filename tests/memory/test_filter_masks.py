@@ -72,7 +72,7 @@ def holds(atom: Atom, field: str, condition: Any) -> bool:
 
 
 def found_in(atom: Atom, field: str) -> tuple[list[Any], bool]:
-    """What an atom says in a field, and whether that is a list."""
+    """Return an atom's values of a field, and whether it is a list."""
     name, dot, path = field.partition(".")
     if not dot:
         return ([] if getattr(atom, name) is None else [getattr(atom, name)]), False
@@ -90,7 +90,7 @@ LIST = object()
 
 
 def paths(value: Any, path: str, listed: bool = False) -> Iterator[tuple[Any, bool]]:
-    """What lies under a path, by all its readings, and whether it was in a list."""
+    """Return the values under a path, by all its readings, and whether it was in a list."""
     if isinstance(value, list):
         for each in value:
             if isinstance(each, dict):
@@ -563,7 +563,7 @@ def test_values_of_meta_are_found_by_what_was_given_and_by_what_comes_back() -> 
 
 
 def warned(caplog: pytest.LogCaptureFixture, call: Any) -> tuple[Any, list[str]]:
-    """What a call gives, and its warnings."""
+    """Return the result of a call, and its warnings."""
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         return call(), [record.getMessage() for record in caplog.records]

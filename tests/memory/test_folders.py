@@ -26,7 +26,7 @@ def put(memory: Memory, *names: str) -> int:
 
 
 def content(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """What every file under a folder holds, and when it was last written."""
+    """Return the content of every file under a folder, and when it was last written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 

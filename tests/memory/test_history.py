@@ -1,4 +1,4 @@
-"""What has changed since a moment, and what became of an atom."""
+"""Changes since a moment, and the fate of an atom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory learns: weights and the threshold of its gate, and how long it keeps them."""
+"""Learned weights and gate thresholds, and how long a memory keeps them."""
 
 from __future__ import annotations
 

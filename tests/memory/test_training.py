@@ -19,7 +19,7 @@ from tests.memories import QUESTIONS, WORDS, config_of, ids, opened, turns
 
 @pytest.fixture(scope="module")
 def ran(root: Path) -> dict[str, Any]:
-    """What the blocks of the page leave behind."""
+    """Return the variables after the blocks of the page."""
     page = (root / "docs" / "training").with_suffix(".md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"words": WORDS}
     torch.compiler.reset()  # else `forward`, compiled for others' shapes, is compiled for any

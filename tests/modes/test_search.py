@@ -190,7 +190,7 @@ def test_atoms_read(modes: Modes) -> None:
 
 
 def test_only_the_atoms_of_chosen_modes_are_read(x: Tensor, modes: Modes) -> None:
-    """What is in no chosen mode may be anything, even NaN."""
+    """Rows outside of the chosen modes may be anything, even NaN."""
     asked = questions(1)
     chosen, _ = select_modes(modes, asked, 2)
     inside = torch.isin(modes.label.long(), chosen[0])

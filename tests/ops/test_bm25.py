@@ -122,7 +122,7 @@ def test_score_of_a_term_that_comes_twice():
 
 @given(DOCUMENTS, QUERIES, st.lists(st.integers(-1, 11), min_size=4, max_size=4))
 def test_holds_matches_a_loop(documents, queries, rows):
-    """Of all documents, and of some of them in any order."""
+    """Scores of all documents, and of some of them in any order."""
     index, count = _index(documents), len(documents)
     query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
     some = [row if row < count else -1 for row in rows]

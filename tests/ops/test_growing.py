@@ -137,7 +137,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 
 @given(st.lists(st.tuples(PAIRS, PAIRS), max_size=6))
 def test_lists_lose_what_is_discarded(steps: list[tuple[list, list]]) -> None:
-    """Of equal entries the first go, as many as are named."""
+    """The first of equal entries are removed, as many as are named."""
     kept: list[list[float]] = [[] for _ in range(4)]
     lists = GrowingLists({"value": torch.float32})
     lists.resize(4)

@@ -136,7 +136,7 @@ def test_search_is_bounded_in_memory_where_one_list_holds_nearly_all(largest):
 @pytest.mark.parametrize("budget", [None, 100, 1])
 @pytest.mark.parametrize("kept", [False, True])
 def test_scans_that_gather_find_what_products_of_lists_find(budget, kept):
-    """What a GPU does, on any device."""
+    """The path of a GPU gives the same on any device."""
     index, queries = IVF.build(_rows(300, 1), 20), _rows(7, 2)
     probe = torch.rand(7, 20, generator=torch.Generator().manual_seed(3)).argsort()[:, :4]
     given = queries, index.rows, index.offsets, probe, 9

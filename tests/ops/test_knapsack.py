@@ -61,7 +61,7 @@ def _brute(values: Tensor, costs: Tensor, budget: int, required: Tensor) -> floa
 
 
 def _sound(got: Packing, values: Tensor, costs: Tensor, budget: Tensor) -> None:
-    """What holds of every answer, proven or not."""
+    """Check the invariants of every answer, proven or not."""
     zero = torch.zeros((), dtype=torch.float64)
     torch.testing.assert_close(got.value, torch.where(got.mask, values.double(), zero).sum(1))
     assert torch.equal(got.cost, torch.where(got.mask, costs, 0).sum(1))

@@ -1,4 +1,4 @@
-"""What every registered operation has in common."""
+"""Common properties of every registered operation."""
 
 from __future__ import annotations
 

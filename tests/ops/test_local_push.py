@@ -33,7 +33,7 @@ def _tensors(graph: Graph) -> tuple[torch.Tensor, ...]:
 
 
 def _dense(found: tuple[torch.Tensor, ...], nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What is settled and what is left, as `[B, N]`; every node has at most one slot."""
+    """Return the settled and the remaining mass, as `[B, N]`; every node has at most one slot."""
     node, settled, left = (t.cpu() for t in found[:3])
     for row in node:
         held = row[row >= 0]

@@ -43,7 +43,7 @@ LENGTHS = st.lists(st.integers(0, 9), max_size=25)
 
 
 def _slack(query, tokens):
-    """What rounding a question token to 16 bits may change: half a step times sum |t|."""
+    """Return the error of rounding a question token to 16 bits: half a step times sum |t|."""
     if not query.numel() or not tokens.numel():
         return 1e-6
     reach = tokens.float().abs().sum(1).max() / 127
@@ -120,7 +120,7 @@ def test_tokens_as_large_as_they_get_do_not_overflow(maxsim, width, words, token
 
 
 def _saturated(shifted, other):
-    """As without VNNI: one factor plus 128, and pairs of products summed in 16 bits."""
+    """The path without VNNI: one factor plus 128, and pairs of products summed in 16 bits."""
     pairs = ((shifted.int()[:, None] + 128) * other.T.int()).unflatten(2, (-1, 2)).sum(3)
     return pairs.clamp(-(2**15), 2**15 - 1).sum(2) - 128 * other.int().sum(0)
 

@@ -231,7 +231,7 @@ def test_auto_follows_the_frontier_of_a_large_graph(random_graph, largest):
 @pytest.mark.parametrize("fan", ["degree", "sqrt", "none", "given"])
 @pytest.mark.parametrize("reduce", ["sum", "max"])
 def test_sparse_rows_make_nothing_of_the_size_of_the_graph(random_graph, largest, fan, reduce):
-    """Of 1 million nodes 200 have edges; 64 questions would be 64 million numbers."""
+    """1 million nodes, 200 with edges: 64 questions would be 64 million numbers."""
     small = random_graph(200, 900)
     large = Graph.from_edges(small.edge_index, small.weight, type=small.type, num_nodes=1_000_000)
     place = torch.randint(200, (64, 5), generator=torch.Generator().manual_seed(0))

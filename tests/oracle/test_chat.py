@@ -1,4 +1,4 @@
-"""What failures mean and how long they are waited out; the cache is kept and never in the way."""
+"""Classification of failures, waiting times, and a cache that never interferes."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def test_cache_may_be_off_and_keeps_nothing_useless(serve: Serve) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """What a shell runs in the background ignores SIGINT."""
+    """A background process of a shell ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -292,7 +292,7 @@ def test_client_closed_by_another_thread(serve: Serve) -> None:
 
 
 def test_client_closed_in_its_own_thread(serve: Serve) -> None:
-    """As the garbage collector closes it, in whatever thread it happens to run."""
+    """The garbage collector may close it in any thread."""
     _, client = serve(echo)
     before = threading.active_count()
 

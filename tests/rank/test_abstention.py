@@ -34,7 +34,7 @@ from graphmem_torch.rank.registry import FORMS, weight_table
 def test_conformal_threshold_share_of_refused_questions(
     n: int, rate: float, ties: bool, generator: torch.Generator
 ) -> None:
-    """Of n + 1 exchangeable questions each is the new one once; at most `rate` are refused."""
+    """Each of n + 1 exchangeable questions is the new one once; at most `rate` are refused."""
     scores = torch.rand(n + 1, generator=generator)
     if ties:
         scores = (scores * 4).round() / 4
@@ -85,7 +85,7 @@ def test_abstention_statistics_unknown_name() -> None:
 def test_abstention_statistics_against_a_loop(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
-    """Of the best hits that may be hits, however few there are."""
+    """The statistics use the best allowed hits, however few there are."""
     data, query = random_columns(14), random_questions(4)
     listed = torch.ones(4, 14, dtype=torch.bool)
     listed[1, 3:], listed[2, 1:], listed[3] = False, False, False

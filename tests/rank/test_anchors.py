@@ -20,7 +20,7 @@ ROWS = torch.tensor([[0, 3, 5, 8, 9], [-1, -1, 2, 4, 7]])
 
 
 class _Candidates:
-    """What anchors read of candidates."""
+    """Candidates as anchors read them."""
 
     def __init__(self, rows: Tensor | None, valid: Tensor, **memo: Tensor) -> None:
         self.rows, self.valid, self._memo = rows, valid, memo

@@ -242,7 +242,7 @@ def test_proximity_is_the_nearest_anchor_by_relevance(
 def test_proximity_of_candidates_and_masks(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
-    """What is not allowed is no anchor; few candidates give the values that all of them give."""
+    """Excluded atoms are no anchors; few candidates give the values that all of them give."""
     allowed = torch.arange(ATOMS)[None] % 3 > 0
     query = replace(random_questions(COUNT), allowed=allowed)
     dense = index_of(random_columns, WEIGHTS)

@@ -61,11 +61,11 @@ class Oracle:
 
     @property
     def asked(self) -> torch.Tensor:
-        """What is compared of each question, -1 = padding."""
+        """Return the compared parts of each question, -1 = padding."""
         return self.q.pieces  # type: ignore[return-value]
 
     def compared(self, atom: int) -> list[int]:
-        """What an atom has of it."""
+        """Return the compared parts of an atom."""
         o = self.d.token_offsets.tolist()  # type: ignore[union-attr]
         return self.d.pieces[o[atom] : o[atom + 1]].tolist()  # type: ignore[index]
 
@@ -128,7 +128,7 @@ class Oracle:
         return [w / whole if whole else 0.0 for w in chosen]
 
     def lacking(self, b: int) -> float:
-        """What is asked and no atom can have, where words are compared."""
+        """Return the weight of asked words that no atom can have."""
         return 0.0
 
     def late(self, b: int, atom: int) -> float:

@@ -90,8 +90,8 @@ def test_read_atoms_of_utf16(tmp_path: Path) -> None:
         ('{"text": "a", "edges": ["b"]}', "edges: expected {"),
         ('{"text": "a", "edges": [{"target": "b", "kind": "x"}]}', "edges: expected {"),
         ("[" * 100_000, "not JSON"),
-        ('{"role": " ", "content": "a"}', "role: expected who speaks"),
-        ('{"role": 3, "content": "a"}', "role: expected who speaks"),
+        ('{"role": " ", "content": "a"}', "role: expected a speaker"),
+        ('{"role": 3, "content": "a"}', "role: expected a speaker"),
         ('{"role": "user", "name": 3, "content": "a"}', "speaker: expected a string"),
         ('{"content": "a"}', "text: expected a string with something in it"),
     ],
@@ -115,7 +115,7 @@ def test_read_atoms_gives_the_lines_before_the_bad_one(tmp_path: Path) -> None:
 
 def test_read_atoms_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"x")
-    assert "holds nothing to read" in fail(tmp_path)
+    assert "without any; name another" in fail(tmp_path)
     assert "no such file" in fail(tmp_path / "missing.txt")
     with pytest.raises(InputError, match="got none"):
         list(read_atoms([], tokenizer=WordTokenizer()))

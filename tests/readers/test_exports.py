@@ -49,7 +49,7 @@ def shown(atoms: list[Atom]) -> list[tuple[str | None, str]]:
 
 
 def indexed(*paths: Path) -> tuple[dict[str, str], list[Indexed]]:
-    """What a memory holds by id, after exports were indexed one after another."""
+    """Return a memory's atoms by id, after exports were indexed in order."""
     with Memory.open(embedder="hashing") as memory:
         done = [memory.add_files(path) for path in paths]
         ids = [name for name in memory.store.ids() if not name.startswith("concept:")]

@@ -1,4 +1,4 @@
-"""What the tests of the report share: a page, and what a browser would find in it."""
+"""Shared by the tests of the report: a page, and the elements a browser would find in it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _total(matrix: np.ndarray, inside: np.ndarray) -> float:
 
 
 def _change(matrix: np.ndarray, i: int, j: int, weight: float) -> float:
-    """Of the total resistance of the component when the weight of a pair becomes another."""
+    """Return the change of a component's total resistance when the weight of a pair changes."""
     inside = np.array(sorted(nx.node_connected_component(nx.from_numpy_array(matrix), i)))
     other = matrix.copy()
     other[i, j] = other[j, i] = weight

@@ -39,7 +39,7 @@ PATIENCE = 30.0  # seconds, for the first acknowledgement of a writer
 
 @dataclass
 class Tally:
-    """What the kills did; all but the first three must be zero.
+    """Counts of the kills' effects; all but the first three must be zero.
 
     Attributes:
         kills: Writers killed.

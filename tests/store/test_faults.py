@@ -173,7 +173,7 @@ def test_check_finds_damage_that_sqlite_cannot_see(filled: Path, sql: str, messa
 def test_check_finds_vectors_and_edges_of_an_older_writer(
     filled: Path, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `append` refuses today must not go unseen when it is there all the same."""
+    """Data that `append` refuses must be detected if it is stored all the same."""
     batch = make_batch(20, 60)
     batch.embeddings[3, 1] = torch.inf
     batch.edges.type[0] = 200
@@ -208,7 +208,7 @@ def flipped(value: object, g: random.Random) -> object:
 
 
 def answers(store: MemoryStore) -> dict[str, object]:
-    """What is read for an index and an answer, in a form that can be compared."""
+    """Return the data of an index and an answer in comparable form."""
     edges = sorted(zip(*(column.tolist() for column in store.edges().columns), strict=True))
     vectors = store.vectors([3, 25, 59])
     tokens = [*(store.tokens() or ()), *(vectors.tokens or ())]

@@ -137,7 +137,7 @@ def test_a_damaged_list_of_parts_is_found(tmp_path: Path, make_batch: MakeBatch)
 
 
 def test_token_vectors_lie_in_blocks_of_few_atoms(make_batch: MakeBatch) -> None:
-    """What goes has only its own block written anew."""
+    """A removal rewrites only its own block."""
     with MemoryStore.open(None) as store:
         batch = make_batch(500, 0)
         store.append(batch)

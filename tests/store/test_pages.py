@@ -1,4 +1,4 @@
-"""What pages do not use, against the bytes of files."""
+"""Unused bytes of pages, against the bytes of files."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def append_in_turn(path: Path, count: int) -> None:
 
 
 def test_processes_write_in_turn(tmp_path: Path) -> None:
-    """What one reads in its turn is what it writes on: no number is read by two."""
+    """Each reads in its turn the value that it increases: no number is read by two."""
     children = []
     for _ in range(3):
         child = os.fork()

@@ -1,4 +1,4 @@
-"""What goes in comes out, from any node on, and nothing that does not fit goes in."""
+"""Round trips from any node on, and refusal of invalid input."""
 
 from __future__ import annotations
 

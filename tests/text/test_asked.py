@@ -1,4 +1,4 @@
-"""What a text asks, without what is said around it."""
+"""The question of a text without its surroundings."""
 
 import pytest
 

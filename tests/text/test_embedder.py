@@ -184,7 +184,7 @@ def test_hashing_each_text_by_itself_gives_the_same() -> None:
 
 
 def test_hashing_is_the_same_in_every_process() -> None:
-    """What another process once found is written down here: its hashes had another seed."""
+    """Values of another process, whose hashes had another seed, are written down here."""
     mine = HashingEmbedder().encode(["red canoe"])
     assert mine.pieces is not None and mine.pieces.tolist() == [25512, 12669]
     written = torch.tensor([0.182662, 0, -0.182571, 0, 0.182571, 0.182571, 0.182571, 0])

@@ -1,4 +1,4 @@
-"""What a question says about itself."""
+"""Names, dates and orders in questions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ UNITS = st.text(st.characters() | st.sampled_from("\ud83d\ude00\ud800\udfff"), m
 
 
 def by_codec(text: str) -> str:
-    """What a decoder that replaces errors makes of the units, a run of halves sign by sign."""
+    """Return the units decoded with errors replaced, a run of halves one by one."""
     parts, units = [], text.encode("utf-16-le", "surrogatepass")
     place = 0
     while place < len(units):

@@ -1,1 +1,1 @@
-"""The judge `multihop` of `graphmem eval`; see `bench/quality/README.md`."""
+"""The judge `abstention` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,4 +1,4 @@
-"""The judge of abstention: does a memory know what it cannot answer?"""
+"""Judge of abstention: does a memory know what it cannot answer?"""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ..request import Judged, Request
 __all__ = ["calibration_error", "format_abstention", "format_promises", "judge", "promises"]
 _BINS = 10
 _EVERY = (ANSWERABLE, *KINDS)
-_RATES = (0.025, 0.05, 0.1)  # of false refusals that a threshold promises
-_FITTED = ("half", "elsewhere")  # what the thresholds are fitted to
+_RATES = (0.025, 0.05, 0.1)  # rates of false refusals that a threshold promises
+_FITTED = ("half", "elsewhere")  # data the thresholds are fitted to
 
 
 def judge(request: Request, *, resamples: int = 500) -> Judged:
-    """Ask the memories of every set what they can answer and what they cannot.
+    """Ask the memories of every set answerable and unanswerable questions.
 
-    Three kinds of questions have no answer: those that the set marks so, those that are asked of
-    other memories, and the memory's own while the atoms that answer them are left out.
+    Three kinds of questions have no answer: those marked by the set, those of other memories, and
+    the memory's own without the answering atoms.
 
-    With `cv` two more gates stand beside the one of the preset: learned from the sets of all other
-    sources, and the same without what the speaker of a memory tells.
+    With `cv` two more gates are compared: learned from the sets of all other sources, and the same
+    without the signal of speakers.
 
     Each gate is also held to what conformal thresholds promise (`promises`).
 
@@ -58,7 +58,7 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
     built = [
         build(one, [config], encoders, request.device, request.progress)
         for one in sets_of(request, encoders)
-        if len(one.sources) == 1  # merged sets ask nothing that their parts do not ask
+        if len(one.sources) == 1  # merged sets repeat the questions of their parts
     ]
     tasks = [task for one in built for task in one.own]
     with caching(encoders):
@@ -93,14 +93,14 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
 
 
 def _elsewhere(one: BuiltSet, built: Sequence[BuiltSet]) -> list[BuiltSet]:
-    """The sets of all other sources."""
+    """Return the sets of all other sources."""
     return [other for other in built if other.questions.sources.isdisjoint(one.questions.sources)]
 
 
 def _learned_elsewhere(
     one: BuiltSet, built: Sequence[BuiltSet], seen: Mapping[Any, Seen], config: Config
 ) -> Iterator[tuple[str, Config]]:
-    """Gates from the sets of all other sources, with and without the signal of speakers."""
+    """Yield gates from the sets of all other sources, with and without the signal of speakers."""
     others = _elsewhere(one, built)
     if not others:
         raise InputError(
@@ -120,7 +120,7 @@ def _learned_elsewhere(
 
 
 def _figures(own: Sequence[Seen], config: Config, seed: int, resamples: int) -> dict[str, Any]:
-    """What a gate makes of the questions to the memories of a set."""
+    """Return the figures of a gate on the questions to the memories of a set."""
     sure = torch.cat([one.confidence(config) for one in own])
     masks = {kind: torch.cat([one.of(kind) for one in own]) for kind in _EVERY}
     answerable = sure[masks[ANSWERABLE]]
@@ -136,26 +136,26 @@ def _figures(own: Sequence[Seen], config: Config, seed: int, resamples: int) -> 
 
 
 def _answerable(seen: Seen, config: Config) -> Tensor:  # [n]
-    """The confidences of a memory's answerable questions."""
+    """Return the confidences of a memory's answerable questions."""
     return seen.confidence(config)[seen.of(ANSWERABLE)]
 
 
 def promises(
-    own: Sequence[Tensor],  # of each memory the confidences [n] of its answerable questions
-    others: Sequence[Tensor],  # likewise, of the sets of other sources
+    own: Sequence[Tensor],  # confidences [n] of each memory's answerable questions
+    others: Sequence[Tensor],  # confidences of the sets of other sources
     *,
     seed: int,
     resamples: int,
 ) -> dict[str, dict[str, Any]]:
-    """Answerable questions that conformal thresholds refuse, on data they were not fitted to.
+    """Return the answerable questions that conformal thresholds refuse on other data.
 
-    `half`: each half of the memories by the threshold of the other half; halves of the questions
-    where there is one memory. `elsewhere`: all by the threshold of the sets of other sources.
+    `half`: each half of the memories by the threshold of the other half; with one memory, halves of
+    its questions. `elsewhere`: all by the threshold of the sets of other sources.
     `docs/mathematics.md` 7.
 
     Returns:
-        For both, None where there is nothing to fit to: `n`, the questions judged; and for each
-        rate promised the share refused, with its 95 % interval, [mean, low, high].
+        For both, None without data to fit to: `n`, the questions judged; and for each promised rate
+        the share refused, with its 95 % interval, [mean, low, high].
     """
     every = [part for part in own if len(part)]
     if len(every) == 1:
@@ -191,9 +191,9 @@ def calibration_error(
     truth: Tensor,  # [n] bool
     weight: Tensor,  # [n]
 ) -> float:
-    """Expected calibration error: mean distance of confidence and truth over ten bins.
+    """Return the expected calibration error: mean distance of confidence and truth over ten bins.
 
-    Guo et al. 2017, equation 3, with questions that count differently.
+    Guo et al. 2017, equation 3, with weighted questions.
     """
     place = (confidence.double() * _BINS).long().clamp(max=_BINS - 1)
     off = torch.zeros(_BINS, dtype=torch.float64)
@@ -204,7 +204,7 @@ def calibration_error(
 def _interval(
     positive: Tensor, negative: Tensor, seed: int, resamples: int
 ) -> tuple[float, float, float] | None:
-    """AUROC, and the ends of its 95 % bootstrap interval over questions of both sides."""
+    """Return AUROC with the ends of its 95 % bootstrap interval over questions of both sides."""
     area = auroc(positive, negative)
     if area is None:
         return None
@@ -223,7 +223,7 @@ def _interval(
 
 
 def format_abstention(report: Mapping[str, Any]) -> Table:
-    """A row for each set and gate: AUROC by kind, what is refused, and the calibration error."""
+    """Return a row for each set and gate: AUROC by kind, refusals, and the calibration error."""
     heads = [Head("set"), Head("gate"), *(Head(f"AUROC {kind}", _area) for kind in KINDS)]
     heads += [Head(f"refused {kind}", percent) for kind in _EVERY]
     heads.append(Head("calibration error", "{:.2f}".format))
@@ -239,7 +239,7 @@ def format_abstention(report: Mapping[str, Any]) -> Table:
 
 
 def format_promises(report: Mapping[str, Any]) -> Table:
-    """A row for each set and gate: what is refused of the answerable where a rate was promised."""
+    """Return a row for each set and gate: refused answerable questions by promised rate."""
     heads = [Head("set"), Head("gate"), Head("AUROC without marked", _area)]
     heads += [Head(f"{100 * rate:g} % by {name}", share) for name in _FITTED for rate in _RATES]
     rows = []

@@ -1,4 +1,4 @@
-"""Collections in BEIR form and chats of people below a data root, as sets of questions."""
+"""Read BEIR collections and chats of people below a data root as sets of questions."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ DATA_KINDS: Mapping[str, str] = {
     "xquad_de": "languages",
     "xquad_ru": "languages",
 }
-"""Kind of data of the development collections, by folder; another collection is its own kind."""
+"""Kind of data of the development collections, by folder; other collections are their own kind."""
 
-_CHUNK = 254  # encoder pieces of a chunk, where a file of chats is one long text
+_CHUNK = 254  # encoder pieces of a chunk, for a file of chats that is one long text
 _FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 
 
 def read_collections(root: Path) -> list[QuestionSet]:
-    """The collections in the folders of `root`: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`.
+    """Read the collections in the folders of `root`: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`.
 
-    Judged by nDCG@10, in order of their names; none where the folder has none.
+    Measured by nDCG@10, ordered by name; empty if the folder has none.
 
     Raises:
-        InputError: A file that cannot be used.
+        InputError: Invalid file.
     """
     found = []
     for folder in sorted(path for path in root.glob("*") if _has(path, *_FILES)):
@@ -52,12 +52,12 @@ def read_collections(root: Path) -> list[QuestionSet]:
 
 
 def read_chat_sets(root: Path, tokenizer: Tokenizer) -> list[QuestionSet]:
-    """The chats in the folders of `root`: `atoms.jsonl` and `questions.jsonl`.
+    """Return the chats in the folders of `root`: `atoms.jsonl` and `questions.jsonl`.
 
-    Judged by recall@10, in order of their names; none where the folder has none.
+    Measured by recall@10, ordered by name; empty if the folder has none.
 
     Raises:
-        InputError: A file that cannot be used.
+        InputError: Invalid file.
     """
     found = []
     for folder in sorted(

@@ -1,4 +1,4 @@
-"""One table of all sets of questions: rows are systems, columns are sets."""
+"""Table of all sets of questions: rows are systems, columns are sets."""
 
 from __future__ import annotations
 
@@ -48,26 +48,25 @@ _LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
 _SUPPORTED, _REFUTED = 30, 31
 _CHUNK = 96  # encoder pieces of a chunk of an essay, as the judge of contexts cuts them
 _CLAIMS = 200
-_ENOUGH = 100  # questions of a source, fewer count less when weights are learned
+_ENOUGH = 100  # questions of a source; smaller sources count less in learning
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
     """Run presets and every baseline on every set below a data root.
 
-    With `cv` two more rows stand beside the preset, and beside the linear formula: what is fitted
-    is fitted to the other conversations of the set, and to all sets of other kinds of data, each
-    set counting alike.
+    With `cv` there are two more rows, for the preset and for the linear formula. Their fit uses the
+    other conversations of the set and all sets of other kinds of data, each set counting alike.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         resamples: Number of resamples of the intervals.
 
     Returns:
-        The report (see `bench/quality/README.md`) and its table.
+        Report (see `bench/quality/README.md`) with its table.
 
     Raises:
-        InputError: No set there, one that cannot be used, or `cv` with sets of one source.
-        ConfigError: There is no such preset.
+        InputError: No set, an invalid one, or `cv` with sets of one source.
+        ConfigError: Unknown preset.
     """
     presets, encoders = request.presets, load_encoders(request)
     sets = sets_of(request, encoders)
@@ -88,7 +87,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             found[asked.name] = _compared(built[-1], none, encoders, request, resamples, rankings)
             built.pop().close()
             _tell(request, sets, found)
-    # What is fitted to other sets needs all of them at once.
+    # Fitting to other sets needs all of them at once.
     elsewhere: dict[tuple[int, tuple[str, ...]], Fit] = {}
     for one in Progress(built, "sets", shown=request.progress):
         with caching(encoders):
@@ -103,7 +102,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
 def _report(
     request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The report on those of the sets that have been asked."""
+    """Return the report on the sets that have been asked."""
     asked = [one for one in sets if one.name in found]
     report = framed(
         "all",
@@ -119,17 +118,17 @@ def _report(
 
 
 def _tell(request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any]) -> None:
-    """Shows what is known so far: the whole takes long, and may be stopped."""
+    """Show intermediate results: a run takes long and may be stopped."""
     if request.progress and len(found) < len(sets):
         tqdm.write(f"{format_all(_report(request, sets, found))}\n", file=sys.stderr)
 
 
 def sets_of(request: Request, encoders: Sequence[CachingEmbedder]) -> list[QuestionSet]:
-    """The sets that a request asks for, essays cut as its first preset cuts them; see `read_sets`.
+    """Return the sets of a request, essays cut as its first preset cuts them; see `read_sets`.
 
     Args:
-        request: What is evaluated.
-        encoders: Of its presets.
+        request: Evaluation request.
+        encoders: Encoders of its presets.
     """
     named = request.presets[0].embedder.chunk_tokenizer
     tokenizer = get_tokenizer(named) if named else encoders[0].tokenizer
@@ -137,7 +136,7 @@ def sets_of(request: Request, encoders: Sequence[CachingEmbedder]) -> list[Quest
 
 
 def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionSet]:
-    """Every set below a data root, the small ones first.
+    """Return every set below a data root, the small ones first.
 
     A LoCoMo file in `locomo` (with `*evidence*.jsonl` beside it, if there is one) as turns and with
     its facts; passages anywhere, each pair of files and all merged; needles in the texts of `text`;
@@ -146,11 +145,11 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
 
     Args:
         root: Path of the folder.
-        tokenizer: Tokenizer that the length of chunks is counted in.
-        seed: Of the order of texts and needles, and of the claims that are asked.
+        tokenizer: Tokenizer of the length of chunks.
+        seed: Seed of the order of texts and needles, and of the sampled claims.
 
     Raises:
-        InputError: There is none, or one cannot be used.
+        InputError: No set, or an invalid one.
     """
     sets: list[QuestionSet] = []
     folder = root / "locomo"
@@ -177,17 +176,17 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
         raise InputError(
             "expected LoCoMo in locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
             "texts in text, claims in claims, chats in longmemeval or chats, or collections in ir, "
-            "found none of them",
+            "found none of them; name the folder above them",
             where=str(root),
         )
     return sets
 
 
 def needle_set(essays: Sequence[Essay], tokenizer: Tokenizer, seed: int) -> QuestionSet:
-    """Sentences hidden in essays, one memory of chunks: which chunk holds the sentence asked for?
+    """Return sentences hidden in the chunks of essays, with questions for the chunk of each.
 
     Literal needles are asked for in their own words, paraphrased ones in others. A needle that two
-    chunks share is found with both.
+    chunks share is found if both are.
     """
     chance = random.Random(seed)
     needles = [*((_LITERAL, one) for one in LITERAL), *((_PARAPHRASED, one) for one in PARAPHRASED)]
@@ -228,7 +227,7 @@ def needle_set(essays: Sequence[Essay], tokenizer: Tokenizer, seed: int) -> Ques
 
 
 def claim_set(claims: Sequence[Mapping[str, Any]], seed: int) -> QuestionSet:
-    """Claims whose evidence is looked for among the sentences of all; refuted ones have some, too.
+    """Return claims whose evidence is searched among all sentences, refuted claims included.
 
     At most 200 claims are asked, no two with the same evidence.
     """
@@ -273,14 +272,14 @@ def _fits(
     place: int,
     elsewhere: dict[tuple[int, tuple[str, ...]], Fit],
 ) -> Iterator[tuple[str, Sequence[Fit]]]:
-    """What of a preset is fitted to other conversations of the set, and to other sets.
+    """Yield the fits of a preset to other conversations of the set, and to other sets.
 
-    `elsewhere` keeps the latter: sets of one source are left out together.
+    `elsewhere` caches the latter: sets of one source are left out together.
     """
     preset = one.presets[place]
     if len(one.own) > 1:
         yield _CONVERSATIONS, leave_one_out(preset.tasks, one.ground.tasks, preset.config)
-    # Merged sets hold nothing that their parts do not hold.
+    # Merged sets repeat the content of their parts.
     others = [
         other
         for other in built
@@ -292,18 +291,18 @@ def _fits(
         return
     key = place, tuple(other.questions.name for other in others)
     if key not in elsewhere:
-        # The table is of rankings: the gate is left as it is.
+        # The table compares rankings: the gate stays unchanged.
         elsewhere[key] = fit_sets(others, place, gate=False)
     yield _KINDS, [elsewhere[key]] * len(one.own)
 
 
 def fit_sets(sets: Sequence[BuiltSet], place: int = 0, *, gate: bool = True) -> Fit:
-    """What of a preset is fitted to some sets, each source of 100 questions or more counting alike.
+    """Fit a preset to some sets, each source of 100 or more questions counting alike.
 
     Args:
-        sets: Each of one source.
-        place: Of the preset.
-        gate: Whether the gate is fitted, too.
+        sets: Sets, each of one source.
+        place: Index of the preset.
+        gate: Whether to fit the gate, too.
     """
     shares = shares_of(sets)
     own = [task for other in sets for task in other.presets[place].tasks]
@@ -313,7 +312,7 @@ def fit_sets(sets: Sequence[BuiltSet], place: int = 0, *, gate: bool = True) -> 
 
 
 def shares_of(sets: Sequence[BuiltSet]) -> list[float]:
-    """What a question of each memory counts, that each source of 100 or more counts alike."""
+    """Return the weight of a question of each memory; each source of 100 or more counts alike."""
     alike = [sum(o.questions.sources == other.questions.sources for o in sets) for other in sets]
     return [
         1.0 / (times * max(_ENOUGH, len(other.categories)))
@@ -341,7 +340,7 @@ def _compared(
 
 
 def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
-    """The figures that stand for a set: the measure of its first group, and recall of sessions."""
+    """Yield the figures that represent a set: its first group's measure, recall of sessions."""
     group = next(iter(asked.groups))
     title = asked.name if group == "all" else f"{asked.name} {group}"
     if asked.measure == "ndcg":
@@ -359,7 +358,7 @@ def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
 
 
 def format_all(report: Mapping[str, Any]) -> Table:
-    """Measures in percent, a line for each system; who beats the preset beyond the interval."""
+    """Format measures in percent, a line for each system, and list systems that beat the preset."""
     subject, columns = report["preset"], report["columns"]
     found = dict.fromkeys(
         name for column in columns for name in report["sets"][column["set"]][column["of"]]
@@ -386,7 +385,7 @@ def _cell(report: Mapping[str, Any], column: Mapping[str, Any], name: str) -> fl
 
 
 def _shown(value: float | None) -> str:
-    """A count, or a share in percent; nothing for none."""
+    """Return a count, or a share in percent; empty for None."""
     if isinstance(value, int):
         return str(value)
     return "" if value is None else percent(value)
@@ -395,7 +394,7 @@ def _shown(value: float | None) -> str:
 def _better(
     report: Mapping[str, Any], column: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[float]]]:
-    """Systems that have more than the preset, with the interval of what they have more."""
+    """Yield the systems above the preset, with the interval of the difference."""
     figures = report["sets"][column["set"]][column["of"]][report["preset"]]
     for name, groups in figures["ci"]["difference"].items():
         less = groups[column["group"]][str(column["k"])]

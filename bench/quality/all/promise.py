@@ -1,4 +1,4 @@
-"""A preset against the best of its own ingredients, set by set and kind by kind.
+"""Compare a preset with the best of its own ingredients, by set and by kind of data.
 
 The promise of `default` (`docs/evaluation.md` 1): on no kind of data is it below the best of
 cosine, BM25, their reciprocal rank fusion and late interaction, beyond the interval after Holm's
@@ -38,27 +38,27 @@ INGREDIENTS: Mapping[str, str] = {
     "rrf": "RRF",
     "interaction": "late interaction",
 }
-"""The systems that a preset is held against, and their heads in a table."""
+"""Systems that a preset is compared with, and their heads in a table."""
 
 Values = Mapping[str, Tensor]
 
 
 def hold_against(sets: Sequence[QuestionSet], report: Mapping[str, Any]) -> dict[str, Any]:
-    """The difference of each preset from the best ingredient, with intervals and probabilities.
+    """Return each preset's difference to the best ingredient, with intervals and probabilities.
 
     Args:
         sets: Sets of the report.
         report: Report of `graphmem eval all`.
 
     Returns:
-        `sets` and `kinds`: lists by preset, or fit of one, of `name`, `n`, the means of all
+        `sets` and `kinds`: lists by preset, or by its fit. A row has `name`, `n`, the means of all
         `systems`, `best`, `difference` with its 95 % interval, `p` of the paired randomisation
-        test, and `holm`, the same corrected over the list.
+        test, and `holm`, `p` corrected over the list.
     """
     values = {one.name: dict(_values(one, report)) for one in sets if one.data_kind}
     kinds: dict[str, list[str]] = {}
     for one in sets:
-        # Merged sets hold nothing that their parts do not hold.
+        # Merged sets repeat the content of their parts.
         if one.data_kind and len(one.sources) == 1:
             kinds.setdefault(one.data_kind, []).append(one.name)
     known = report.get("configs") or [report["preset"]]
@@ -81,19 +81,19 @@ def held_against(
     *,
     seed: int,
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of `hold_against` for each subject and group of sets.
+    """Return the rows of `hold_against` for each subject and group of sets.
 
     Args:
-        groups: Names of sets by that of their group.
-        values: By set and system, question by question; NaN where there is none.
-        subjects: Systems that are held against the ingredients.
+        groups: Names of sets by name of their group.
+        values: Values by set and system, one a question; NaN for missing ones.
+        subjects: Systems that are compared with the ingredients.
         seed: Seed of the intervals and tests.
     """
     return {subject: _rows(subject, groups, values, seed) for subject in subjects}
 
 
 def _values(one: QuestionSet, report: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """The values of a set's own measure by system, NaN where a question has none."""
+    """Yield the values of a set's own measure by system, NaN for questions without one."""
     found = report["sets"][one.name]["by_question"]
     group = next(iter(one.groups.values()))
     asked = [question for each in one.conversations for question in each.questions]
@@ -143,17 +143,17 @@ def _rows(
 
 
 def set_table(report: Mapping[str, Any]) -> Table:
-    """A line for each set: the ingredients, the preset, and its difference to the best of them."""
+    """Return a line for each set: the ingredients, the preset, and its difference to the best."""
     return promise_table("set", report["promise"]["sets"])
 
 
 def kind_table(report: Mapping[str, Any]) -> Table:
-    """The same by kind of data; every set of a kind counts alike."""
+    """Return a line for each kind of data; every set of a kind counts alike."""
     return promise_table("kind", report["promise"]["kinds"])
 
 
 def promise_table(what: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    """A line for each subject and set, or kind, as `what` says."""
+    """Return a line for each subject and set, or kind, as `what` says."""
     heads = [
         *(Head(what), Head("n", str), Head("system")),
         *(Head(title, percent) for title in INGREDIENTS.values()),
@@ -188,7 +188,7 @@ def promise_table(what: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -
 
 
 def _beyond(interval: Sequence[float] | None, sign: int) -> bool:
-    """Whether an interval lies on one side of 0."""
+    """Return whether an interval lies on one side of 0."""
     return interval is not None and min(sign * interval[1], sign * interval[2]) > 0
 
 

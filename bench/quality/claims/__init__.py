@@ -1,1 +1,1 @@
-"""`graphmem eval claims`: what the local judge knows of contradictions, and how sure it may be."""
+"""`graphmem eval claims`: accuracy and confidence of the local judge on contradictions."""

@@ -1,8 +1,8 @@
-"""The judge of the local judge: claims with evidence, supersessions, what its confidence is worth.
+"""Judge of the local judge: claims with evidence, supersessions, and its calibration.
 
-Both come in two halves. What the judge's confidences were fitted on is the first: claims whose
-evidence has an even digest, and supersessions by the templates `fit`. All figures are of the
-second, but where they say so.
+Both come in two halves. The judge's confidences were fitted on the first: claims whose evidence has
+an even digest, and supersessions by the templates `fit`. All figures are of the second unless
+stated otherwise.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["judge", "reliability"]
 
 _PAIRS = 2000  # supersessions of each group
 _BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-_PENALTY = 1e-2  # of the logistic models, on signals of unit variance
+_PENALTY = 1e-2  # penalty of the logistic models, on signals of unit variance
 
 
 def judge(request: Request, *, pairs: int = _PAIRS) -> Judged:
     """Measure the local judge on claims and on supersessions.
 
     Args:
-        request: What is evaluated; `data` holds claims with evidence (see `model.read_claims`).
+        request: Evaluation request; `data` holds claims with evidence (see `model.read_claims`).
         pairs: Supersessions of each group of templates.
 
     Raises:
@@ -89,14 +89,14 @@ def judge(request: Request, *, pairs: int = _PAIRS) -> Judged:
 
 
 class _Side:
-    """Pairs whose truth is known, with what the judge says of them.
+    """Pairs of known truth, with the judge's verdicts.
 
     Attributes:
-        evidence: Of each pair.
+        evidence: Evidence of each pair.
         cosine: [n].
-        verdicts: Of each pair.
-        refuted: [n] bool, where a contradiction is right.
-        entailed: [n] bool, where an entailment is.
+        verdicts: Verdict on each pair.
+        refuted: [n] bool, true for a contradiction.
+        entailed: [n] bool, true for an entailment.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class _Side:
 
 
 def _halves(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Claims by the digest of their evidence: all claims of a piece of evidence are in one half."""
+    """Split claims by the digest of their evidence: all claims of one piece are in one half."""
     parts: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for row in rows:
         parts[int(text_hash(" ".join(row["evidence"])), 16) % 2].append(row)
@@ -146,7 +146,7 @@ def _fitted(
     truth: Callable[[_Side], Tensor],
     asked: Callable[[Evidence, float], bool],
 ) -> dict[str, float] | None:
-    """The logistic model of a verdict, for pairs that give reason for it; each set counts alike."""
+    """Fit the logistic model of a verdict to pairs that suggest it; each set counts alike."""
     rows, labels, weights = [], [], []
     for side in sides:
         near = side.cosine.tolist()
@@ -169,7 +169,7 @@ def _fitted(
 
 
 def _told(pairs: Sequence[Pair], encoder: CachingEmbedder, seed: int) -> dict[str, Any]:
-    """How well supersessions are told, beside always yes and cosine; and kind by kind."""
+    """Measure the detection of supersessions beside always-yes and cosine, and by kind."""
     side = _supersessions_of(pairs, encoder)
     truth = side.refuted
     sure = torch.tensor(
@@ -205,7 +205,7 @@ def reliability(
     truth: Tensor,  # [n] bool
     label: str,
 ) -> list[dict[str, float]]:
-    """Of the verdicts of a label, by confidence: how many, how sure, how many of them right."""
+    """Return number, mean confidence and precision of the verdicts of a label, by confidence."""
     place = torch.tensor([i for i, each in enumerate(verdicts) if each.label == label])
     if not len(place):
         return []

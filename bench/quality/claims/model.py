@@ -1,18 +1,18 @@
-"""How well the local judge tells supported from refuted claims, beside what needs no judge.
+"""Measure how well the local judge separates supported from refuted claims, with baselines.
 
 `python -m bench.quality.claims.model --data FILE [--json OUT]`
 
 `FILE` holds JSON lines with `claim`, `label` (SUPPORTED or REFUTED) and `evidence`, a list of
 sentences (the format of COVID-Fact), or is a folder of such files.
 
-Three systems decide every claim, each by a threshold that is fitted on the claims of other
-evidence (five folds): `majority` always says the commoner label, `cosine` goes by the similarity of
-claim and evidence, `judge` by `LexicalJudge.support`. The last column is `LexicalJudge.judge` as it
-stands, which may leave a claim open. `graphmem eval claims` measures the same, and supersessions.
-Intervals are bootstrapped over pieces of evidence.
+Three systems decide every claim by a threshold that is fitted on claims of other evidence (five
+folds). `majority` always gives the commoner label, `cosine` uses the similarity of claim and
+evidence, `judge` uses `LexicalJudge.support`. The last column is `LexicalJudge.judge` itself, which
+may leave a claim open. `graphmem eval claims` also measures supersessions. Intervals are
+bootstrapped over pieces of evidence.
 
 With `--model NAME --base-url URL` a language model on an OpenAI-compatible server is measured as
-well, by the sign and the confidence of its verdicts, and by these as they stand.
+well, by the sign and confidence of its verdicts, and by the verdicts themselves.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Claims:
 
     Attributes:
         data: JSON lines, or a folder of them.
-        json: Where the report goes.
+        json: File for the report.
         embedder: Name of the encoder.
-        limit: Claims to measure on, drawn by the seed; all of them by default.
+        limit: Maximum claims, drawn by the seed; all by default.
         model: Name of a language model to measure as well.
-        base_url: Its server, such as http://127.0.0.1:8080/v1.
-        cache: SQLite file that keeps the model's answers.
-        seed: Of the draw, the folds and the intervals.
+        base_url: Address of its server, such as http://127.0.0.1:8080/v1.
+        cache: SQLite file for the model's answers.
+        seed: Seed of the sample, the folds and the intervals.
     """
 
     data: Annotated[Path, arg(metavar="FILE")]
@@ -95,7 +95,7 @@ def measure(
     seed: int = 0,
     oracle: OpenAIOracle | None = None,
 ) -> dict[str, Any]:
-    """The report on some claims, as plain values."""
+    """Return the report on some claims as JSON values."""
     premises = [" ".join(row["evidence"]) for row in rows]
     hypotheses = [row["claim"] for row in rows]
     truth = torch.tensor([row["label"] == "SUPPORTED" for row in rows])
@@ -146,7 +146,7 @@ def measure(
 
 
 def _signed(verdict: Verdict | None) -> float:
-    """The confidence of an entailment, minus that of a contradiction, 0 for anything else."""
+    """Return the confidence of an entailment, minus that of a contradiction, 0 otherwise."""
     if verdict is None or verdict.label == "neutral":
         return 0.0
     return verdict.confidence if verdict.label == "entail" else -verdict.confidence
@@ -158,7 +158,7 @@ def _as_said(
     group: Tensor,  # [n]
     generator: torch.Generator,
 ) -> dict[str, Any]:
-    """What verdicts are worth as they stand; one that is missing decides nothing."""
+    """Return the accuracy of the verdicts themselves; a missing one decides nothing."""
     said = ["lost" if verdict is None else verdict.label for verdict in verdicts]
     entailed = torch.tensor([label == "entail" for label in said])
     decided = entailed | torch.tensor([label == "contradict" for label in said])
@@ -178,17 +178,17 @@ def _as_said(
 
 
 def _drawn(rows: list[dict[str, Any]], limit: int | None, seed: int) -> list[dict[str, Any]]:
-    """So many rows, drawn by the seed, in their order."""
+    """Return a sample of rows, drawn by the seed, in their order."""
     if limit is None or limit >= len(rows):
         return rows
     if limit < 1:
-        raise InputError(f"limit: expected at least 1 claim, got {limit}")
+        raise InputError(f"limit: expected at least 1 claim, got {limit}; raise it")
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
     return [rows[place] for place in order[:limit].sort().values.tolist()]
 
 
 def _decided(score: Tensor, truth: Tensor, fold: Tensor) -> Tensor:  # [n] bool
-    """Supported or not, by the threshold that is best for the claims of the other folds."""
+    """Decide whether claims are supported, by the best threshold for the other folds."""
     out = torch.zeros_like(truth)
     for part in range(_FOLDS):
         own = fold == part
@@ -210,7 +210,7 @@ def _interval(
     group: Tensor,  # [n]
     generator: torch.Generator,
 ) -> list[float] | None:
-    """Mean over claims and 95 % interval, resampled by piece of evidence."""
+    """Return the mean over claims and its 95 % interval, resampled by piece of evidence."""
     if len(values) == 0:
         return None
     _, place = torch.unique(group, return_inverse=True)
@@ -225,10 +225,10 @@ def _interval(
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
-    """The claims of a file, or of the files of a folder.
+    """Return the claims of a file, or of the files of a folder.
 
     Raises:
-        InputError: There are none, or a line that is none.
+        InputError: No claims, or an invalid line.
     """
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     rows = []
@@ -236,12 +236,14 @@ def read_claims(path: Path) -> list[dict[str, Any]]:
         for row, where in json_rows(file, ("claim", "label", "evidence")):
             if row["label"] not in ("SUPPORTED", "REFUTED") or not row["evidence"]:
                 raise InputError(
-                    f"expected the label SUPPORTED or REFUTED and evidence, got {row!r:.80}",
+                    f"expected a label SUPPORTED or REFUTED and evidence, got {row!r:.80}; add it",
                     where=where,
                 )
             rows.append(row)
     if not rows:
-        raise InputError("expected claims as JSON lines, found none", where=str(path))
+        raise InputError(
+            "expected claims as JSON lines, found none; name another file", where=str(path)
+        )
     return rows
 
 

@@ -1,13 +1,13 @@
 """Pairs of statements of which the later supersedes the earlier, or does not; made by a seed.
 
 A slot of a person or a thing has one value at a time: where she lives, for whom she works, what the
-shop charges. A pair has the statement of a value and a later one, by templates of two groups. What
-is fitted sees the first group and its names alone, and is measured on the second, whose wordings,
-names and values are others.
+shop charges. A pair has the statement of a value and a later statement, from templates of two
+groups. Fitting uses the first group and its names; measuring uses the second, which has other
+wordings, names and values.
 
-Half of the pairs are superseded; the others are about somebody or something else, or say what may
-be true beside it: a visit, a wish, what was once, the same value in other words. So whoever always
-says that the later one supersedes is right half the time.
+Half of the pairs are superseded. The others have another subject, or state something compatible: a
+visit, a wish, a past fact, the same value in other words. Always answering "superseded" is right
+half the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 __all__ = ["GROUPS", "KINDS", "Pair", "supersessions"]
 
 KINDS = ("moved", "changed_jobs", "no_longer", "now_prefers", "other_value", "other_number")
-"""What supersedes; kinds of pairs that do not: `same`, `beside`, `other_subject`, `other`."""
+"""Kinds of supersession; kinds of other pairs: `same`, `beside`, `other_subject`, `other`."""
 
 GROUPS = ("fit", "held_out")
 """The two groups of templates, names and values."""
@@ -27,13 +27,13 @@ GROUPS = ("fit", "held_out")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two statements, in the order in which they were made.
+    """Two statements in the order in which they were made.
 
     Attributes:
-        earlier: What was said first.
-        later: What was said then.
-        superseded: Whether the earlier one is no longer true, by the later one.
-        kind: One of `KINDS`, or why it still is.
+        earlier: Earlier statement.
+        later: Later statement.
+        superseded: Whether the later statement makes the earlier one untrue.
+        kind: One of `KINDS`, or the reason why it is not superseded.
     """
 
     earlier: str
@@ -44,19 +44,19 @@ class Pair:
 
 @dataclass(frozen=True)
 class _Slot:
-    """What has one value at a time, as one group of templates says it.
+    """Slot with one value at a time, in the words of one group of templates.
 
-    `{p}` is the subject, `{v}` the value said, `{o}` the one before; what is said in the first
-    person is a turn of the subject.
+    `{p}` is the subject, `{v}` the value, `{o}` the previous one; a first-person statement is a
+    turn of the subject.
 
     Attributes:
-        kind: Of the supersession by another value.
-        subjects: Of whom or what.
-        values: What it may be.
-        states: How a value is said.
-        changes: How a new one is.
-        ends: How it is said that a value has ended.
-        beside: What is true of a value that somebody does not have.
+        kind: Kind of the supersession by another value.
+        subjects: Possible subjects.
+        values: Possible values.
+        states: Templates that state a value.
+        changes: Templates that state a new value.
+        ends: Templates that state the end of a value.
+        beside: Templates that are true of a value that the subject does not have.
     """
 
     kind: str
@@ -285,7 +285,7 @@ def _slots(group: str) -> list[_Slot]:
             ),
         ),
         _Slot(
-            "",  # another instrument is no end of this one
+            "",  # another instrument does not end this one
             people,
             named["instruments"],
             *(
@@ -478,7 +478,7 @@ _CHATTY = 0.3  # share of turns with talk around them
 
 @dataclass
 class _Teller:
-    """Says what templates say, in one group."""
+    """Fill in the templates of one group."""
 
     group: str
     chance: random.Random
@@ -488,7 +488,7 @@ class _Teller:
         self.slots = _slots(self.group)
 
     def say(self, template: str, subject: str, value: str = "", old: str = "") -> str:
-        """A template filled in; a turn of the subject where it is told in the first person."""
+        """Return a filled-in template, as a turn of the subject if it is in the first person."""
         text = template.format(p=subject, v=value, o=old)
         if not template.startswith(("I ", "I'", "My ", "We")):
             return text
@@ -499,7 +499,7 @@ class _Teller:
         return f"{subject}: {text}"
 
     def pair(self) -> Pair:
-        """A pair of any kind; half of them are superseded."""
+        """Return a pair of any kind; half of them are superseded."""
         pick = self.chance.choice
         slot = pick(self.slots)
         subject, stranger = self.chance.sample(list(slot.subjects), 2)
@@ -527,12 +527,12 @@ class _Teller:
 
 
 def supersessions(count: int, *, group: str = "held_out", seed: int = 0) -> list[Pair]:
-    """So many different pairs, half of them superseded in expectation.
+    """Return `count` different pairs, half of them superseded in expectation.
 
     Args:
-        count: Pairs, at most a few thousand: no two are equal.
+        count: Number of pairs, at most a few thousand because all differ.
         group: One of `GROUPS`.
-        seed: Of all that is drawn.
+        seed: Seed of all random draws.
     """
     teller = _Teller(group, random.Random(f"{group} {seed}"))
     found: dict[Pair, None] = {}

@@ -1,1 +1,1 @@
-"""What several judges share: conversations, systems under comparison, tallies, tables."""
+"""Parts shared by several judges: conversations, systems under comparison, tallies, tables."""

@@ -1,4 +1,4 @@
-"""Questions that a memory cannot answer: what its gate sees of them, and learns from them."""
+"""Gather the evidence of a gate on questions a memory cannot answer, and fit the gate to it."""
 
 from __future__ import annotations
 
@@ -36,21 +36,20 @@ __all__ = [
 
 ANSWERABLE = "answerable"
 KINDS = ("adversarial", "foreign", "removed")
-"""What a memory cannot answer: what its set marks so; what is asked of other memories; and its own
-questions while the memories that answer them are left out."""
+"""Unanswerable questions: marked by the set, of another memory, or without their evidence."""
 
-_FOREIGN = 150  # questions of other memories that one is asked
+_FOREIGN = 150  # foreign questions of a memory
 _BATCH = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a gate sees of n questions.
+    """Evidence of a gate on n questions.
 
     Attributes:
-        names: Of S statistics.
+        names: Names of S statistics.
         statistics: [n, S].
-        form: [n], of the first hit.
+        form: [n], form of the first hit.
         kind: n times `ANSWERABLE` or one of `KINDS`.
     """
 
@@ -60,12 +59,12 @@ class Seen:
     kind: Sequence[str]
 
     def confidence(self, config: Config) -> Tensor:  # [n]
-        """What the gate of some settings, which reads no other statistics, makes of it."""
+        """Return the confidence of a gate that reads the same statistics."""
         weights = weight_table(config.gate.weights)
         return confidence(self._read_by(config), self.form, weights, config.gate)
 
     def weighed(self, config: Config) -> Tensor:  # [n, G]
-        """What each weight of such a gate is multiplied with."""
+        """Return the factors of the weights of such a gate."""
         return of_forms(self._read_by(config), self.form, tuple(config.gate.weights))
 
     def _read_by(self, config: Config) -> Tensor:
@@ -73,7 +72,7 @@ class Seen:
         return self.statistics[:, [list(self.names).index(name) for name in names]]
 
     def weight(self) -> Tensor:  # [n] float64
-        """What each question counts: a kind as much as others, all as much as the answerable."""
+        """Return question weights: kinds count alike, together as much as the answerable."""
         weight = self.of(ANSWERABLE).double()
         count = float(weight.sum())
         kinds = [mask for mask in map(self.of, KINDS) if bool(mask.any())]
@@ -82,16 +81,16 @@ class Seen:
         return weight
 
     def of(self, kind: str) -> Tensor:  # [n] bool
-        """Which questions are of this kind."""
+        """Return which questions are of this kind."""
         return torch.tensor([own == kind for own in self.kind])
 
 
 def foreign_questions(
     task: RetrievalTask, others: Sequence[RetrievalTask], seed: int = 0
 ) -> list[str]:
-    """At most 150 questions that other memories answer, and that this one is not asked.
+    """Return at most 150 questions that other memories answer and this one is not asked.
 
-    A conversation that is there twice, with its facts and without, is one and the same.
+    A conversation that is present twice, with and without its facts, counts as one.
     """
     own = set(task.questions)
     found = {
@@ -105,11 +104,11 @@ def foreign_questions(
 
 
 def seen_by_gate(task: RetrievalTask, config: Config, foreign: Sequence[str]) -> Seen:
-    """What the gate of some settings sees of the questions to a memory, and of those of others.
+    """Gather the gate's evidence on a memory's own questions and on foreign ones.
 
     Args:
-        task: The memory and its questions.
-        config: Of which the weights of the signals and the statistics of the gate are taken.
+        task: Memory with its questions.
+        config: Settings with the weights of the signals and the statistics of the gate.
         foreign: Questions that the memory cannot answer.
     """
     index, names = reweighted(task.memory.index, config), signal_names(config.gate.weights)
@@ -139,20 +138,20 @@ def seen_by_gate(task: RetrievalTask, config: Config, foreign: Sequence[str]) ->
 
 
 def see(tasks: Sequence[RetrievalTask], config: Config) -> list[Seen]:
-    """What the gate of some settings sees in memories that are asked those of all, too."""
+    """Gather the evidence of a gate in several memories, each asked the others' questions, too."""
     return [seen_by_gate(task, config, foreign_questions(task, tasks)) for task in tasks]
 
 
 def learn_gate(seen: Sequence[Seen], shares: Sequence[float], config: Config) -> Config:
-    """The configuration with its gate fitted to what it saw.
+    """Return the configuration with its gate fitted to evidence.
 
-    Each kind of unanswerable question of a memory counts alike, all of them as much as its
+    Each kind of unanswerable question of a memory counts alike, and together as much as its
     answerable ones.
 
     Args:
-        seen: Of each memory, by the statistics of the gate.
-        shares: What a question of each memory counts.
-        config: Of which the statistics are taken.
+        seen: Evidence of each memory, by the statistics of the gate.
+        shares: Weight of a question of each memory.
+        config: Settings with the statistics of the gate.
     """
     keys = tuple(config.gate.weights)
     weight = [share * one.weight() for one, share in zip(seen, shares, strict=True)]
@@ -168,11 +167,11 @@ def learn_gate(seen: Sequence[Seen], shares: Sequence[float], config: Config) ->
 def fit_gate(
     tasks: Sequence[RetrievalTask], config: Config, shares: Sequence[float] = ()
 ) -> Config:
-    """The configuration with its gate fitted to memories that are asked what they cannot answer.
+    """Return the configuration with its gate fitted to memories and foreign questions.
 
     Args:
         tasks: Memories with their questions; each is asked those of the others, too.
-        config: Whose signals, with their weights, and statistics the gate reads.
-        shares: What a question of each memory counts; all alike by default.
+        config: Settings with the signals, their weights, and the statistics of the gate.
+        shares: Weight of a question of each memory; equal by default.
     """
     return learn_gate(see(tasks, config), shares or [1.0] * len(tasks), config)

@@ -1,7 +1,6 @@
-"""The systems that a preset is held against: flat rankings, and three that walk a graph.
+"""Baselines that a preset is compared with: flat rankings, and three that walk a graph.
 
-Each is a function: a task and its questions to scores of the candidates. To add one, write such a
-function and decorate it.
+A baseline is a decorated function from a task and its questions to scores of the candidates.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ __all__ = [
 Baseline = Callable[[RetrievalTask, Sequence[str]], Tensor]
 
 BASELINES: dict[str, Baseline] = {}
-"""By name, in the order of `docs/evaluation.md` 5; `linear` is fitted and lives in `fitting.py`."""
+"""Baselines by name, in the order of `docs/evaluation.md` 5; `linear` is fitted (`fitting.py`)."""
 
 
 def baseline(name: str) -> Callable[[Baseline], Baseline]:
     """Register a function as the baseline `name`.
 
     Raises:
-        ConfigError: Another function has that name.
+        ConfigError: The name is taken.
     """
 
     def register(function: Baseline) -> Baseline:
@@ -61,7 +60,7 @@ def baseline(name: str) -> Callable[[Baseline], Baseline]:
 def standardise(
     scores: Tensor,  # [B, N]
 ) -> Tensor:  # [B, N], each row of mean 0 and deviation 1; a constant row becomes 0
-    """z-scores over the candidates of each question."""
+    """Return z-scores over the candidates of each question."""
     deviation, mean = torch.std_mean(scores.float(), dim=1, keepdim=True, correction=0)
     return (scores - mean) / deviation.clamp(min=1e-9)
 
@@ -71,7 +70,7 @@ def fuse(
     lexical: Tensor,  # [B, N] BM25
     weight: float = 0.7,
 ) -> Tensor:  # [B, N]
-    """z(dense) + weight * z(lexical)."""
+    """Return z(dense) + weight * z(lexical)."""
     return standardise(dense) + weight * standardise(lexical)
 
 
@@ -79,11 +78,10 @@ def reciprocal_rank_fusion(
     *systems: Tensor,  # each [B, N]
     offset: int = 60,
 ) -> Tensor:  # [B, N]
-    """Sum of 1 / (offset + rank), ranks from 1 (Cormack, Clarke and Buettcher 2009).
+    """Return the sum of 1 / (offset + rank), ranks from 1 (Cormack, Clarke and Buettcher 2009).
 
-    Candidates with equal scores share the mean of their ranks: all turns without a word of the
-    question have BM25 0, and ranking them by their place in the conversation would favour its
-    beginning.
+    Candidates with equal scores share the mean of their ranks. All turns without a word of the
+    question have BM25 0, and ranking them by place would favour the beginning of the conversation.
     """
     return torch.stack([1.0 / (offset + _mean_ranks(scores)) for scores in systems]).sum(0)
 
@@ -100,7 +98,7 @@ def add_neighbours(
     session: Tensor,  # [N] session number of each candidate, -1 = none
     weight: float = 0.25,
 ) -> Tensor:  # [B, N]
-    """Each candidate's score plus `weight` of those before and after it in its session."""
+    """Return each candidate's score plus `weight` of those before and after it in its session."""
     same = (session[1:] == session[:-1]) & (session[1:] >= 0)  # [N - 1]
     together = same.to(scores.dtype) * weight
     result = scores.clone()
@@ -117,7 +115,7 @@ def concept_seeds(
     named: Tensor | None = None,  # [B, C] bool: the question names the concept
     top: int = 5,
 ) -> Tensor:  # [B, N], 0 elsewhere
-    """Weights of the concepts a walk starts from: the most similar to the question, rare first.
+    """Return the weights of the concepts a walk starts from: the most similar, rare ones first.
 
     HippoRAG 2 (arXiv 2502.14802) keeps the 5 best phrases and divides the score of each by the
     number of passages it occurs in. Without an LLM that filters facts, similarity to the question
@@ -143,9 +141,9 @@ def hipporag_score(
     passage_weight: float = 0.05,
     damping: float = 0.5,
 ) -> Tensor:  # [B, N]
-    """Personalised PageRank from the question's concepts and, faintly, from every passage.
+    """Return personalised PageRank from the question's concepts and, faintly, from every passage.
 
-    HippoRAG 2 (arXiv 2502.14802): passages start with `passage_weight` times their cosine scaled to
+    HippoRAG 2 (arXiv 2502.14802) starts passages with `passage_weight` times their cosine scaled to
     [0, 1] over the passages; damping 0.5.
     """
     low = similarity.masked_fill(~passages, torch.inf).amin(1, keepdim=True)
@@ -161,7 +159,7 @@ def segment_traversal(
     hops: int = 2,
     discount: float = 0.9,
 ) -> Tensor:  # [B, N], -inf where the seed does not reach
-    """Hop-discounted similarity around the most similar node (`docs/mathematics.md` 3)."""
+    """Return hop-discounted similarity around the most similar node (`docs/mathematics.md` 3)."""
     seed = similarity.argmax(1, keepdim=True)
     reach = hop_discount(graph, seed, hops=hops, discount=discount).to_dense()
     return discounted(similarity, reach).masked_fill(reach == 0, -torch.inf)
@@ -176,9 +174,10 @@ def contextos_score(
     seeds: int = 5,
     damping: float = 0.85,
 ) -> Tensor:  # [B, N]
-    """50 * relevance + 10 * PageRank * decay (`docs/mathematics.md` 6), seeded by the most similar.
+    """Return 50 * relevance + 10 * PageRank * decay, seeded by the most similar nodes.
 
-    `decay` is per hour: 0.90 is ContextOS's factor of episodic memories.
+    Source: `docs/mathematics.md` 6. `decay` is per hour: 0.90 is ContextOS's factor of episodic
+    memories.
     """
     relevance = similarity.clamp(min=0.0)
     best = relevance.topk(min(seeds, relevance.shape[1]), dim=1)
@@ -189,44 +188,44 @@ def contextos_score(
 
 @baseline("bm25")
 def _bm25(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """BM25, stop words and stemming."""
+    """Score by BM25 with stop words and stemming."""
     return task.of_turns(task.candidates(questions).signal("lexical"))
 
 
 @baseline("dense")
 def _dense(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """Cosine of pooled vectors."""
+    """Score by the cosine of pooled vectors."""
     return task.of_turns(task.candidates(questions).signal("semantic"))
 
 
 @baseline("rrf")
 def _rrf(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """Reciprocal rank fusion of the two."""
+    """Score by reciprocal rank fusion of the two."""
     found = task.candidates(questions)
     return task.of_turns(reciprocal_rank_fusion(found.signal("semantic"), found.signal("lexical")))
 
 
 @baseline("fusion")
 def _fusion(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """z(dense) + 0.7 z(BM25)."""
+    """Score by z(dense) + 0.7 z(BM25)."""
     return _fused(task, task.candidates(questions))
 
 
 @baseline("fusion_neighbours")
 def _fusion_neighbours(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """The same + 0.25 of each neighbouring turn."""
+    """Score by fusion + 0.25 of each neighbouring turn."""
     return add_neighbours(_fused(task, task.candidates(questions)), task.session)
 
 
 @baseline("interaction")
 def _interaction(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """IDF late interaction (`docs/mathematics.md` 8.1)."""
+    """Score by IDF late interaction (`docs/mathematics.md` 8.1)."""
     return task.of_turns(task.candidates(questions).signal("interaction"))
 
 
 @baseline("ppr")
 def _ppr(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """HippoRAG-2-style PageRank over concepts and passages."""
+    """Score by HippoRAG-2-style PageRank over concepts and passages."""
     graph = task.undirected(EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
     similarity = _similarity(task, questions)
     concepts = torch.arange(task.num_atoms, graph.num_nodes)
@@ -242,7 +241,7 @@ def _ppr(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
 
 @baseline("sgrm")
 def _sgrm(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """Seed and traversal over temporal and similarity edges."""
+    """Score by seed and traversal over temporal and similarity edges."""
     graph = task.undirected(EdgeType.TEMPORAL, EdgeType.SIMILARITY)
     similarity = _similarity(task, questions)
     similarity[:, task.num_atoms :] = -torch.inf
@@ -251,7 +250,7 @@ def _sgrm(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
 
 @baseline("contextos")
 def _contextos(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
-    """50 relevance + 10 PageRank decay."""
+    """Score by 50 relevance + 10 PageRank decay."""
     graph = task.undirected()
     return task.of_turns(contextos_score(graph, _similarity(task, questions), task.age_hours))
 
@@ -265,13 +264,13 @@ def _similarity(task: RetrievalTask, questions: Sequence[str]) -> Tensor:  # [B,
 
 
 def _mentions(graph: Graph, num_atoms: int) -> Tensor:  # [N]
-    """How many atoms each node has an edge to."""
+    """Return the number of atoms that each node has an edge to."""
     to_atom = graph.target < num_atoms
     return torch.bincount(graph.source[to_atom].long(), minlength=graph.num_nodes).float()
 
 
 def _named(task: RetrievalTask, questions: Sequence[str]) -> Tensor:  # [B, K] bool
-    """Which concepts a question names, by the extractor that found them in the conversation."""
+    """Return which concepts a question names, by the extractor of the conversation."""
     number = {name: i for i, name in enumerate(task.concepts)}
     named = torch.zeros(len(questions), len(number), dtype=torch.bool)
     if number:

@@ -1,4 +1,4 @@
-"""Chats of users with an assistant, pooled as one memory: LongMemEval (arXiv 2410.10813)."""
+"""Read chats of users with an assistant, pooled as one memory: LongMemEval (arXiv 2410.10813)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .texts import json_rows
 
 __all__ = ["find_chats", "read_chats"]
 _NAME = "longmemeval"
-_ABSTENTION = "_abs"  # ends the id of a question that the chats do not answer
+_ABSTENTION = "_abs"  # suffix of the id of a question that the chats do not answer
 _FIRST = 10  # number of the first type of questions: LoCoMo's five stay free
 _DATE = re.compile(r"(\d{4})/(\d{2})/(\d{2}) \(\w+\) (\d{2}:\d{2})")
 
 
 def find_chats(folder: Path) -> tuple[Path, Path] | None:
-    """The files of sessions and of questions in a folder, `*sessions*.jsonl`, `*questions*.jsonl`.
+    """Return the files of a folder, `*sessions*.jsonl` and `*questions*.jsonl`, or None.
 
     Raises:
         InputError: Several of a kind, or one kind alone.
@@ -44,28 +44,30 @@ def find_chats(folder: Path) -> tuple[Path, Path] | None:
 
 
 def read_chats(folder: Path) -> QuestionSet:
-    """The sessions of a folder as one memory, and its questions.
+    """Read the sessions of a folder as one memory, and its questions.
 
-    A session line has `session_id`, `date` ("2023/05/28 (Sun) 21:04", or as `parse_time` takes it)
-    and `turns` with `role` and `content`; a question line `question_id`, `type`, `question`,
-    `gold_sessions` (ids) and `gold_turns` (pairs of id and place, from 0). A question whose id ends
-    in "_abs" has no answer there: it is of no type, and a group of its own.
+    A session line has `session_id`, `date` ("2023/05/28 (Sun) 21:04", or a form of `parse_time`)
+    and `turns` with `role` and `content`. A question line has `question_id`, `type`, `question`,
+    `gold_sessions` (ids) and `gold_turns` (pairs of id and index). A question whose id ends in
+    "_abs" has no answer there: it has no type, and forms a group of its own.
 
     Raises:
-        InputError: No such files, a line that is not what it should be, with file and line, or gold
-            that the sessions lack.
+        InputError: No such files, an invalid line (with file and line), or gold that the sessions
+            lack.
     """
     files = find_chats(folder) if folder.is_dir() else None
     if files is None:
         raise InputError(
-            "expected a folder with *sessions*.jsonl and *questions*.jsonl, got neither",
+            "expected a folder with *sessions*.jsonl and *questions*.jsonl, got neither; add them",
             where=str(folder),
         )
     sessions: dict[str, dict[int, Atom]] = {}
     for row, where in json_rows(files[0], ("session_id", "turns")):
         name = str(row["session_id"])
         if name in sessions:
-            raise InputError(f"session_id: expected another one, got {name!r} again", where=where)
+            raise InputError(
+                f"session_id: expected another one, got {name!r} again; rename it", where=where
+            )
         sessions[name] = dict(_turns(name, row, where))
     types: dict[str, int] = {}
     questions = [
@@ -91,12 +93,13 @@ def read_chats(folder: Path) -> QuestionSet:
 
 
 def _turns(name: str, row: Mapping[str, Any], where: str) -> Iterator[tuple[int, Atom]]:
-    """The turns of a session that say something, by their places."""
+    """Yield the non-empty turns of a session with their indices."""
     time = None if row.get("date") is None else _time(str(row["date"]), where)
     for place, turn in enumerate(row["turns"]):
         if not isinstance(turn, Mapping) or not {"role", "content"} <= turn.keys():
             raise InputError(
-                f"turns: expected objects with role and content, got {turn!r:.80}", where=where
+                f"turns: expected objects with role and content, got {turn!r:.80}; add both",
+                where=where,
             )
         text = str(turn["content"])
         if text.strip():
@@ -116,7 +119,7 @@ def _question(
     for name in row["gold_sessions"]:
         if name not in sessions:
             raise InputError(
-                f"gold_sessions: expected ids of the sessions, got {name!r}, which none has",
+                f"gold_sessions: expected ids of sessions, got {name!r}, which none has; fix it",
                 where=where,
             )
     for pair in row["gold_turns"]:
@@ -124,7 +127,7 @@ def _question(
         if place not in sessions.get(name, {}):
             raise InputError(
                 f"gold_turns: expected pairs of a session's id and a place, got {pair!r:.80}, "
-                "where no turn is",
+                "where no turn is; correct it",
                 where=where,
             )
         gold.append(sessions[name][place].id)

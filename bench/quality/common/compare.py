@@ -1,4 +1,4 @@
-"""Every system on one set of questions: built, asked, measured. What judges of retrieval share."""
+"""Build, ask and measure every system on one set of questions, for all judges of retrieval."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ __all__ = [
     "systems_of",
 ]
 SESSION_CUTOFFS: tuple[int, ...] = (1, 5, 10)
-"""Numbers of sessions at which they are measured, where a set asks for sessions as well."""
+"""Numbers of sessions of the measures, if a set also asks for sessions."""
 
 DIGITS = 10
 """Decimal places of the values of single questions in a report."""
 
 KEPT = 100
-"""Candidates of a question that a file of rankings holds."""
+"""Maximum candidates of a question in a file of rankings."""
 
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
-_CELLS = 2_000_000  # scores at once: 8 MB a matrix, and thirty of them where signals are summed
+_CELLS = 2_000_000  # maximum scores at once: 8 MB a matrix, and thirty of them for signals
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltPreset:
-    """The memories of a set as a preset makes them, one a conversation.
+    """Memories of a set as a preset makes them, one a conversation.
 
     Attributes:
         config: Settings of the preset.
-        tasks: The memories.
-        seconds: What it took until they could be asked.
+        tasks: Memories.
+        seconds: Seconds until they could be asked.
     """
 
     config: Config
@@ -78,12 +78,12 @@ class BuiltPreset:
 
 @dataclass(frozen=True, eq=False)
 class BuiltSet:
-    """The memories of a set.
+    """Memories of a set.
 
     Attributes:
-        questions: The set.
-        presets: As each preset makes them, the one under test first.
-        ground: What all baselines search; the same where the first preset links alike.
+        questions: Set of questions.
+        presets: Memories of each preset, those under test first.
+        ground: Memories that all baselines search; shared if the first preset links alike.
     """
 
     questions: QuestionSet
@@ -97,26 +97,26 @@ class BuiltSet:
 
     @property
     def own(self) -> Sequence[RetrievalTask]:
-        """Memories as the preset under test makes them."""
+        """Memories of the preset under test."""
         return self.presets[0].tasks
 
     @property
     def categories(self) -> Tensor:  # [n] int64
-        """Of all questions."""
+        """Return the categories of all questions."""
         return torch.cat([task.categories for task in self.own])
 
     @property
     def shipped(self) -> list[Mapping[str, Sequence[Fit]]]:
-        """For each preset, what it and the linear formula are shipped with; see `compare`."""
+        """Return the shipped weights of each preset, and of the linear formula; see `compare`."""
         return [{"": [Fit.shipped(one.config)] * len(one.tasks)} for one in self.presets]
 
     def counts(self) -> dict[str, int]:
-        """Questions of each group."""
+        """Return the number of questions of each group."""
         masks = group_masks(self.categories, self.questions.groups)
         return {group: int(mask.sum()) for group, mask in masks.items()}
 
     def made_with(self) -> dict[str, dict[str, str | None]]:
-        """What each preset came to: the encoder, what finds concepts, the device."""
+        """Return the encoder, the concept extractor and the device of each preset."""
         found = {}
         for one in self.presets:
             memory = one.tasks[0].memory
@@ -128,7 +128,7 @@ class BuiltSet:
         return found
 
     def close(self) -> None:
-        """Closes the memories."""
+        """Close the memories."""
         every = [task for one in (*self.presets, self.ground) for task in one.tasks]
         for task in {id(task): task for task in every}.values():
             task.memory.close()
@@ -141,13 +141,13 @@ def build(
     device: str,
     progress: bool,
 ) -> BuiltSet:
-    """The memories of a set for some presets and for the baselines.
+    """Build the memories of a set for some presets and for the baselines.
 
     Args:
-        questions: The set.
+        questions: Set of questions.
         presets: Settings, those under test first.
         encoders: One for each preset.
-        device: Where the indices live.
+        device: Device of the indices.
         progress: Whether to show bars.
     """
 
@@ -189,7 +189,7 @@ def compare_shipped(questions: QuestionSet, run: Run, *, timed: int = 0) -> dict
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rankings of B questions over the candidates, and the gate where the system has one."""
+    """Rankings of B questions over the candidates, with the gate if the system has one."""
 
     ranking: Tensor  # [B, K], -1 = nothing retrieved there
     scores: Tensor  # [B, K]
@@ -197,7 +197,7 @@ class Answer:
     known: Tensor | None = None  # [B] bool
 
     def without(self, ids: Sequence[str], names: Sequence[str]) -> Answer:
-        """The rankings without the candidate that has the name of the question.
+        """Remove the candidate whose id is the question's own.
 
         Args:
             ids: Ids of the candidates.
@@ -224,23 +224,22 @@ def compare(
     resamples: int = 2000,
     timed: int = 0,
 ) -> dict[str, Any]:
-    """Asks every system every question of a set.
+    """Ask every system every question of a set.
 
     Args:
-        built: The set with its memories.
-        fits: For each preset, weights of each conversation by what they were fitted to: "" is what
-            is compared with all others and goes by the name of the preset, another key follows the
-            name. Those of the linear formula are the first preset's.
-        encoders: Of the memories.
-        request: Its seed is that of the intervals, and of the questions that are timed.
-        rankings: What the ranking of every question is added to, if the request asks for it.
+        built: Set with its memories.
+        fits: For each preset, weights of each conversation by the data they were fitted to: "" is
+            compared with all others under the preset's name, another key is appended to the name.
+            The weights of the linear formula are the first preset's.
+        encoders: Encoders of the memories.
+        request: Evaluation request, with the seed of the intervals and of the timed questions.
+        rankings: List of the rankings of every question, if requested; updated.
         resamples: Number of resamples of the intervals.
         timed: Questions of each conversation whose latency is measured.
 
     Returns:
-        `n` by group, `made_with`, and `systems` as `summarise` gives them; `sessions`, the measures
-        of the sessions ranked by their best candidates, where questions name sessions;
-        `by_question`.
+        `n` by group, `made_with`, and `systems` from `summarise`; `sessions`, the measures of
+        sessions ranked by their best candidates, if questions name sessions; `by_question`.
     """
     asks = built.questions
     subjects = {one.config.name: one for one in built.presets}
@@ -309,7 +308,7 @@ def compare(
 
 
 def _names(asks: QuestionSet, number: int) -> list[str]:
-    """What the questions of a conversation are called in files of rankings."""
+    """Return the ids of a conversation's questions in files of rankings."""
     one = asks.conversations[number]
     within = asks.name if one.name == asks.name else f"{asks.name}/{one.name}"
     return [q.id or f"{within}/{place}" for place, q in enumerate(one.questions)]
@@ -321,12 +320,12 @@ def systems_of(
     *,
     depth: int = _DEPTH,
 ) -> Iterator[tuple[str, System]]:
-    """Every system by name, the presets last; a baseline of a preset's name steps back.
+    """Yield every system by name, presets last; a baseline with the name of a preset is dropped.
 
     Args:
-        presets: What each searches by its name, and its weights as `compare` has them.
-        ground: What the baselines search.
-        depth: Hits that the presets are asked for.
+        presets: Memories of each preset by its name, and its weights, see `compare`.
+        ground: Memories that the baselines search.
+        depth: Number of hits of the presets.
     """
 
     def scored(function: Baseline) -> System:
@@ -377,7 +376,7 @@ def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], de
 
 
 def _in_parts(system: System, questions: Sequence[str], candidates: int) -> Answer:
-    """As many questions at once as the matrix of their scores allows."""
+    """Ask in batches whose score matrix fits the memory limit."""
     step = max(1, _CELLS // max(1, candidates))
     if len(questions) <= step:
         return system(questions)
@@ -396,13 +395,13 @@ def _in_parts(system: System, questions: Sequence[str], candidates: int) -> Answ
 def ranking_rows(
     task: RetrievalTask, names: Sequence[str], system: str, answer: Answer, *, preset: bool
 ) -> Iterator[dict[str, Any]]:
-    """Lines of a file of rankings: what a system answered to each question of a task.
+    """Yield the lines of a file of rankings: a system's answers to the questions of a task.
 
     Args:
-        task: What was asked.
-        names: Of its questions.
-        system: Name of what answered.
-        answer: What it answered; the first `KEPT` candidates are written.
+        task: Task with the questions.
+        names: Ids of its questions.
+        system: Name of the system.
+        answer: Answers; the first `KEPT` candidates are written.
         preset: Whether the system is a preset, not a baseline.
     """
     ranking, scores = answer.ranking[:, :KEPT].tolist(), answer.scores[:, :KEPT].tolist()
@@ -420,7 +419,7 @@ def ranking_rows(
 
 
 def question_digest(text: str, gold: Mapping[str, float]) -> str:
-    """What tells questions apart that have one id: their text, or what answers them."""
+    """Return a digest that distinguishes questions of one id: of text and gold."""
     asked = json.dumps([text, sorted((name, float(grade)) for name, grade in gold.items())])
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
@@ -430,11 +429,11 @@ def by_question(
     questions: Sequence[Question],
     values: Mapping[str, Mapping[str, Tensor]],
 ) -> dict[str, Any]:
-    """The section of a report that `graphmem eval compare` reads.
+    """Return the section of a report that `graphmem eval compare` reads.
 
     Args:
-        ids: Names of n questions.
-        questions: These.
+        ids: Ids of n questions.
+        questions: Questions of these ids.
         values: By system and measure, [n]; NaN without gold.
     """
 
@@ -453,7 +452,7 @@ def by_question(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table of systems: a measure of a group of questions at a cut-off."""
+    """Column of a table of systems: a measure of a group of questions at a cut-off."""
 
     title: str
     measure: str
@@ -461,7 +460,7 @@ class Column:
     k: int
 
     def of(self, figures: Mapping[str, Any]) -> float | None:
-        """The cell of a system."""
+        """Return the cell of a system."""
         value = figures[self.measure][self.group][str(self.k)]
         assert value is None or isinstance(value, float)
         return value
@@ -477,16 +476,16 @@ def system_table(
     *,
     notes: Sequence[str] = (),
 ) -> Table:
-    """A line for each system, and what the subject gains over it in recall of a group at k.
+    """Return a line for each system, with the subject's gain over it in recall of a group at k.
 
     Args:
-        systems: Figures as of `compare`.
+        systems: Figures from `compare`.
         subject: System under test.
-        columns: What is shown.
-        group: Questions of the differences.
+        columns: Columns to show.
+        group: Group of questions of the differences.
         k: Cut-off of the differences.
-        title: Their head behind "minus it, ".
-        notes: Lines below.
+        title: Head of the differences after "minus it, ".
+        notes: Lines below the table.
     """
     timed = all("latency_ms" in figures for figures in systems.values())
     heads = [Head("system"), *(Head(column.title, percent) for column in columns)]

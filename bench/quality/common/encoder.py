@@ -1,4 +1,4 @@
-"""What reads the texts of a run, and keeps what it found: many systems are asked the same."""
+"""Encoders and concept extractors that cache, because many systems are asked the same questions."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ __all__ = [
     "load_encoder",
     "load_encoders",
 ]
-_BLOCK = 512  # texts encoded between two writes to the disk: what a run that is stopped loses
+_BLOCK = 512  # texts encoded between two writes to the disk: the loss of a stopped run
 
 
 class CachingEmbedder:
-    """Encodes through another embedder; inside `caching()` no text is encoded twice.
+    """Encoder that, inside `caching()`, encodes no text twice.
 
-    Outside it works as if it were not there, so that latencies are those of the encoder.
+    Outside of it nothing is cached, so that latencies are those of the encoder.
 
     Attributes:
-        seconds: What encodings have cost inside `caching()`, to make or to look up.
+        seconds: Time spent on encodings inside `caching()`, computed or looked up.
     """
 
     def __init__(self, inner: Embedder, kept: Encodings | None = None) -> None:
-        """An encoder with a memory.
+        """Wrap an encoder.
 
         Args:
-            inner: What encodes.
-            kept: What earlier runs have encoded, and where this one adds to it.
+            inner: Wrapped encoder.
+            kept: Encodings of earlier runs on disk; updated.
         """
         self._inner = inner
         self._kept = kept
@@ -71,12 +71,12 @@ class CachingEmbedder:
 
     @property
     def background(self) -> float:
-        """As in `Embedder`."""
+        """Background cosine, see `Embedder`."""
         return getattr(self._inner, "background", 0.0)
 
     @contextmanager
     def caching(self) -> Iterator[None]:
-        """Within the block texts are looked up, also those of earlier blocks."""
+        """Look up texts within the block, including those of earlier blocks."""
         before, self._caching = self._caching, True
         try:
             yield
@@ -94,7 +94,7 @@ class CachingEmbedder:
         return encoded
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """The same of questions, where the encoder reads them in another way."""
+        """Encode questions, if the encoder reads them differently."""
         if self._questions is None:
             return self.encode(texts, progress=progress)
         if not self._caching:
@@ -106,20 +106,20 @@ class CachingEmbedder:
         return encoded
 
     def extractor(self, spec: str) -> str | ConceptExtractor:
-        """What finds concepts, by its name: those that earlier runs found, it does not look for."""
+        """Return a concept extractor by name, with the concepts of earlier runs cached."""
         if self._kept is None or spec == "none":
             return spec
         inner = load_concepts(spec)
         return CachingConcepts(inner, TextCache(self._kept.folder, inner.name, inner.name))
 
     def _learn(self, texts: list[str], progress: bool) -> None:
-        """Looks up those of the texts that are not here, and encodes what is nowhere."""
+        """Look up missing texts, and encode those found nowhere."""
         missing = [text for text in texts if text not in self._rows]
         if missing and self._kept is not None:
             self._rows |= self._kept.get(missing)
             missing = [text for text in missing if text not in self._rows]
         blocks = range(0, len(missing), _BLOCK)
-        # Of one length together: hardly any padding.
+        # Sorted by length: hardly any padding.
         missing.sort(key=len)
         for at in Progress(blocks, "encoding", shown=progress and len(blocks) > 1):
             block = missing[at : at + _BLOCK]
@@ -144,7 +144,7 @@ class CachingEmbedder:
 
 
 class _Questions:
-    """An encoder that reads every text as a question."""
+    """Encoder that reads every text as a question."""
 
     asymmetric = False
 
@@ -162,14 +162,14 @@ class _Questions:
 
 
 class CachingConcepts:
-    """Finds concepts through another extractor, each text once."""
+    """Concept extractor that reads each text once."""
 
     def __init__(self, inner: ConceptExtractor, kept: TextCache) -> None:
-        """An extractor with a memory.
+        """Wrap an extractor.
 
         Args:
-            inner: What finds them.
-            kept: What earlier runs have found, and where this one adds to it.
+            inner: Wrapped extractor.
+            kept: Concepts of earlier runs on disk; updated.
         """
         self._inner, self._kept = inner, kept
         self.name, self.forms = inner.name, inner.forms
@@ -187,7 +187,7 @@ class CachingConcepts:
 
 
 class TimedEmbedder:
-    """An embedder whose `encode` counts as the part "encoder" of a stopwatch."""
+    """Embedder whose `encode` counts as the part "encoder" of a stopwatch."""
 
     def __init__(self, inner: Embedder, clock: Stopwatch) -> None:
         self._inner = inner
@@ -202,7 +202,7 @@ class TimedEmbedder:
             return self._inner.encode(texts, progress=progress)
 
     def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """The same of questions."""
+        """Encode questions."""
         with self._clock.running("encoder"):
             return getattr(self._inner, "encode_query", self._inner.encode)(
                 texts, progress=progress
@@ -212,11 +212,11 @@ class TimedEmbedder:
 def load_encoder(
     request: Request, *, device: str | None = None, token_dim: int | None = None
 ) -> CachingEmbedder:
-    """The encoder that a request names, or its preset's.
+    """Return the encoder that a request names, or its preset's.
 
     Args:
-        request: What is evaluated.
-        device: Where it computes; the request's by default.
+        request: Evaluation request.
+        device: Device of the encoder; the request's by default.
         token_dim: Width of token vectors, 0 for none; the preset's by default.
     """
     settings = request.settings.embedder
@@ -232,7 +232,7 @@ def load_encoder(
 
 
 def load_encoders(request: Request) -> list[CachingEmbedder]:
-    """The encoder of each preset of a request; presets that name the same one share it."""
+    """Return the encoder of each preset of a request; presets that name the same one share it."""
     found: dict[tuple[str, int], CachingEmbedder] = {}
     encoders = []
     for config in request.presets:
@@ -245,7 +245,7 @@ def load_encoders(request: Request) -> list[CachingEmbedder]:
 
 @contextmanager
 def caching(encoders: Iterable[CachingEmbedder]) -> Iterator[None]:
-    """Within the block no text is encoded twice by any of them."""
+    """Encode no text twice by any of the encoders within the block."""
     with ExitStack() as stack:
         for encoder in dict.fromkeys(encoders):
             stack.enter_context(encoder.caching())

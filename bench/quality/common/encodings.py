@@ -1,4 +1,4 @@
-"""What runs have made of texts, on disk: none is encoded or read twice, in whatever run."""
+"""Cache of encodings and concepts on disk, shared by all runs."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from graphmem_torch.text.embedder import Embedder
 
 __all__ = ["Encodings", "Row", "TextCache"]
 Row = tuple[Tensor, Tensor | None, Tensor | None]
-"""The encoding of a text: pooled [d] float32, tokens [t, m] int8 and pieces [t] int32, or None."""
+"""Encoding of a text: pooled [d] float32, tokens [t, m] int8 and pieces [t] int32, or None."""
 
 _Result = TypeVar("_Result")
 _ASKED = 500  # keys of one query; SQLite takes at least 999
-_PATIENCE = 60.0  # seconds that another process may write
+_PATIENCE = 60.0  # seconds to wait for another process that writes
 
 
 class TextCache:
-    """Bytes by the hash of a text, in an SQLite file of a folder.
+    """Cache of bytes by the hash of a text, in an SQLite file of a folder.
 
-    Processes may share the folder. A damaged row counts as missing, a damaged file is made anew,
-    and a folder that cannot be used costs a warning and the time of the work, never the run.
+    Processes may share the folder. A damaged row counts as missing, and a damaged file is replaced.
+    An unusable folder causes a warning and repeated work, never a failure.
     """
 
     def __init__(self, folder: Path, name: str, version: str) -> None:
-        """Opens nothing yet; the file is made by the first `put`.
+        """Prepare the cache; the file is created by the first `put`.
 
         Args:
-            folder: Path of the folder; it is made when needed.
-            name: Of what makes the bytes.
-            version: What they depend on, besides the text; it is in the name of the file.
+            folder: Path of the folder; created when needed.
+            name: Name of the encoder or extractor.
+            version: Everything else that the bytes depend on; part of the file name.
         """
         short = re.sub(r"[^A-Za-z0-9.-]+", "-", name)[-60:]
         self.path = folder / f"{short}-{text_hash(version)[:16]}.sqlite"
         self._usable = True
 
     def get(self, texts: Sequence[str]) -> dict[str, bytes]:
-        """What is there of those texts."""
+        """Return the cached bytes of texts."""
         if not self.path.is_file():
             return {}
         keys = {text_hash(text): text for text in texts}
         return self._tried(lambda database: dict(_found(database, keys))) or {}
 
     def put(self, rows: Mapping[str, bytes]) -> None:
-        """Keeps the bytes of some texts, all in one transaction."""
+        """Store the bytes of some texts in one transaction."""
         records = [(text_hash(text), row, crc32(row)) for text, row in rows.items()]
 
         def write(database: sqlite3.Connection) -> None:
@@ -63,7 +63,7 @@ class TextCache:
         self._tried(write)
 
     def _tried(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result | None:
-        """What `work` gives; None where the file cannot be used. A damaged file is made anew."""
+        """Return the result of `work`; None if the file is unusable. A damaged file is replaced."""
         for last in (False, True):
             if not self._usable:
                 return None
@@ -86,7 +86,7 @@ class TextCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(self.path, timeout=_PATIENCE)
         try:
-            # What a power cut takes is encoded again: no wait for the disk.
+            # A power cut only costs encoding again, so do not wait for the disk.
             database.execute("PRAGMA synchronous = OFF")
             database.execute(
                 "CREATE TABLE IF NOT EXISTS encoding "
@@ -107,29 +107,29 @@ class TextCache:
 
 
 class Encodings:
-    """The encodings of one encoder, in a `TextCache`."""
+    """Cache of the encodings of one encoder, in a `TextCache`."""
 
     def __init__(self, folder: Path, embedder: Embedder) -> None:
-        """Opens nothing yet.
+        """Prepare the cache.
 
         Args:
-            folder: Path of the folder; it is made when needed.
-            embedder: Encoder whose encodings they are; its name and fingerprint name the file.
+            folder: Path of the folder; created when needed.
+            embedder: Encoder; its name and fingerprint name the file.
         """
         self.folder = folder
         self._cache = TextCache(folder, embedder.name, embedder.fingerprint)
         self._dim, self._token_dim = embedder.dim, embedder.token_dim
 
     def get(self, texts: Sequence[str]) -> dict[str, Row]:
-        """The encodings of those texts that are there."""
+        """Return the cached encodings of texts."""
         return {text: self._unpacked(row) for text, row in self._cache.get(texts).items()}
 
     def put(self, rows: Mapping[str, Row]) -> None:
-        """Keeps the encodings of some texts, all in one transaction."""
+        """Store the encodings of some texts in one transaction."""
         self._cache.put({text: _packed(row) for text, row in rows.items()})
 
     def _unpacked(self, content: bytes) -> Row:
-        data = bytearray(content)  # tensors want memory that may be written
+        data = bytearray(content)  # tensors need writable memory
         pooled = torch.frombuffer(data, dtype=torch.float32, count=self._dim)
         if self._token_dim == 0:
             return pooled, None, None
@@ -158,7 +158,7 @@ def _found(database: sqlite3.Connection, keys: Mapping[str, str]) -> Iterator[tu
 
 
 def _packed(row: Row) -> bytes:
-    """The bytes of an encoding: pooled, pieces and tokens."""
+    """Return the bytes of an encoding: pooled, pieces and tokens."""
     pooled, tokens, pieces = row
     parts: list[Any] = [pooled.numpy().astype(np.float32, copy=False)]
     if tokens is not None and pieces is not None:

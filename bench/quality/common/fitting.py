@@ -1,4 +1,4 @@
-"""What is fitted to questions with evidence: the weights of a preset, its gate, `linear`."""
+"""Fit a preset's weights, its gate and `linear` to questions with evidence."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ __all__ = [
     "linear_scores",
 ]
 GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "hop", "pagerank", "title_hop"})
-"""What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
+"""Signals that `linear` leaves out. It does use facts derived from a turn."""
 
 _PENALTY = 0.03  # chosen by leaving one set out
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What is fitted: a preset with its weights and gate, and the weights of the linear formula."""
+    """Fitted preset with weights and gate, and the weights of the linear formula."""
 
     config: Config
     linear: Mapping[str, float]
 
     @classmethod
     def shipped(cls, config: Config) -> Fit:
-        """The preset as it is, and the linear formula with the weights of `default`."""
+        """Return the preset as it is, and the linear formula with the weights of `default`."""
         default = load_config("default")
         return cls(config, {key: default.rank.weights[key] for key in linear_names(default)})
 
@@ -60,14 +60,14 @@ def fit_all(
     *,
     gate: bool = True,
 ) -> Fit:
-    """Everything that is fitted, fitted to the same questions.
+    """Fit the preset, its gate and the linear formula to the same questions.
 
     Args:
         own: Memories as the preset makes them.
-        ground: The same conversations as the baselines search them; may be the same list.
-        config: The preset; one whose weights are published stays as it is.
-        shares: What a question of each memory counts; all alike by default.
-        gate: Whether the gate is fitted, too; rankings do without.
+        ground: Same conversations as the baselines search them; may be the same list.
+        config: Preset; one with published weights stays unchanged.
+        shares: Weight of a question of each memory; equal by default.
+        gate: Whether to fit the gate, too; rankings do not use it.
     """
     names = linear_names(baseline_config(config))
     linear = fit_linear(ground, names, shares)
@@ -80,7 +80,7 @@ def fit_all(
 def leave_one_out(
     own: Sequence[RetrievalTask], ground: Sequence[RetrievalTask], config: Config
 ) -> list[Fit]:
-    """For each conversation what is fitted to all the others."""
+    """Return for each conversation the fit to all the others."""
     fits = []
     for number in range(len(own)):
         rest = [task for i, task in enumerate(own) if i != number]
@@ -90,26 +90,26 @@ def leave_one_out(
 
 
 def linear_names(config: Config) -> list[str]:
-    """The signals of the linear formula: those of a preset but for what the graph adds."""
+    """Return the signals of the linear formula: those of a preset without the graph's."""
     return [key for key in config.rank.weights if Weight.named(key).signal not in GRAPH_SIGNALS]
 
 
 def is_fitted(config: Config) -> bool:
-    """Whether a preset's weights are learned; one with SYNAPSE's anchors keeps its own."""
+    """Return whether a preset's weights are learned; presets with SYNAPSE's anchors keep theirs."""
     return config.anchors.source == "fused"
 
 
 def fit_linear(
     tasks: Sequence[RetrievalTask], names: Sequence[str], shares: Sequence[float] = ()
 ) -> dict[str, float]:
-    """Weights of the linear formula from the questions of some conversations."""
+    """Fit the weights of the linear formula to the questions of some conversations."""
     return _fitted(tasks, _linear(dict.fromkeys(names, 0.0)), shares)
 
 
 def linear_scores(
     task: RetrievalTask, questions: Sequence[str], weights: Mapping[str, float]
 ) -> Tensor:  # [B, T]
-    """The weighted sum of the signals, for the turns."""
+    """Return the weighted sum of the signals, for the turns."""
     memory = task.memory
     query, config = task.encode(questions), _linear(weights)(memory.config)
     found = Candidates(memory.index.tensors, query, config)
@@ -120,7 +120,7 @@ def linear_scores(
 
 
 def _linear(weights: Mapping[str, float]) -> Callable[[Config], Config]:
-    """The linear formula takes signals in units of the background, whatever the preset does."""
+    """Return the settings of the linear formula: signals in background units, for any preset."""
     return lambda config: replace(
         config,
         rank=replace(config.rank, weights=dict(weights), cold_weights={}, scale="background"),
@@ -135,11 +135,11 @@ def fit_preset(
     linear: Mapping[str, float] | None = None,
     gate: bool = True,
 ) -> Config:
-    """The configuration with its weights fitted anew; signals that no memory has get weight 0.
+    """Return the configuration with fitted weights; signals that no memory has get weight 0.
 
-    The anchors of the first pass come from the linear formula, fitted to the same questions
-    (`linear`, where that is known), so that nothing of the given weights is left in the result. A
-    gate with a logistic link is fitted, too, if it is wanted; see `fit_gate`.
+    The anchors of the first pass come from the linear formula, fitted to the same questions (or
+    given as `linear`), so that the result does not depend on the given weights. With `gate`, a gate
+    with a logistic link is fitted, too; see `fit_gate`.
     """
     if linear is None:
         linear = fit_linear(tasks, linear_names(config), shares)
@@ -157,7 +157,7 @@ def fit_preset(
 def _fitted(
     tasks: Sequence[RetrievalTask], start: Callable[[Config], Config], shares: Sequence[float]
 ) -> dict[str, float]:
-    """Weights of the signals of some settings, from anchors that their weights choose."""
+    """Fit the signal weights of some settings, with the anchors that their weights choose."""
     counts = shares or [1.0] * len(tasks)
     labelled = [_labelled(task, start, share) for task, share in zip(tasks, counts, strict=True)]
     return fit_weights(labelled, l2=_PENALTY)
@@ -166,7 +166,7 @@ def _fitted(
 def _labelled(
     task: RetrievalTask, settings: Callable[[Config], Config], share: float
 ) -> LabelledQuestions:
-    """The questions of a conversation, to its index with other weights."""
+    """Return the questions of a conversation, to its index with other weights."""
     memory, questions = task.memory, task.questions
     rows = [memory.tensors.rows(list(dict.fromkeys(ids))) for ids in task.evidence]
     index = reweighted(memory.index, settings(memory.config))

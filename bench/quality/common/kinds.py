@@ -1,7 +1,8 @@
-"""Weights and constants of `default`, fitted to kinds of data that each count alike.
+"""Fit weights and constants of `default` to kinds of data that each count alike.
 
-Listwise softmax with shrinkage to a prior, then a search of the constants of hops on the measures
-themselves, in which the worst kind counts half (`docs/mathematics.md` 8.8).
+Weights minimise a listwise softmax with shrinkage to a prior. The constants of hops are then
+searched on the measures themselves, in which the worst kind counts half (`docs/mathematics.md`
+8.8).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ KEYS: tuple[str, ...] = (
 PRIOR: Mapping[str, float] = {
     **{f"semantic@{form}": 0.8 for form in ("plain", "said")},
     **{f"{name}@{form}": 0.4 for name in ("lexical", "late") for form in ("plain", "said")},
-    # By hand, for kinds that the others tell nothing of: without chats a user's words come first.
+    # Set by hand for kinds without data: without chats a user's words come first.
     "role": 1.0,
 }
-"""Prior that the fit shrinks to; 0 for the rest."""
+"""Prior that the fit shrinks to; 0 for all other weights."""
 
 CONSTANTS: Mapping[str, float] = {
     "named": 0.7,
@@ -59,7 +60,7 @@ CONSTANTS: Mapping[str, float] = {
     "hops.title_named": 1.0,
     "hops.entity_named": 1.0,
 }
-"""Constants that are searched, from these values: by hand, where no kind needs several hops."""
+"""Initial values of the searched constants, set by hand where no kind needs several hops."""
 
 _STRONG: Mapping[str, float] = {
     "hops.title": 6.0,
@@ -67,27 +68,27 @@ _STRONG: Mapping[str, float] = {
     "hops.title_named": 9.0,
     "hops.entity_named": 8.75,
 }
-_CLEARLY = 0.002  # what strong hops must add to the objective to be where the search begins
+_CLEARLY = 0.002  # minimum gain of strong hops in the objective for the search to start from them
 
 INGREDIENTS: tuple[str, ...] = ("semantic", "lexical", "rrf", "interaction")
-_PENALTY, _OF_FLAGS = 0.01, 0.05  # on squared distances from the prior; share of it for flags
-_STEPS, _RATE, _RENEWED = 120, 0.05, 20  # steps of Adam, between which hops are renewed
-_FLOOR = 1 / 3  # of BM25 beside cosine for what nobody said
+_PENALTY, _OF_FLAGS = 0.01, 0.05  # of squared distances from the prior; share for flags
+_STEPS, _RATE, _RENEWED = 120, 0.05, 20  # steps of Adam between two updates of the hops
+_FLOOR = 1 / 3  # weight of BM25 beside cosine for texts without a speaker
 _FACTORS = ((0.3, 0.5, 0.7, 1.4, 2.0), (0.7, 0.85, 1.18, 1.4))
-_WORST = 0.5  # what the worst kind's difference to its best ingredient counts
+_WORST = 0.5  # weight of the worst kind's difference to its best ingredient
 _ANCHORS, _BEHIND = 10, 0.001
 _PLACE = {name: place for place, name in enumerate(LEARNED_FROM)}
 
 
 @dataclass(frozen=True, eq=False)
 class KindSet:
-    """The questions of a set.
+    """Questions of a set.
 
     Attributes:
         name: Name of the set.
-        data_kind: Its kind of data.
+        data_kind: Kind of data.
         measure: `recall` or `ndcg`.
-        at: Number of hits at which it is measured.
+        at: Number of hits of the measure.
         gathered: Signals of its memories.
     """
 
@@ -108,7 +109,7 @@ class KindFit:
 
 @dataclass(frozen=True, eq=False)
 class _Design:
-    """One memory as the fit reads it: Q questions, C candidates, K keys, P hops."""
+    """Data of one memory for the fit: Q questions, C candidates, K keys, P hops."""
 
     terms: Tensor  # [Q, C, K]
     fixed: Tensor  # [Q, C]
@@ -132,11 +133,11 @@ class _Design:
         return cls(torch.stack(columns, 2), still, named, found.listed, found)
 
     def score(self, weights: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
-        """The weighted sums, before hops."""
+        """Return the weighted sums, before hops."""
         return self.terms @ weights + self.fixed + constants["named"] * self.named
 
     def raised(self, score: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
-        """By how much hops raise the scores; as `rank.lifts` has it, for kept candidates."""
+        """Return how much hops raise the scores; equals `rank.lifts` for kept candidates."""
         hop, value = self.found.hop.long(), self.found.hop_value
         none = torch.zeros_like(score)
         if not len(hop):
@@ -164,7 +165,7 @@ class _Design:
         return none.flatten().scatter_reduce(0, flat, gain, "amax").view_as(score)
 
     def ranked(self, weights: Tensor, constants: Mapping[str, float]) -> Tensor:  # [Q, C]
-        """The scores with hops, minus infinity for what is no hit."""
+        """Return the scores with hops, minus infinity for padding."""
         score = self.score(weights, constants)
         score = score + self.raised(score, constants)
         return score.masked_fill(~self.listed, -torch.inf)
@@ -176,8 +177,8 @@ def measure(
     name: str,
     at: int,
 ) -> Tensor:  # [Q]
-    """Recall or nDCG of a ranking at a number of hits, over all gold of each question."""
-    # The gold stands first among the kept: equal scores must not come out in that order.
+    """Return recall or nDCG of a ranking at a number of hits, over all gold of each question."""
+    # The gold comes first in the storage order, which must not decide between equal scores.
     drawn = torch.randperm(score.shape[1], generator=torch.Generator().manual_seed(0))
     order = drawn[score[:, drawn].argsort(dim=1, descending=True, stable=True)[:, :at]]
     grade = found.gold.gather(1, order) * (score.gather(1, order) > -torch.inf)
@@ -190,7 +191,7 @@ def measure(
 
 
 def ingredient_values(one: KindSet) -> dict[str, Tensor]:
-    """The measure of each ingredient, question by question, among the kept candidates."""
+    """Return the measure of each ingredient, question by question, among the kept candidates."""
     parts: dict[str, list[Tensor]] = {name: [] for name in INGREDIENTS}
     for found in one.gathered:
         values = found.values.float()
@@ -211,7 +212,7 @@ def _ranks(scores: Tensor) -> Tensor:  # [Q, C], 1 = best, equal ones share thei
 
 
 def preset_values(one: KindSet, fit: KindFit, fixed: Mapping[str, float]) -> Tensor:  # [n]
-    """The measure of fitted weights, question by question."""
+    """Return the measure of fitted weights, question by question."""
     weights = torch.tensor([fit.weights[key] for key in KEYS])
     return torch.cat(
         [
@@ -232,12 +233,12 @@ def fit_kinds(
     *,
     told: Callable[[str], None] = lambda _: None,
 ) -> KindFit:
-    """Weights and constants from several kinds, each counting alike, and each set of a kind.
+    """Fit weights and constants to several kinds; kinds count alike, and so do sets of a kind.
 
     Args:
-        sets: What is learned from.
-        fixed: Signals whose weights are set by hand, with these.
-        told: What hears of the progress.
+        sets: Sets to learn from.
+        fixed: Weights of signals that are set by hand.
+        told: Function that receives progress messages.
     """
     designs = [[_Design.of(found, fixed) for found in one.gathered] for one in sets]
     shares = _shares(sets)
@@ -247,7 +248,7 @@ def fit_kinds(
     for turn, factors in enumerate(_FACTORS):
         weights = _descended(designs, shares, constants)
         if hops and turn == 0:
-            # Weak and strong hops are two valleys, between which the search would not cross.
+            # Weak and strong hops are two valleys that the search would not cross.
             strong = constants | dict(_STRONG)
             other = _descended(designs, shares, strong)
             gained = _objective(sets, designs, best, other, strong)
@@ -261,7 +262,7 @@ def fit_kinds(
 
 
 def _shares(sets: Sequence[KindSet]) -> list[float]:
-    """Weight of the mean of each set: kinds alike, and sets of a kind alike."""
+    """Return the weight of each set's mean: kinds count alike, and so do sets of a kind."""
     kinds = [one.data_kind for one in sets]
     return [1.0 / (len(set(kinds)) * kinds.count(kind)) for kind in kinds]
 
@@ -301,7 +302,7 @@ def _descended(
 
 
 def _listwise(score: Tensor, gold: Tensor) -> Tensor:  # []
-    """The sum over questions of the mean of -log softmax over their gold."""
+    """Return the sum over questions of the mean of -log softmax over their gold."""
     some = gold.any(1)
     logs = score[some].log_softmax(1).masked_fill(~gold[some], 0.0)
     return -(logs.sum(1) / gold[some].sum(1)).sum()
@@ -314,7 +315,7 @@ def _objective(
     weights: Tensor,
     constants: Mapping[str, float],
 ) -> float:
-    """Mean of the kinds, and half of the worst kind's difference to its best ingredient."""
+    """Return the mean of the kinds plus half of the worst difference to a best ingredient."""
     kinds: dict[str, list[tuple[float, float]]] = {}
     for one, each, floor in zip(sets, designs, best, strict=True):
         values = torch.cat(
@@ -337,9 +338,9 @@ def _searched(
     constants: Mapping[str, float],
     factors: Sequence[float],
 ) -> dict[str, float]:
-    """Coordinate search: each constant times each factor in turn, kept where it is better."""
+    """Search coordinates: each constant times each factor in turn, kept if better."""
     found = dict(constants)
-    # Only where there are documents does any of them matter.
+    # Only documents make a difference to them.
     some = [
         any(bool(design.found.values[:, :, _PLACE["named"]].any()) or len(design.found.hop)
             for design in each)
@@ -365,7 +366,7 @@ def _searched(
 
 
 def leave_kinds_out(sets: Sequence[KindSet], fixed: Mapping[str, float]) -> dict[str, KindFit]:
-    """For each kind what is fitted to all the others."""
+    """Return for each kind the fit to all the others."""
     return {
         kind: fit_kinds([one for one in sets if one.data_kind != kind], fixed)
         for kind in dict.fromkeys(one.data_kind for one in sets)
@@ -373,7 +374,7 @@ def leave_kinds_out(sets: Sequence[KindSet], fixed: Mapping[str, float]) -> dict
 
 
 def to_config(fit: KindFit, config: Config) -> Config:
-    """The settings with what was fitted; what is by hand stays."""
+    """Return the settings with the fitted values; those set by hand stay."""
     weights: dict[str, float] = {}
     for name in ("semantic", "lexical", "late"):
         weights[name] = fit.weights[f"{name}@plain"]

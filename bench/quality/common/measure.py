@@ -1,4 +1,4 @@
-"""Measuring a run: wall time, peak memory, the state of the code; the frame of a report."""
+"""Measure a run: wall time, peak memory, code version, and the frame of a report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stopwatch:
 
     @contextmanager
     def running(self, part: str) -> Iterator[None]:
-        """Adds the time of a block to a part."""
+        """Add the time of a block to a part."""
         start, busy = time.perf_counter(), time.process_time()
         try:
             yield
@@ -54,7 +54,7 @@ class Stopwatch:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
 
     def watch(self, owner: Any, name: str, part: str) -> None:
-        """Adds the time of every call of a method or function to a part, until `stop`."""
+        """Add the time of every call of a method or function to a part, until `stop`."""
         original = getattr(owner, name)
         self._watched.callback(setattr, owner, name, original)
 
@@ -66,7 +66,7 @@ class Stopwatch:
         setattr(owner, name, timed)
 
     def stop(self) -> None:
-        """Leaves everything as it was before it was watched."""
+        """Restore everything that was watched."""
         self._watched.close()
 
 
@@ -79,10 +79,10 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Peak resident memory while the block ran, device memory added on CUDA.
+    """Measure the peak resident memory of the block, plus device memory on CUDA.
 
-    Linux keeps the high-water mark and lets a process reset its own; elsewhere the mark of the
-    whole process life is all there is.
+    Linux keeps the peak and lets a process reset its own; elsewhere only the peak of the whole
+    process is known.
     """
     peak = Peak()
     _reset()
@@ -114,7 +114,7 @@ def _high_water() -> float | None:
 
 
 def latencies(call: Callable[[list[str]], object], questions: Sequence[str]) -> list[float]:
-    """Seconds of `call` for each question alone, after one call that warms up caches."""
+    """Return the seconds of `call` for each question alone, after one warm-up call."""
     if not questions:
         return []
     call([questions[0]])
@@ -128,7 +128,7 @@ def latencies(call: Callable[[list[str]], object], questions: Sequence[str]) -> 
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:
-    """Median and 95th percentile, in milliseconds."""
+    """Return median and 95th percentile in milliseconds."""
     if not seconds:
         return {"p50": None, "p95": None}
     ends = torch.tensor([0.5, 0.95], dtype=torch.float64)
@@ -144,9 +144,9 @@ def framed(
     n: Mapping[str, Any],
     **figures: Any,
 ) -> dict[str, Any]:
-    """A report: what was measured, on how many, by which code, settings and seed.
+    """Return a report: what was measured, on how many, by which code, settings and seed.
 
-    Of several presets `config` is that of the first, and `configs` has all by name.
+    With several presets `config` is that of the first, and `configs` has all by name.
     """
     presets = [config] if isinstance(config, Config) else config
     every = {each.name: config_to_dict(each) for each in presets}
@@ -163,7 +163,7 @@ def framed(
 
 
 def code_version() -> str:
-    """Commit of the checkout (`+` when files differ from it), else the package's version."""
+    """Return the commit of the checkout (`+` if files differ), else the package's version."""
     root = Path(version.__file__).resolve().parents[1]
     released = f"v{version.__version__}"
     if not (root / ".git").exists():
@@ -187,13 +187,13 @@ def interleaved_medians(
     calls: Mapping[str, Callable[[int], object]],
     rounds: int,
 ) -> dict[str, float]:
-    """Median milliseconds of each call, which is given the number of the round.
+    """Return the median milliseconds of each call, which receives the number of the round.
 
-    Every call is made once before, to warm up. The order is turned by one each round.
+    Every call runs once before, to warm up. The order rotates each round.
 
     Args:
-        calls: By name.
-        rounds: How often each is timed.
+        calls: Calls by name.
+        rounds: Timed runs of each.
     """
     names = list(calls)
     for name in names:

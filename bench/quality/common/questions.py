@@ -23,15 +23,15 @@ class Question:
     """One question.
 
     Attributes:
-        text: As asked.
+        text: Wording.
         category: Number of its category, which the set names; `ADVERSARIAL` has no answer.
-        gold: Ids of the atoms that answer it, empty where unknown.
-        sessions: Names of the sessions that hold the answer, where sessions are judged as well.
-        id: Its name in a file of rankings; the set counts where there is none.
-        relevance: Grades of the gold, above 0; all alike by default.
-        absent: Relevant documents that the collection lacks, with their grades: never found.
-        answer: Answer in the data; empty where it has none.
-        time: When it is asked, seconds since the epoch, UTC; None: nobody knows.
+        gold: Ids of the atoms that answer it, empty if unknown.
+        sessions: Names of the sessions that hold the answer, if sessions are judged as well.
+        id: Id in a file of rankings; its number in the set by default.
+        relevance: Positive grades of the gold; equal by default.
+        absent: Grades of relevant documents that the collection lacks; never found.
+        answer: Answer in the data, or empty.
+        time: Time of asking in seconds since the epoch, UTC; None if unknown.
     """
 
     text: str
@@ -46,14 +46,14 @@ class Question:
 
     @property
     def grades(self) -> dict[str, float]:
-        """The grades of the gold by id, and of what is relevant but absent."""
+        """Return the grades of the gold and of absent documents by id."""
         relevance = self.relevance or (1.0,) * len(self.gold)
         return dict(zip(self.gold, relevance, strict=True)) | dict(self.absent)
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation as atoms, and what is asked about it."""
+    """Conversation as atoms, with its questions."""
 
     name: str
     atoms: tuple[Atom, ...]
@@ -69,15 +69,13 @@ def read_conversations(
     """Read a LoCoMo file, or the one LoCoMo file in a folder.
 
     Args:
-        data: LoCoMo JSON: a list of conversations, or a folder that holds such a file.
+        data: Path of LoCoMo JSON (a list of conversations), or of a folder with such a file.
         evidence: JSON lines with `sample_id`, `qa_index` and `evidence_resolved`. Without it the
-            evidence of the file
-            itself is repaired by `resolve_evidence`.
-        input: `raw` (turns) or `observations` (turns and the facts the file ships).
+            evidence in the file is repaired by `resolve_evidence`.
+        input: `raw` (turns) or `observations` (turns and the facts in the file).
 
     Raises:
-        InputError: if the file is no LoCoMo file, a question lacks a field, or the evidence belongs
-            to other data.
+        InputError: Not a LoCoMo file, a question without a field, or evidence of other data.
     """
     path = _find(Path(data))
     repaired = _read_evidence(Path(evidence)) if evidence is not None else None
@@ -99,25 +97,25 @@ def read_conversations(
             questions.append(_question(entry, resolve_evidence(raw, turns), where))
         conversations.append(Conversation(sample.sample_id, tuple(sample.atoms), tuple(questions)))
     if not any(conversation.questions for conversation in conversations):
-        raise InputError("expected questions under `qa`, got none", where=str(path))
+        raise InputError("expected questions under `qa`, got none; add them", where=str(path))
     return conversations
 
 
 def find_evidence(folder: Path) -> Path | None:
-    """The repaired evidence of a LoCoMo folder: its `*evidence*.jsonl`, where there is one such."""
+    """Return the repaired evidence of a LoCoMo folder, its only `*evidence*.jsonl`, or None."""
     files = sorted(folder.glob("*evidence*.jsonl"))
     return files[0] if len(files) == 1 else None
 
 
 def resolve_evidence(raw: str | Sequence[str], turns: Mapping[str, str]) -> tuple[str, ...]:
-    """Atom ids named by LoCoMo evidence, which is sometimes malformed.
+    """Return the atom ids named by LoCoMo evidence, which is sometimes malformed.
 
     Several ids in one string (`D8:6; D9:17`), a stray colon (`D:11:26`) and leading zeros
     (`D30:05`) are repaired; ids of no turn are dropped.
 
     Args:
-        raw: Evidence as the file has it.
-        turns: Turn id of the file (`D8:6`) to atom id.
+        raw: Evidence in the file.
+        turns: Map from turn id in the file (`D8:6`) to atom id.
     """
     text = raw if isinstance(raw, str) else " ".join(str(part) for part in raw)
     named = dict.fromkeys(f"D{int(a)}:{int(b)}" for a, b in _TURN_ID.findall(text))
@@ -127,9 +125,11 @@ def resolve_evidence(raw: str | Sequence[str], turns: Mapping[str, str]) -> tupl
 def _question(entry: Mapping[str, Any], gold: tuple[str, ...], where: str) -> Question:
     text, category = entry.get("question"), entry.get("category")
     if not isinstance(text, str) or not text.strip():
-        raise InputError(f"expected a text under `question`, got {text!r}", where=where)
+        raise InputError(f"expected a text under `question`, got {text!r}; add it", where=where)
     if category not in (1, 2, 3, 4, 5):
-        raise InputError(f"expected a `category` from 1 to 5, got {category!r}", where=where)
+        raise InputError(
+            f"expected a `category` from 1 to 5, got {category!r}; correct it", where=where
+        )
     return Question(text, int(category), gold, answer=str(entry.get("answer", "")))
 
 
@@ -151,7 +151,7 @@ def _find(path: Path) -> Path:
 
 def _is_locomo(file: Path) -> bool:
     with file.open(encoding="utf-8", errors="replace") as stream:
-        # The file may be tens of megabytes; its first keys tell.
+        # The file may be tens of megabytes; its first keys are enough.
         return '"qa"' in stream.read(65536)
 
 
@@ -162,7 +162,7 @@ def _read_evidence(path: Path) -> dict[tuple[str, int], list[str]]:
         if not isinstance(number, int) or not isinstance(ids, list):
             raise InputError(
                 "expected a number as qa_index and a list as evidence_resolved, got "
-                f"{number!r:.80} and {ids!r:.80}",
+                f"{number!r:.80} and {ids!r:.80}; correct the line",
                 where=where,
             )
         table[str(row["sample_id"]), number] = ids

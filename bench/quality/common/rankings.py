@@ -1,7 +1,7 @@
-"""Rankings and gold as tensors, and the recall of a ranking within a budget of tokens.
+"""Rankings and gold as tensors, and the recall of a ranking within a token budget.
 
 A ranking is a tensor of candidate numbers, best first; gold is a padded tensor of candidate
-numbers; `evaluation.metrics` makes measures of the positions.
+numbers. `evaluation.metrics` computes measures from the positions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["budget_recall", "gold_positions", "gold_tensor", "rank_candidates"]
 def rank_candidates(
     scores: Tensor,  # [B, N], larger is better; -inf: not retrieved
 ) -> Tensor:  # [B, N] int64
-    """Candidates by descending score; ties go to the lower number, `-inf` becomes -1.
+    """Rank candidates by descending score; ties go to the lower number, `-inf` becomes -1.
 
     Raises:
-        ValueError: if a score is NaN.
+        ValueError: A score is NaN.
     """
     if bool(torch.isnan(scores).any()):
         raise ValueError("scores: expected numbers, got NaN; a system must score every candidate")
@@ -43,10 +43,10 @@ def gold_positions(
     gold: Tensor,  # [B, G] int64, -1 = padding
     num_candidates: int,
 ) -> Tensor:  # [B, G] int64
-    """Position (0 = first) of each gold candidate; `NOT_FOUND` where it was not retrieved."""
+    """Return the position (0 = first) of each gold candidate, or `NOT_FOUND`."""
     batch, length = ranking.shape
     position = torch.full((batch, num_candidates + 1), NOT_FOUND, dtype=torch.int64)
-    # Column N takes the writes of the -1 entries, so that they touch no candidate.
+    # Column N receives the writes of the -1 entries, so that they touch no candidate.
     slots = ranking.masked_fill(ranking < 0, num_candidates)
     steps = torch.arange(length).expand(batch, length)
     position.scatter_(1, slots, steps)
@@ -60,7 +60,7 @@ def budget_recall(
     costs: Tensor,  # [N] tokens of each candidate
     budgets: Sequence[int],
 ) -> Tensor:  # [B, len(budgets)] float64, NaN without gold
-    """Recall of the longest prefix of the ranking whose tokens stay within each budget."""
+    """Return the recall of the longest prefix of the ranking within each token budget."""
     tokens = costs.double()[ranking.clamp(min=0)].masked_fill(ranking < 0, 0.0)
     spent = tokens.cumsum(1)  # [B, K]
     fits = [(spent <= budget).sum(1) for budget in budgets]  # each [B]: length of the prefix

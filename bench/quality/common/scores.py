@@ -1,4 +1,4 @@
-"""Scores of each system, question by question, and the figures made of them; abstention."""
+"""Scores of each system, one a question, and the figures computed from them; abstention."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ GROUPS: Mapping[str, tuple[int, ...]] = {
 """LoCoMo's categories: 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial."""
 
 ADVERSARIAL = 5
-"""The category whose questions have no answer in the conversation."""
+"""Category of questions without an answer in the conversation."""
 
 REJECTION_RATES: tuple[float, ...] = (0.5, 0.75, 0.9)
-"""Shares of the unanswerable questions that are to be rejected."""
+"""Shares of the unanswerable questions to reject."""
 
 
 @dataclass(slots=True)
 class Scores:
-    """One system over all conversations; the lists have one entry per conversation.
+    """Scores of one system over all conversations; the lists have one entry per conversation.
 
     Attributes:
-        cutoffs: K numbers of hits at which it is measured.
+        cutoffs: K numbers of hits of the measures.
         measures: Each [B, K] per measure.
-        budget: [B, len(BUDGETS)], where candidates have costs.
-        confidence: [B], for systems that have one.
-        known: [B] bool, whether the gate as it is set was open.
+        budget: [B, len(BUDGETS)], if candidates have costs.
+        confidence: [B], for systems with a gate.
+        known: [B] bool, whether the configured gate was open.
         seconds: Latency of single questions.
-        build_seconds: Building what the system searches, summed over the conversations.
+        build_seconds: Seconds to build what the system searches, summed over the conversations.
         peak_mb: Largest peak of resident memory while the system answered.
     """
 
@@ -89,7 +89,7 @@ class Scores:
         confidence: Tensor | None = None,  # [B]
         known: Tensor | None = None,  # [B] bool
     ) -> None:
-        """Take in the rankings of one conversation's questions."""
+        """Add the rankings of one conversation's questions."""
         highest = max((int(part.max()) for part in (ranking, gold) if part.numel()), default=-1)
         positions = gold_positions(ranking, gold, highest + 1)
         for name, value in ranking_measures(positions, gold, self.cutoffs, grades=grades).items():
@@ -117,9 +117,9 @@ def summarise(
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
     measure: str = "recall",
 ) -> dict[str, dict[str, Any]]:
-    """The figures of every system, as the evaluation's JSON has them: `measured`, and what it took.
+    """Return the figures of every system for the report: `measured`, and its costs.
 
-    The recall within budgets of tokens is that of the first group.
+    The recall within token budgets is that of the first group.
     """
     figures = measured(
         scores,
@@ -144,20 +144,20 @@ def measured(
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
     measure: str = "recall",
 ) -> dict[str, dict[str, Any]]:
-    """The measures of every system by group and cut-off, with intervals.
+    """Return the measures of every system by group and cut-off, with intervals.
 
     Intervals of one measure: `ci.recall[group][k]` is [low, high] of each system's recall, and for
     each of `subjects` `ci.difference[system][group][k]` is [mean, low, high] of its recall minus
     that system's, resampled in pairs.
 
     Args:
-        scores: By system name.
+        scores: Scores by system name.
         categories: Question categories.
-        subjects: The systems that are compared with all others.
-        seed: Of the bootstrap; each table starts from it anew, so that adding a system changes no
+        subjects: Systems that are compared with all others.
+        seed: Seed of the bootstrap; each table restarts it, so that adding a system changes no
             other's interval.
         resamples: Bootstrap resamples.
-        groups: Categories by the name of a group.
+        groups: Categories by name of a group.
         measure: Measure of the intervals, in place of recall.
     """
     asked = {name: torch.cat(own.measures[measure]) for name, own in scores.items()}
@@ -202,7 +202,7 @@ def _costs(
     categories: Tensor,  # [n]
     first: Tensor,  # [n] bool
 ) -> dict[str, Any]:
-    """What a system took and refused, and its recall within budgets of tokens."""
+    """Return a system's time, memory and refusals, and its recall within token budgets."""
     figures: dict[str, Any] = {
         "latency_ms": percentiles(own.seconds),
         "build_s": own.build_seconds,
@@ -231,7 +231,7 @@ def group_masks(
     categories: Tensor,  # [B] int64
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
 ) -> dict[str, Tensor]:  # each [B] bool
-    """Which questions belong to each group."""
+    """Return which questions belong to each group."""
     return {
         name: torch.isin(categories, torch.tensor(members, dtype=torch.int64))
         for name, members in groups.items()
@@ -244,13 +244,13 @@ def grouped_means(
     keys: Sequence[int],  # names of the K columns
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
 ) -> dict[str, dict[str, float | None]]:
-    """Mean over the questions with a value, per group and column; None where a group has none."""
+    """Return means over the questions with a value, per group and column; None without values."""
     masks = group_masks(categories, groups)
     return {group: _means(values[mask], keys) for group, mask in masks.items()}
 
 
 def _means(values: Tensor, keys: Sequence[int]) -> dict[str, float | None]:
-    """Mean of each column over the rows that have a value; None where none has."""
+    """Return the mean of each column over the rows with a value; None without values."""
     means = values.nanmean(0).tolist() if len(values) else [float("nan")] * len(keys)
     return {str(key): None if mean != mean else mean for key, mean in zip(keys, means, strict=True)}
 
@@ -263,7 +263,7 @@ def difference_table(
     seed: int,
     resamples: int = 2000,
 ) -> dict[str, dict[str, list[float] | None]]:
-    """What `subject` has more than each other system, column by column, resampled in pairs."""
+    """Return the gain of `subject` over each other system, by column, resampled in pairs."""
     return {
         name: interval_table(values[subject] - value, names, seed=seed, resamples=resamples)
         for name, value in values.items()
@@ -275,9 +275,9 @@ def auroc(
     positive: Tensor,  # [P] confidence of answerable questions
     negative: Tensor,  # [Q] confidence of unanswerable questions
 ) -> float | None:
-    """Area under the ROC curve: the chance that an answerable question gets the higher confidence.
+    """Return the AUROC: the chance that an answerable question gets the higher confidence.
 
-    Ties count half (Mann-Whitney). None when one of the sides is empty.
+    Ties count half (Mann-Whitney). None if one of the sides is empty.
     """
     if len(positive) == 0 or len(negative) == 0:
         return None
@@ -293,11 +293,11 @@ def refusal_at(
     negative: Tensor,  # [Q] confidence of unanswerable questions
     rates: Sequence[float] = REJECTION_RATES,
 ) -> dict[str, float] | None:
-    """Share of answerable questions refused, at thresholds set by the unanswerable ones.
+    """Return the refused share of answerable questions, at thresholds set by the unanswerable.
 
     For each rate the threshold is the smallest confidence at or below which at least that share of
-    the unanswerable questions lies; whatever is at or below it is refused. Keys are percentages.
-    None when one of the sides is empty.
+    the unanswerable questions lies; questions at or below it are refused. Keys are percentages.
+    None if one of the sides is empty.
     """
     if len(positive) == 0 or len(negative) == 0:
         return None
@@ -310,7 +310,7 @@ def refusal_at(
 
 
 def percent(value: float | None) -> str:
-    """A share in percent; a dash for none."""
+    """Return a share in percent; a dash for None."""
     return "-" if value is None or value != value else f"{100 * value:.1f}"
 
 
@@ -328,7 +328,7 @@ def mean_share(value: Sequence[float] | None) -> str:
 
 
 def gain(value: Sequence[float] | None) -> str:
-    """A difference with the ends of its interval, in points; nothing for none."""
+    """Return a difference with the ends of its interval, in points; empty for None."""
     if value is None:
         return ""
     mean, low, high = (100 * each for each in value)

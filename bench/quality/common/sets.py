@@ -1,4 +1,4 @@
-"""Sets of questions: memories, what is asked about each, and what stands for the set in a table."""
+"""Sets of questions: memories, their questions, and the figure that represents the set."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .texts import PassageSet
 
 __all__ = ["QuestionSet", "locomo_set", "merged_passages", "passage_set"]
 _PASSAGE = "passage"
-_GOLD = 0.6  # share of the candidates of a cut set that gold may be
-_HOPS, _ONE = 1, 4  # LoCoMo's numbers of what takes several memories, and of what takes one
+_GOLD = 0.6  # maximum share of gold in the candidates of a cut set
+_HOPS, _ONE = 1, 4  # LoCoMo's category numbers for questions that take several memories, and one
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """One data set.
+    """Data set.
 
     Attributes:
-        name: Of the set.
-        conversations: Memories with their questions; each is asked by itself.
-        kind: Of the atoms that are candidates; None for all.
-        groups: Categories of the questions by the name of a group; the first stands for the set.
-        cutoffs: Numbers of hits at which it is measured.
-        at: The one of them that stands for the set.
-        sources: What it was made of; sets that share a source are not told apart by fitting.
-        measure: Name of the measure that stands for the set.
-        data_kind: Kind of data, such as "tables"; what is fitted leaves out whole kinds.
+        name: Name of the set.
+        conversations: Memories with their questions; each is asked separately.
+        kind: Kind of the candidate atoms; None for all.
+        groups: Categories of the questions by name of a group; the first represents the set.
+        cutoffs: Numbers of hits of the measures.
+        at: Number of hits of the measure that represents the set.
+        sources: Names of the sources; fitting treats sets that share one as one.
+        measure: Name of the measure that represents the set.
+        data_kind: Kind of data, such as "tables"; cross-validation leaves out whole kinds.
     """
 
     name: str
@@ -51,11 +51,11 @@ class QuestionSet:
 
     @property
     def conversational(self) -> bool:
-        """Whether the candidates are turns."""
+        """Return whether the candidates are turns."""
         return self.kind == TURN
 
     def answerable(self) -> QuestionSet:
-        """The set without the questions that have no gold, and conversations without questions."""
+        """Return the set without questions that have no gold, and without empty conversations."""
         kept = (
             replace(one, questions=tuple(q for q in one.questions if q.gold))
             for one in self.conversations
@@ -63,10 +63,10 @@ class QuestionSet:
         return replace(self, conversations=tuple(one for one in kept if one.questions))
 
     def cut(self, atoms: int, questions: int, seed: int = 0) -> QuestionSet:
-        """The set with at most so many candidates and questions with gold, drawn by a seed.
+        """Return the set with at most so many candidates and questions with gold, drawn by a seed.
 
-        Turns stay whole, as they are read beside each other. Where the gold is more than 60 % of
-        the candidates, it is thinned with them, and questions without gold are left out.
+        Conversations stay whole, because turns are read beside each other. If the gold is more than
+        60 % of the candidates, it is thinned with them, and questions without gold are dropped.
         """
         chance = random.Random(seed)
         if any(atom.session or atom.speaker for one in self.conversations for atom in one.atoms):
@@ -89,21 +89,21 @@ class QuestionSet:
         return replace(self, conversations=(replace(one, atoms=left, questions=tuple(thinned)),))
 
     def tasks(self, config: Config, embedder: Embedder, device: str) -> Iterator[RetrievalTask]:
-        """The conversations with their memories, one at a time."""
+        """Yield the conversations with their memories, one at a time."""
         for conversation in self.conversations:
             with memory_of(conversation.atoms, config, embedder, device) as memory:
                 yield RetrievalTask(conversation, memory, kind=self.kind)
 
 
 def locomo_set(data: Path, *, evidence: Path | None = None, input: str = "raw") -> QuestionSet:
-    """The conversations of a LoCoMo file; see `read_conversations`."""
+    """Return the conversations of a LoCoMo file; see `read_conversations`."""
     found = read_conversations(data, evidence=evidence, input=input)
     name = "locomo" if input == "raw" else f"locomo {input}"
     return QuestionSet(name, tuple(found), sources=frozenset({"locomo"}), data_kind="conversations")
 
 
 def passage_set(passages: PassageSet) -> QuestionSet:
-    """Passages as atoms of one memory, each a document of its own, and their questions."""
+    """Return passages as atoms of one memory, each a document, with their questions."""
     atoms = tuple(
         Atom(id=f"{passages.name}:{i}", text=one.whole, kind=_PASSAGE)
         for i, one in enumerate(passages.passages)
@@ -118,13 +118,13 @@ def passage_set(passages: PassageSet) -> QuestionSet:
 
 
 def merged_passages(sets: Sequence[QuestionSet]) -> QuestionSet:
-    """All passages of some sets as one memory, a text that several have once."""
+    """Return all passages of some sets as one memory without duplicates across sets."""
     first: dict[str, Atom] = {}
     stands: dict[str, str] = {}
     for one in sets:
         own: dict[str, int] = {}
         for atom in one.conversations[0].atoms:
-            # A set may hold a text twice, one of which is gold: they stay two.
+            # A set may hold a text twice, one of which is gold: both stay.
             own[atom.text] = own.get(atom.text, 0) + 1
             text = f"{own[atom.text]} {atom.text}"
             stands[atom.id] = first.setdefault(text, atom).id

@@ -1,7 +1,7 @@
-"""Signals of the candidates of many questions, kept on disk, so that weights are fitted in seconds.
+"""Signals of the candidates of many questions, cached on disk for fits within seconds.
 
-What a weight multiplies does not depend on the weights, but for hops, which start at anchors that
-the weights choose: for each question the hops between all that may be an anchor are kept.
+A signal does not depend on the weights, except for hops, which start at anchors that the weights
+choose. For each question the hops between all possible anchors are kept.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ LEARNED_FROM: tuple[str, ...] = (
     *("lexical_unread", "semantic_alone", "ended", "succession"),
     *("interaction", "interaction_sharp"),
 )
-"""The signals that are kept: those that may be weighed, and what they are held against."""
+"""Kept signals: those with weights, and those of the baselines."""
 
-_VERSION = 1  # raise it when a signal changes its meaning
+_VERSION = 1  # increase when a signal changes its meaning
 _KEPT = 320  # candidates of a question
-_EACH = 40  # of them by each of the ingredients
-_ANCHORS = 40  # of them that hops are kept from
-_QUESTIONS = 120  # of a memory
+_EACH = 40  # best candidates by each ingredient
+_ANCHORS = 40  # candidates that hops start from
+_QUESTIONS = 120  # questions of a memory
 _BATCH = 16
 
 
@@ -58,11 +58,11 @@ class Gathered:
     """Q questions to one memory, C candidates each and F signals, P hops between candidates.
 
     Attributes:
-        values: [Q, C, F] float16, as the score takes them, in the order of `LEARNED_FROM`.
+        values: [Q, C, F] float16, as the score reads them, in the order of `LEARNED_FROM`.
         form: [Q, C] int8, places in `FORMS`.
-        listed: [Q, C] bool, which may be hits; padding may not.
-        gold: [Q, C] float32, grades, 0 for what is not gold.
-        ideal: [Q, G] float32, the grades of all gold of each question, largest first, 0 padding.
+        listed: [Q, C] bool, candidates that may be hits; false for padding.
+        gold: [Q, C] float32, grades, 0 for other candidates.
+        ideal: [Q, G] float32, the grades of all gold of each question, descending, padded with 0.
         hop: [P, 3] int32: question, anchor, target.
         hop_value: [P, 2] float32, by title and by entity.
     """
@@ -76,11 +76,11 @@ class Gathered:
     hop_value: Tensor
 
     def __len__(self) -> int:
-        """Q."""
+        """Return Q."""
         return len(self.form)
 
     def cut(self, questions: int, candidates: int) -> Gathered:
-        """The first questions, and the first candidates of each, which stand by their worth."""
+        """Return the first questions, and the first and best candidates of each."""
         hop = self.hop.long()
         kept = (hop[:, 0] < questions) & (hop[:, 1:] < candidates).all(1)
         return Gathered(
@@ -95,23 +95,23 @@ class Gathered:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors."""
+        """Return the bytes of all tensors."""
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
 
 def gather(task: RetrievalTask, config: Config, *, seed: int = 0) -> Gathered:
-    """The signals of a memory's answerable questions, at most 120 of them, drawn by a seed.
+    """Return the signals of at most 120 answerable questions of a memory, drawn by a seed.
 
     The candidates of a question are its gold, the best by each ingredient and the best by the
     settings.
 
     Args:
-        task: The memory with its questions.
+        task: Memory with its questions.
         config: Settings whose weights choose candidates.
         seed: Seed of the questions.
     """
     weights = dict.fromkeys(LEARNED_FROM, 0.0) | dict(config.rank.weights)
-    # A signal of the gate alone is no signal of the score.
+    # A signal of the gate alone is not part of the score.
     own = replace(config, rank=replace(config.rank, weights=weights))
     index = reweighted(task.memory.index, own)
     asked = [
@@ -176,13 +176,13 @@ def _gather_batch(
 
 
 def _hops(found: Any, rows: Tensor, score: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """The hops from the best of the kept candidates to kept ones."""
+    """Return the hops from the best of the kept candidates to kept ones."""
     parts = found.memory.hops
     if parts is None:
         return torch.empty(0, 3, dtype=torch.int32), torch.empty(0, 2)
     place = score.topk(min(_ANCHORS, score.shape[1]))[1]
     anchors = rows.gather(1, place).where(score.gather(1, place) > -torch.inf, -1)
-    # One ascending list of the kept candidates of all questions; padding is below its question's.
+    # An ascending list of the kept candidates of all questions; padding sorts below them.
     width = found.memory.num_atoms + 1
     ordered, order = rows.sort(dim=1)
     begin = torch.arange(len(rows))[:, None] * width
@@ -206,7 +206,7 @@ def _hops(found: Any, rows: Tensor, score: Tensor, start: int) -> tuple[Tensor, 
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    """Parts one under the other, padded to the widest."""
+    """Stack the parts as rows, padded to the widest."""
     width = max(part.shape[1] for part in parts)
     padded = [
         torch.nn.functional.pad(
@@ -219,7 +219,7 @@ def _joined(parts: tuple[Tensor, ...]) -> Tensor:
 
 
 def gathered_file(folder: Path, name: str, asked: Conversation, encoder: str) -> Path:
-    """Where the signals of a memory are kept: by its texts, its encoder and what is gathered."""
+    """Return the cache file of a memory's signals: by texts, encoder and version."""
     said = [
         *(f"{atom.id}\0{atom.text}\0{atom.speaker}\0{atom.session}" for atom in asked.atoms),
         *(question.text for question in asked.questions),
@@ -233,7 +233,7 @@ def gathered_file(folder: Path, name: str, asked: Conversation, encoder: str) ->
 
 
 def save_gathered(path: Path, found: Gathered) -> None:
-    """Writes the tensors of a memory to a file."""
+    """Write the tensors of a memory to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors: Mapping[str, Tensor] = {
         field.name: getattr(found, field.name).clone() for field in fields(found)
@@ -242,5 +242,5 @@ def save_gathered(path: Path, found: Gathered) -> None:
 
 
 def load_gathered(path: Path) -> Gathered:
-    """The inverse of `save_gathered`."""
+    """Read the tensors of `save_gathered`."""
     return Gathered(**torch.load(path, weights_only=True))

@@ -1,4 +1,4 @@
-"""Tables of a report: for people, as CSV for programs, as LaTeX for papers."""
+"""Tables of a report, printed as text, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands below a title.
+    """Column of a table.
 
     Attributes:
-        title: Its head.
-        show: A value as people read it; a CSV file has the value itself.
+        title: Head of the column.
+        show: Format of a value in text; CSV has the value itself.
     """
 
     title: str
@@ -42,12 +42,12 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of values; printed, it is text.
+    """Rows of values; `str` gives a text table.
 
     Attributes:
         columns: C columns.
         rows: C values each: texts, numbers, None, or [mean, low, high].
-        notes: Lines below it.
+        notes: Lines below the table.
     """
 
     columns: Sequence[Head]
@@ -56,7 +56,7 @@ class Table:
 
     @classmethod
     def of_texts(cls, rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> Table:
-        """A table whose cells are texts already; the first row is the head."""
+        """Return a table of text cells; the first row is the head."""
         return cls([Head(title) for title in rows[0]], rows[1:], notes)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Table:
         return [[column.title for column in self.columns], *cells]
 
     def values(self) -> list[list[Any]]:
-        """The head and the rows of a CSV file: an interval is three columns, None is empty."""
+        """Return head and rows for CSV: an interval is three columns, None is empty."""
         wide = [
             any(_is_interval(row[place]) for row in self.rows) for place in range(len(self.columns))
         ]
@@ -89,7 +89,7 @@ class Table:
         return lines
 
     def latex(self) -> str:
-        """A `tabular` with the rules of the package booktabs."""
+        """Return a `tabular` with the rules of the package booktabs."""
         head, *rows = ([cell.translate(_LATEX) for cell in row] for row in self._shown())
         return "\n".join(
             [
@@ -106,7 +106,7 @@ class Table:
 
 
 def tables_as_csv(tables: Iterable[Table]) -> str:
-    """The values of some tables, a blank line between them."""
+    """Return some tables as CSV, with a blank line between them."""
     parts = []
     for table in tables:
         stream = io.StringIO()
@@ -116,7 +116,7 @@ def tables_as_csv(tables: Iterable[Table]) -> str:
 
 
 def tables_as_latex(tables: Iterable[Table]) -> str:
-    """Some tables, as they are shown, a blank line between them."""
+    """Return some tables as LaTeX, in their text format, with a blank line between them."""
     return "\n\n".join(table.latex() for table in tables) + "\n"
 
 
@@ -125,7 +125,7 @@ def _is_interval(value: Any) -> bool:
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:
-    """The titles; one that says `@25` again, under a head of several columns, says of what."""
+    """Return distinct titles: repeated ones such as `@25` get the preceding title as prefix."""
     found, head = [], ""
     for title in titles:
         if title.startswith("@"):

@@ -1,4 +1,4 @@
-"""A retrieval task: one conversation with its memory, as the systems under comparison see it."""
+"""Retrieval task: one conversation with its memory, as all compared systems see it."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ TURN = "turn"
 
 
 class RetrievalTask:
-    """The memory of one conversation, its candidates (the turns, in order) and its questions.
+    """Memory of one conversation, its candidates (the turns, in order) and its questions.
 
     The nodes of `graph` are the atoms, in the order of the index, then the concepts.
 
     Attributes:
-        memory: Filled with the conversation's atoms.
-        kind: Of the atoms that are candidates; None for all.
+        memory: Memory with the conversation's atoms.
+        kind: Kind of the candidate atoms; None for all.
         ids: [T] atom ids of the turns.
         turns: [T] rows of the turns in the index.
         session: [T] session number of each turn, -1 = none.
         session_gold: [B, G] numbers of the sessions that hold the answers, -1 = padding.
-        costs: [T] tokens of each turn as it is shown.
-        gold: [B, G] positions among the turns of what answers each question, -1 = padding.
-        grades: [B, G] how relevant each of these is, 0 for padding.
-        evidence: Atom ids of the same, for each question.
+        costs: [T] tokens of each rendered turn.
+        gold: [B, G] positions of the answering turns of each question, -1 = padding.
+        grades: [B, G] relevance of each of these, 0 for padding.
+        evidence: Atom ids of the answering turns of each question.
         categories: [B] categories of the questions.
         asked: B questions, with their names and grades.
-        questions: Their texts.
+        questions: Texts of the questions.
         embeddings: [N, d] vectors of atoms and concepts.
-        num_atoms: A.
+        num_atoms: Number of atoms, A.
         concepts: [N - A] names of the concepts.
-        age_hours: [N] from each atom's time to the latest; 0 where unknown.
+        age_hours: [N] from each atom's time to the latest; 0 if unknown.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class RetrievalTask:
         """Look up what the baselines need in the memory's store.
 
         Args:
-            conversation: What is asked.
-            memory: Filled with its atoms.
-            kind: Of the atoms that are candidates, instead of the turns; None for all atoms.
+            conversation: Conversation with questions.
+            memory: Memory with its atoms.
+            kind: Kind of the candidate atoms, instead of the turns; None for all atoms.
         """
         self.memory = memory
         self.kind = kind
@@ -111,11 +111,11 @@ class RetrievalTask:
         )
 
     def __contains__(self, id: object) -> bool:
-        """Whether an atom is a candidate."""
+        """Return whether an atom is a candidate."""
         return id in self._place
 
     def encode(self, questions: Sequence[str]) -> QueryBatch:
-        """Questions as tensors, those of the conversation asked at their times."""
+        """Encode questions as tensors; those of the conversation get their times."""
         return self.memory.tensors.encode(questions, asked=[self._time.get(q) for q in questions])
 
     def retrieve(
@@ -125,7 +125,7 @@ class RetrievalTask:
         *,
         plan: bool | Sequence[QueryPlan | None] | None = None,
     ) -> list[Result]:
-        """What the memory finds for some of the questions, each asked at its time.
+        """Return the memory's hits for some of the questions, each asked at its time.
 
         Args:
             questions: B questions.
@@ -144,17 +144,17 @@ class RetrievalTask:
         return [results[question] for question in questions]
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
-        """All atoms for some questions; a signal is computed when it is first asked for."""
+        """Return all atoms as candidates for some questions; signals are computed lazily."""
         index = self.memory.index
         return Candidates(index.tensors, self.encode(questions), index.config)
 
     def adopt(self, config: Config) -> None:
-        """Go on with other weights and another gate; what the graph was built with stays."""
+        """Replace weights and gate; settings that the graph was built with stay."""
         self.memory._state.config = config
         self.memory.learning.use_weights(config.rank.weights)
 
     def undirected(self, *types: EdgeType) -> Graph:
-        """The edges of some types (of all when none is named), usable both ways; made once."""
+        """Return the edges of some types (all by default) as an undirected graph; cached."""
         if types not in self._parts:
             kinds = torch.tensor([int(kind) for kind in types or EdgeType], dtype=torch.uint8)
             self._parts[types] = undirected(self.graph.select(torch.isin(self.graph.type, kinds)))
@@ -162,15 +162,15 @@ class RetrievalTask:
 
     @cached_property
     def extractor(self) -> ConceptExtractor:
-        """What found the concepts of the conversation, for those of the questions."""
+        """Return the extractor of the conversation's concepts, for those of the questions."""
         return load_concepts(self.memory.config.link.concepts)
 
     def of_turns(self, scores: Tensor) -> Tensor:  # [B, A or N] -> [B, T]
-        """Scores of the turns, each raised to the best of the facts derived from it."""
+        """Return the scores of the turns, each raised to the best of the facts derived from it."""
         return lift_facts(scores.cpu(), self.turns, self._fact, self._source)
 
     def positions(self, ranked: Sequence[Sequence[str]]) -> Tensor:  # [B, K] int64
-        """Positions among the turns of ranked atom ids, -1 = padding; other atoms are left out."""
+        """Return the positions of ranked ids among the turns, -1 = padding, without other atoms."""
         rows = [
             torch.tensor([self._place[i] for i in ids if i in self._place], dtype=torch.int64)
             for ids in ranked
@@ -178,7 +178,7 @@ class RetrievalTask:
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
     def by_session(self, ranking: Tensor) -> Tensor:  # [B, K] turns -> [B, S] sessions
-        """Sessions in the order of their first turns in a ranking, -1 = padding."""
+        """Return the sessions in the order of their first turns in a ranking, -1 = padding."""
         found = self.session[ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
         rows = [
             torch.tensor([number for number in dict.fromkeys(row) if number >= 0])
@@ -187,7 +187,7 @@ class RetrievalTask:
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1).long()
 
     def _derivations(self) -> tuple[Tensor, Tensor]:
-        """Rows of facts, and the position among the turns of what they were derived from."""
+        """Return the rows of facts, and the position among the turns of each fact's source."""
         position = torch.full((self.graph.num_nodes,), -1, dtype=torch.int64)
         position[self.turns] = torch.arange(len(self.turns))
         derived = self.graph.type == int(EdgeType.DERIVED_FROM)
@@ -198,7 +198,7 @@ class RetrievalTask:
 
 
 def _grades(gold: Tensor, ids: Sequence[str], asked: Sequence[Question]) -> Tensor:  # [B, G]
-    """The grades of gold candidates [B, G], in its order."""
+    """Return the grades of gold candidates [B, G], in its order."""
     rows = [
         [question.grades[ids[place]] if place >= 0 else 0.0 for place in places]
         for places, question in zip(gold.tolist(), asked, strict=True)
@@ -214,7 +214,7 @@ def memory_of(
     *,
     concepts: str | ConceptExtractor | None = None,
 ) -> Memory:
-    """A memory that no file keeps, filled with some atoms."""
+    """Return an in-memory `Memory` filled with some atoms."""
     memory = Memory.open(None, config=config, embedder=embedder, concepts=concepts, device=device)
     memory.add(atoms)
     return memory
@@ -229,17 +229,17 @@ def build_tasks(
     *,
     kind: str | None = TURN,
 ) -> tuple[list[RetrievalTask], float]:
-    """A memory for each conversation, and the seconds until all could be asked, encoding left out.
+    """Build a memory for each conversation; also return the seconds without encoding.
 
-    Concepts that an earlier run found cost next to nothing, where encodings are kept, too.
+    Cached concepts cost next to nothing, too.
 
     Args:
-        conversations: What is remembered and asked.
+        conversations: Conversations with their questions.
         config: Settings of the memories.
-        encoder: Encodes; what it has encoded before it looks up.
-        device: Where the indices live.
+        encoder: Caching encoder.
+        device: Device of the indices.
         progress: Whether to show a bar.
-        kind: Of the atoms that are candidates, None for all.
+        kind: Kind of the candidate atoms, None for all.
     """
     tasks, seconds = [], 0.0
     concepts = encoder.extractor(config.link.concepts)
@@ -247,21 +247,21 @@ def build_tasks(
         start, encoding = time.perf_counter(), encoder.seconds
         with encoder.caching():
             memory = memory_of(conversation.atoms, config, encoder, device, concepts=concepts)
-            memory.index  # noqa: B018 - built when it is first asked for
+            memory.index  # noqa: B018 - built lazily
         seconds += time.perf_counter() - start - (encoder.seconds - encoding)
         tasks.append(RetrievalTask(conversation, memory, kind=kind))
     return tasks, seconds
 
 
 def baseline_config(config: Config) -> Config:
-    """What the baselines of every preset run on: `default`, with its encoder and its concepts."""
+    """Return the settings of all baselines: `default`, with the preset's encoder and concepts."""
     shared = load_config("default")
     link = replace(shared.link, concepts=config.link.concepts)
     return replace(shared, embedder=config.embedder, link=link)
 
 
 def _graph(edges: EdgeBlock, nodes: Tensor) -> Graph:
-    """The stored edges between rows; `nodes` [N] gives the node number of each row."""
+    """Return the stored edges between rows; `nodes` [N] gives the node number of each row."""
     row = torch.full((int(nodes.max()) + 1 if len(nodes) else 0,), -1, dtype=torch.int64)
     row[nodes] = torch.arange(len(nodes))
     index = torch.stack([row[edges.source], row[edges.target]])
@@ -281,7 +281,7 @@ def lift_facts(
     fact: Tensor,  # [L] atom number of a fact, one entry per link
     source: Tensor,  # [L] position in `turns` of the turn it was derived from
 ) -> Tensor:  # [B, N]
-    """Scores of the turns, each raised to the best of the facts derived from it."""
+    """Return the scores of the turns, each raised to the best of the facts derived from it."""
     own = scores[:, turns]
     if len(fact) == 0:
         return own
@@ -290,7 +290,7 @@ def lift_facts(
 
 
 def undirected(graph: Graph) -> Graph:
-    """The graph with every edge usable in both directions, by |weight|; parallel edges merge."""
+    """Return the graph with every edge in both directions, by |weight|; parallel edges merge."""
     index = graph.edge_index
     both = torch.cat([index, index.flip(0)], dim=1)
     weight = graph.weight.abs().repeat(2)

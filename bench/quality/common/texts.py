@@ -1,4 +1,4 @@
-"""Texts that judges read: passages with questions (MuSiQue, HotpotQA, 2Wiki), and sentences."""
+"""Read texts for judges: passages with questions (MuSiQue, HotpotQA, 2Wiki), and sentences."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One passage of an encyclopaedia."""
+    """Passage of an encyclopaedia."""
 
     title: str
     text: str
 
     @property
     def whole(self) -> str:
-        """The title as a line of its own, then the text."""
+        """Return the title on the first line, then the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class PassageQuestion:
-    """One question.
+    """Question about passages.
 
     Attributes:
-        text: As asked.
-        gold: Positions, among the passages, of those it takes to answer it.
-        answers: Accepted answers; empty where the set has none.
+        text: Wording.
+        gold: Indices of the passages that are needed to answer it.
+        answers: Accepted answers; empty if the set has none.
     """
 
     text: str
@@ -68,7 +68,7 @@ class PassageQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PassageSet:
-    """The passages of one file pair, in the order of the file, and what is asked about them."""
+    """Passages of one pair of files, in file order, with their questions."""
 
     name: str
     passages: tuple[Passage, ...]
@@ -76,18 +76,17 @@ class PassageSet:
 
 
 def read_passage_sets(folder: Path) -> list[PassageSet]:
-    """The sets in a folder and below it: `NAME_corpus.jsonl` with `NAME_queries.jsonl` beside it.
+    """Read the pairs `NAME_corpus.jsonl` and `NAME_queries.jsonl` in a folder and below it.
 
     A corpus line has `id`, `title` and `text`; a question line `question`, `gold_ids` (ids of the
     corpus) and, where known, `answer` (a text or several).
 
     Returns:
-        In order of their paths, named NAME, or by their path below the folder where two have one
-        NAME; none where the folder has no such pair.
+        Sets ordered by path, named NAME, or by their path below the folder if a NAME repeats; empty
+        without pairs.
 
     Raises:
-        InputError: A line that is not what it should be, with file and line; a gold id that the
-            corpus lacks.
+        InputError: Invalid line, with file and line, or a gold id that the corpus lacks.
     """
     paths = [
         path.with_name(path.name.removesuffix(_QUERIES))
@@ -112,11 +111,14 @@ def _read_set(path: Path, name: str) -> PassageSet:
     for row, where in json_rows(queries, ("question", "gold_ids")):
         ids = row["gold_ids"]
         if not isinstance(ids, list) or not ids:
-            raise InputError(f"gold_ids: expected a list of passage ids, got {ids!r}", where=where)
+            raise InputError(
+                f"gold_ids: expected a list of passage ids, got {ids!r}; correct it", where=where
+            )
         missing = [i for i in ids if _id(i, where) not in place]
         if missing:
             raise InputError(
-                f"gold_ids: expected ids of {corpus.name}, got {missing[0]!r}, which it lacks",
+                f"gold_ids: expected ids of {corpus.name}, got {missing[0]!r}, which it lacks; "
+                "correct it",
                 where=where,
             )
         gold = tuple(dict.fromkeys(place[i] for i in ids))
@@ -130,12 +132,12 @@ def _read_set(path: Path, name: str) -> PassageSet:
 
 def _id(value: Any, where: str) -> Any:
     if not isinstance(value, (str, int)):
-        raise InputError(f"id: expected a text or a number, got {value!r}", where=where)
+        raise InputError(f"id: expected a text or a number, got {value!r}; correct it", where=where)
     return value
 
 
 def json_rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of a file of JSON lines, each with its place for messages."""
+    """Yield the objects of a file of JSON lines, each with its place for messages."""
     lines = decode(read_bytes(path), str(path)).split("\n")
     for number, line in enumerate(lines, 1):
         where = f"{path}:{number}"
@@ -143,18 +145,19 @@ def json_rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, A
             continue
         row = parse_json(line, str(path), line=number)
         if not isinstance(row, dict):
-            raise InputError(f"expected a JSON object, got {line[:60]!r}", where=where)
+            raise InputError(f"expected a JSON object, got {line[:60]!r}; correct it", where=where)
         missing = [name for name in needed if name not in row]
         if missing:
-            raise InputError(f"expected the field {missing[0]!r}, got {sorted(row)}", where=where)
+            raise InputError(
+                f"expected the field {missing[0]!r}, got {sorted(row)}; add it", where=where
+            )
         yield row, where
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Where the parts of a text lie that end with a mark (. ! ?) and white space behind it.
+    """Return the spans of a text that end with a mark (. ! ?) before white space.
 
-    The last part goes to the end of the text, with or without a mark; it is empty where white
-    space follows the last mark.
+    The last span extends to the end of the text; it is empty if white space follows the last mark.
     """
     breaks = [match.span() for match in _BREAK.finditer(text)]
     starts = [0, *(end for _, end in breaks)]
@@ -163,22 +166,24 @@ def sentence_spans(text: str) -> list[Span]:
 
 
 def split_at_marks(text: str) -> list[str]:
-    """The parts of `sentence_spans`, without the white space between them."""
+    """Return the parts of `sentence_spans`, without the white space between them."""
     return [text[start:end] for start, end in sentence_spans(text)]
 
 
 def text_atoms(data: Path, memory: Memory) -> Iterator[Atom]:
-    """What a memory would index of a file or folder; also JSON lines that xz has compressed.
+    """Yield the atoms that a memory would index of a file or folder, xz-compressed or not.
 
     Raises:
-        InputError: Data that cannot be read.
+        InputError: Unreadable data.
     """
     if data.suffix == ".xz":
         try:
             with lzma.open(data, "rb") as lines:
                 yield from read_records(lines, str(data))
         except (OSError, lzma.LZMAError) as error:
-            raise InputError(f"cannot be read: {error}", where=str(data)) from error
+            raise InputError(
+                f"expected xz-compressed lines, got: {error}; check the file", where=str(data)
+            ) from error
         return
     check_paths([data])
     tokenizer, limit = memory._state.chunker, memory.config.embedder.max_tokens

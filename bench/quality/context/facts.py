@@ -10,14 +10,14 @@ __all__ = ["LAUNCH_CODE", "LITERAL", "PARAPHRASED", "Chain", "Needle", "make_cha
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A sentence that nothing else in a text bears on, and the question that it answers."""
+    """Sentence unrelated to the rest of a text, with the question that it answers."""
 
     text: str
     question: str
 
 
 LAUNCH_CODE = Needle("The launch code is 9988.", "What is the launch code?")
-"""The needle of ContextOS's experiment 1."""
+"""Needle of ContextOS's experiment 1."""
 
 LITERAL: tuple[Needle, ...] = (
     LAUNCH_CODE,
@@ -111,12 +111,12 @@ PARAPHRASED: tuple[Needle, ...] = (
         "What was on the dessert at the children's party?",
     ),
 )
-"""Needles whose question says it in other words."""
+"""Needles whose question uses other words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Two facts and a question that names only what the first one is about."""
+    """Two facts, and a question that names only the subject of the first."""
 
     first: str
     second: str
@@ -155,8 +155,7 @@ _PATTERNS = (
         ("a restart", "a new certificate", "a larger disk", "an older driver", "a longer timeout"),
     ),
 )
-"""First fact, second fact, question, and what the second one tells; after "Project Apollo ->
-Memory Safety"."""
+"""First fact, second fact, question and answer; after "Project Apollo -> Memory Safety"."""
 
 _STARTS = ("Bal", "Cor", "Dru", "Fen", "Gal", "Hes", "Kor", "Lum", "Mar", "Nor", "Pel", "Quil")
 _MIDDLES = ("a", "e", "i", "o", "u", "an", "el", "ir", "or", "un")
@@ -164,7 +163,7 @@ _ENDS = ("bek", "dane", "fax", "gard", "lis", "mont", "nix", "rath", "sil", "tor
 
 
 def make_chains(count: int, seed: int) -> list[Chain]:
-    """Chains with names of their own; the patterns take turns."""
+    """Return chains with distinct names; the patterns take turns."""
     chance = random.Random(seed)
     names = [start + middle + end for start in _STARTS for middle in _MIDDLES for end in _ENDS]
     chance.shuffle(names)

@@ -1,4 +1,4 @@
-"""Gold evidence kept per token, on conversations and on passages (`docs/evaluation.md` 4)."""
+"""Measure gold evidence kept per token, on conversations and passages (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def gold_share(
     chosen: Tensor,  # [B, K, N] bool, or the share of each that was chosen
     gold: Tensor,  # [B, G] candidates, -1 = padding
 ) -> Tensor:  # [B, K] float64, NaN without gold
-    """Share of each question's gold that is among what was chosen."""
+    """Return the chosen share of each question's gold."""
     real = gold >= 0
     places = gold.clamp(min=0)[:, None].expand(-1, chosen.shape[1], -1)
     found = (chosen.gather(2, places).double() * real[:, None]).sum(2)
@@ -66,7 +66,7 @@ def tokens_for(
     budgets: Sequence[int],
     target: Tensor,  # [R]
 ) -> Tensor:  # [R] tokens, inf where the curve does not get there
-    """Tokens at which a curve reaches a recall, between budgets on a logarithmic scale."""
+    """Return the tokens at which a curve reaches a recall, log-interpolated between budgets."""
     best = recall.cummax(1).values
     scale = torch.tensor(budgets, dtype=torch.float64).log2()
     enough = best >= target[:, None] - 1e-12
@@ -85,12 +85,12 @@ def compare_curves(
     subject: str,
     seed: int,
 ) -> dict[str, Any]:
-    """Mean recall of each system at each budget, and what `subject` needs for the recall of others.
+    """Return mean recall by system and budget, and the tokens `subject` needs for equal recall.
 
-    `difference` is the recall of the subject minus that of another, resampled in pairs;
-    `tokens_needed` says, for a budget of another system, its recall, the tokens at which the
+    `difference` is the recall of the subject minus that of another, resampled in pairs.
+    `tokens_needed` gives, for a budget of another system, its recall, the tokens at which the
     subject reaches it, and their ratio with its interval, from the same resamples of questions for
-    both curves. None where the curve does not reach it.
+    both curves. None if the curve does not reach it.
     """
     own = curves[subject]
     report: dict[str, Any] = {}
@@ -133,12 +133,12 @@ def _resamples(count: int, seed: int) -> Tensor:  # [_RESAMPLES, n], rows sum to
 
 
 def read_gold_sets(root: Path) -> list[QuestionSet]:
-    """Every set under a data root: LoCoMo under `locomo`, passages wherever they are.
+    """Return every set below a data root: LoCoMo in `locomo`, passages anywhere.
 
-    Questions without gold are left out, and conversations without questions.
+    Questions without gold are dropped, and conversations without questions.
 
     Raises:
-        InputError: A file that cannot be used.
+        InputError: Invalid file.
     """
     sets = []
     locomo = root / "locomo"
@@ -155,19 +155,19 @@ SYSTEMS: Mapping[str, str] = {
     "top-k own": "the best by the preset's own score, likewise, in the same form",
     "contextos greedy": "50 cosine + 10 PageRank decay, by value per token, plain (published)",
 }
-"""The baselines; the preset's own name stands for the whole of `Memory.compile`."""
+"""Names of the baselines; the preset's name stands for the whole of `Memory.compile`."""
 
 PARTS = "{}, parts"
-"""Name of a preset where an extract counts for the share of its memory's words that it holds."""
+"""Name of a preset whose extracts count by the share of their memory's words."""
 
-_PART = 0.99  # of a memory that does not stand there whole, at most
+_PART = 0.99  # maximum share of a memory that is not there as a whole
 _STEP = 64  # questions at once: their choices are [64, 13, N] bool
 
 
 def chosen_by(task: RetrievalTask, *, subject: str) -> dict[str, list[Tensor]]:
-    """For each system its choices: tiles of [B, len(CURVE), N] bool, N candidates.
+    """Return the choices of each system: tiles of [B, len(CURVE), N] bool, N candidates.
 
-    Of the preset under test also with extracts, as shares in [0, 1] (`PARTS`).
+    The preset under test also appears with extracts, as shares in [0, 1] (`PARTS`).
 
     Args:
         task: Candidates and questions.
@@ -190,9 +190,9 @@ def entry_costs(
     task: RetrievalTask,
     ranking: Tensor,  # [B, L] candidates, best first, -1 = none
 ) -> Tensor:  # [B, L] int64 tokens
-    """What each costs where it stands in the ranking, as the compiler writes it.
+    """Return the rendered cost of each entry at its rank, as the compiler writes it.
 
-    The first one of a group pays for its header.
+    The first entry of a group pays for its header.
     """
     settings = task.memory.config.context
     token_costs = TokenCosts(load_format(settings.format), settings.tokenizer, inline=False)
@@ -201,7 +201,7 @@ def entry_costs(
     token_costs.learn(nodes, task.memory.store.atoms)
     group = token_costs.groups[nodes][ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
     costs = token_costs.costs[nodes][ranking.clamp(min=0)]
-    # Stable: of a group the best comes first.
+    # Stable: the best of a group comes first.
     ordered, order = group.sort(dim=1, stable=True)
     first = torch.nn.functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
     leads = torch.zeros_like(first).scatter_(1, order, first) & (group > 0)
@@ -214,7 +214,7 @@ def _atoms(task: RetrievalTask, ids: Sequence[str]) -> list[Atom]:
 
 
 def _compiled(task: RetrievalTask, asked: slice) -> Tensor:  # [B, K, N] float64
-    """The share of each gold memory that stands in the contexts; nothing else is asked for."""
+    """Return the share of each gold memory that is in the contexts; others are left 0."""
     curves = task.memory.compile(task.questions[asked], budget=list(CURVE))
     wanted = task.evidence[asked]
     known = {atom.id: atom for atom in _atoms(task, sorted(set(chain(*wanted))))}
@@ -261,7 +261,7 @@ def judge_gold(
     seed: int,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Every system's curve on a set, by groups of questions, and the ablation of passages.
+    """Return every system's curve on a set, by groups of questions, and the ablation of passages.
 
     The groups of a conversation set are LoCoMo's categories; passages have one, `all`.
     """

@@ -26,24 +26,24 @@ __all__ = [
     "skipping",
 ]
 
-_RUN = 3  # words in a row that are taken from a memory: fewer stand in other texts as well
+_RUN = 3  # minimum words of a common run: shorter ones occur in other texts as well
 
 
 def line_costs(atoms: Sequence[Atom], tokenizer: str) -> Tensor:  # [N] int64
-    """Tokens of each atom as a line of its own, the line feed included."""
+    """Return the tokens of each atom as a line, line feed included."""
     return torch.tensor(count_tokens([atom.rendered for atom in atoms], tokenizer)) + 1
 
 
 def nearest_that_fit(
     memory: Memory, atoms: Sequence[Atom], questions: Sequence[str], budgets: Sequence[int]
 ) -> Tensor:  # [B, K, N] bool
-    """Plain vector search: the atoms of largest cosine, a line each, up to the first too many.
+    """Return plain vector search: the atoms of largest cosine, one a line, until one does not fit.
 
     Args:
-        memory: Holds the atoms; its tokenizer counts.
+        memory: Memory that holds the atoms; its tokenizer counts.
         atoms: N candidates.
-        questions: B.
-        budgets: K, in tokens.
+        questions: B questions.
+        budgets: K budgets in tokens.
     """
     rows = memory.tensors.rows([atom.id for atom in atoms])
     cosine = memory.tensors.encode(questions).embedding @ memory.index.embeddings[rows].float().T
@@ -58,7 +58,7 @@ def prefix(
     budgets: Tensor,  # [K] tokens
     num_candidates: int,
 ) -> Tensor:  # [B, K, N] bool
-    """Top-k truncation: as many of the best as fit, up to the first that does not."""
+    """Return top-k truncation: the best candidates until one does not fit."""
     there = ranking >= 0
     spent = costs.masked_fill(~there, 0).cumsum(1)
     fits = there[:, None] & (spent[:, None] <= budgets[:, None])  # [B, K, L]
@@ -71,14 +71,14 @@ def skipping(
     budgets: Tensor,  # [K] tokens
     num_candidates: int,
 ) -> Tensor:  # [B, K, N] bool
-    """Top-k that passes over what does not fit and goes on: the stronger truncation."""
+    """Return stronger top-k truncation: candidates that do not fit are skipped."""
     beyond = costs.masked_fill(ranking < 0, int(budgets.max()) + 1)
     taken = torch.stack([_fill(beyond, int(budget)) for budget in budgets], dim=1)
     return _of_candidates(taken, ranking, num_candidates)
 
 
 def _of_candidates(taken: Tensor, ranking: Tensor, count: int) -> Tensor:  # [B, K, L] -> [B, K, N]
-    # The last column takes what is not there.
+    # The last column receives missing candidates.
     chosen = torch.zeros(*taken.shape[:2], count + 1, dtype=torch.bool)
     slots = ranking.masked_fill(ranking < 0, count)[:, None].expand_as(taken)
     return chosen.scatter_(2, slots, taken)[:, :, :-1]
@@ -89,10 +89,9 @@ def fill_by_density(
     costs: Tensor,  # [N] tokens, > 0
     budgets: Tensor,  # [K] tokens
 ) -> Tensor:  # [B, K, N] bool
-    """ContextOS's `FillKnapsack` (algorithm 1, lines 10 and 11): by falling value / cost.
+    """Return ContextOS's `FillKnapsack` (algorithm 1, lines 10 and 11): by falling value / cost.
 
-    An item that does not fit is passed over. A round takes all of the next items up to the first
-    that does not fit.
+    An item that does not fit is skipped. A round takes all next items until one does not fit.
     """
     order = (values / costs).argsort(dim=1, descending=True, stable=True)  # [B, N]
     sorted_costs = costs[order]
@@ -116,21 +115,21 @@ def _fill(costs: Tensor, budget: int) -> Tensor:  # [B, N] in order -> [B, N] bo
 
 
 def kept_whole(context: Context, atoms: Iterable[Atom], layout: Format) -> set[str]:
-    """Ids of the sources among these atoms whose whole text the prompt holds.
+    """Return the ids of these atoms that are sources and whole in the prompt.
 
-    Looked for in the prompt as it would be sent; one that is longer than its budget keeps nothing.
+    The rendered prompt is searched. A prompt above its budget keeps nothing.
 
     Args:
-        context: As `Memory.compile` made it.
-        atoms: Those that matter.
-        layout: The format that it is written in.
+        context: Result of `Memory.compile`.
+        atoms: Atoms to look for.
+        layout: Format of the context.
     """
     if context.tokens > context.budget:
         return set()
     sources, kept = set(context.sources), set()
     for atom in atoms:
         if atom.id in sources:
-            # An entry without its number: only the text is known before the place is.
+            # An entry without its number, which is unknown before its place is.
             entry = layout.entry(1, atom, atom.rendered).partition(" ")[2].rstrip(",\n")
             if entry in context.text:
                 kept.add(atom.id)
@@ -138,10 +137,9 @@ def kept_whole(context: Context, atoms: Iterable[Atom], layout: Format) -> set[s
 
 
 def kept_part(context: Context, atom: Atom) -> float:
-    """Share of the words of a memory that an extract of it holds; 0 of what is no source.
+    """Return the share of a memory's words that its extract holds; 0 for other memories.
 
-    Counted are runs of at least three words that memory and prompt have in the same order, each
-    word of the prompt once.
+    Only runs of at least three words in the same order count, each word of the prompt once.
     """
     if atom.id not in context.sources or context.tokens > context.budget:
         return 0.0

@@ -1,8 +1,8 @@
-"""Two hops: what the vector finds, what the graph finds, and what both find together.
+"""Two hops: results of the vector alone, of the graph alone, and of both.
 
-ContextOS's experiment 2 ("Project Apollo" -> "Memory Safety"): the question names what the first
-fact is about; the second fact shares only a name with the first one, which the question leaves out,
-and many facts of the same form stand beside it, so that its words do not tell it from them.
+ContextOS's experiment 2 ("Project Apollo" -> "Memory Safety"). The question names the subject of
+the first fact. The second fact shares with the first only a name that the question leaves out. Many
+facts of the same form are distractors, so that wording does not identify it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ __all__ = [
     "recall_at",
 ]
 ARMS: tuple[str, ...] = ("vector only", "graph only", "unseeded graph", "hybrid", "graph x 10")
-"""The score without what reads the graph (the published beta = 0), with nothing else (alpha = 0;
-where it starts may still be found by the vector), the PageRank of no question, the whole, and the
-whole with ten times the weight of what reads the graph."""
+"""Arms of the ablation.
+
+The score without graph signals (published beta = 0), graph signals alone (alpha = 0; the vector may
+still find the seeds), PageRank without a question, all, and all with ten times the graph weights.
+"""
 
 DEPTHS: tuple[int, ...] = (2, 5, 10)
 
 MEMORIES = 10
-"""Memories of chains."""
+"""Number of memories of chains."""
 
-_CHAINS = 5  # of a memory, one of each pattern
-_RANDOM = 100  # and facts about anything
+_CHAINS = 5  # chains of a memory, one of each pattern
+_RANDOM = 100  # and unrelated facts
 
 
 def judge_hops(
@@ -58,17 +60,17 @@ def judge_hops(
     seed: int,
     memories: int = MEMORIES,
 ) -> dict[str, Any]:
-    """The ablation on made-up chains, with two graphs.
+    """Return the ablation on made-up chains, with two graphs.
 
-    `stated`: the edges between the facts of a chain are given and there are no others, as
-    published; `found`: none are given, and linking finds what it finds.
+    `stated`: only the edges within a chain are given, as published. `found`: no edges are given;
+    linking creates them.
 
     Args:
-        facts: What random facts are drawn from.
+        facts: Texts that random facts are drawn from.
         config: Settings of the memories.
-        embedder: Encodes.
-        device: Where the indices live.
-        seed: Of names, facts and intervals.
+        embedder: Encoder.
+        device: Device of the indices.
+        seed: Seed of names, facts and intervals.
         memories: Number of memories, each with five chains.
     """
     chains = make_chains(memories * _CHAINS, seed)
@@ -96,11 +98,11 @@ def judge_hops(
 def ablate(
     memory: Memory, questions: Sequence[str], gold: Sequence[set[str]]
 ) -> dict[str, Tensor]:  # each [B, 2 * len(DEPTHS)]
-    """`recall_at` of each arm; the memory keeps its weights.
+    """Return `recall_at` of each arm; the memory keeps its weights.
 
     Args:
-        memory: Holds the gold.
-        questions: B.
+        memory: Memory with the gold.
+        questions: B questions.
         gold: Ids of the atoms that each question needs.
     """
     weights = dict(memory.config.rank.weights)
@@ -117,13 +119,13 @@ def ablate(
 
 
 def ablation_figures(arms: Mapping[str, Tensor], seed: int) -> dict[str, Any]:
-    """Means of each arm with their intervals."""
+    """Return the means of each arm with their intervals."""
     names = [f"{what}@{depth}" for what in ("recall", "complete") for depth in DEPTHS]
     return {arm: interval_table(found, names, seed=seed) for arm, found in arms.items()}
 
 
 def arm_weights(weights: Mapping[str, float], arm: str) -> dict[str, float] | None:
-    """The weights of an arm, those that it leaves out at 0; None where nothing is left."""
+    """Return the weights of an arm, others 0; None if all would be 0."""
     of_graph = {name: SIGNALS[Weight.named(name).signal].graph for name in weights}
     kept = {
         "vector only": lambda name: not of_graph[name],
@@ -143,11 +145,11 @@ def arm_weights(weights: Mapping[str, float], arm: str) -> dict[str, float] | No
 def recall_at(
     memory: Memory, questions: Sequence[str], gold: Sequence[set[str]]
 ) -> Tensor:  # [B, 2 * len(DEPTHS)] float64
-    """Share of the gold among the best, then whether all of it is, at each of `DEPTHS`."""
+    """Return the share of gold in the best hits, then whether all of it is, at each of `DEPTHS`."""
     results = memory.retrieve(list(questions), k=max(DEPTHS))
     rows = []
     for result, wanted in zip(results, gold, strict=True):
-        # What nothing speaks for was not found; it is only listed to fill the number up.
+        # A hit without any signal was not found; it only fills the list.
         ids = [hit.id for hit in result.hits if max(hit.signals.values()) > 0.0]
         found = [len(wanted & set(ids[:depth])) / len(wanted) for depth in DEPTHS]
         rows.append([*found, *(float(share == 1.0) for share in found)])
@@ -155,7 +157,7 @@ def recall_at(
 
 
 def _atoms(chains: Sequence[Chain], own: range, stated: bool) -> Iterator[Atom]:
-    """The chains of a memory, and the second facts of others."""
+    """Yield the chains of a memory, and the second facts of others."""
     for i in own:
         edges = (Link(f"{i}b", EdgeType.RELATED_TO),) if stated else ()
         yield Atom(id=f"{i}a", text=chains[i].first, kind="fact", edges=edges)

@@ -1,4 +1,4 @@
-"""The judge of contexts: needles, two hops, decay, gold per token (`docs/evaluation.md` 4)."""
+"""Judge of contexts: needles, two hops, decay, gold per token (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ __all__ = ["format_context", "judge"]
 def judge(
     request: Request, *, memories: int = MEMORIES, noise_levels: Sequence[int] = NOISE
 ) -> Judged:
-    """Everything on the data root `request.data`: conversations, passages, essays.
+    """Judge contexts on everything on the data root: conversations, passages, essays.
 
-    What there is no data for is left out: gold without conversations and passages, needles without
+    Parts without data are left out: gold without conversations and passages, needles without
     essays.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         memories: Memories of chains in the ablation of two hops.
         noise_levels: Numbers of distractors.
 
     Raises:
-        InputError: None of them is there, or a file cannot be used.
+        InputError: None of them exists, or a file is invalid.
     """
     root = Path(request.data)
     sets, essays = read_gold_sets(root), read_essays(root)
     if not sets and not essays:
         raise InputError(
             "expected a folder locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
-            "text files (*.txt), got none of them",
+            "text files (*.txt), got none of them; name another folder",
             where=str(root),
         )
     run = Run(request)
@@ -70,12 +70,12 @@ def judge(
 
 
 def _of_the_past(config: Config) -> Config:
-    """Decay counts from the latest memory: the records were made years ago."""
+    """Return settings whose decay counts from the latest memory: the records are years old."""
     return replace(config, decay=replace(config.decay, now="latest"))
 
 
 def format_context(report: Mapping[str, Any]) -> str:
-    """Every part of the report that there is."""
+    """Format every part of the report."""
     parts = [
         *_gold(report),
         *_hops(report),

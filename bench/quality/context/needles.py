@@ -28,16 +28,16 @@ from .greedy import kept_whole, nearest_that_fit
 
 __all__ = ["BUDGETS", "Essay", "judge_needles", "place_needles", "read_essays"]
 BUDGETS: tuple[int, ...] = (200, 512)
-"""Tokens of the whole rendered context; 200 are ContextOS's."""
+"""Token budgets of the whole rendered context; ContextOS uses 200."""
 
-_SHORTEST = 2000  # tokens; each length is twice the one before, the last is all there is
+_SHORTEST = 2000  # tokens; each length is twice the previous one, the last is the whole text
 _CHUNK = 96  # encoder pieces: two chunks fit the smallest budget
-_ROTATIONS = 2  # placements of the literal needles, so that each cell asks for two of them
+_ROTATIONS = 2  # rotations of the literal needles; each cell then asks for two of them
 
 
 @dataclass(frozen=True, slots=True)
 class Essay:
-    """A text by its sentences and the tokens of each."""
+    """Text as sentences with the tokens of each."""
 
     name: str
     sentences: tuple[str, ...]
@@ -45,10 +45,10 @@ class Essay:
 
 
 def read_essays(root: Path) -> list[Essay]:
-    """The text files under `text` of a data root, else all of its text files, in order of paths.
+    """Return the text files under `text` of a data root, else all of its text files, by path.
 
     Raises:
-        InputError: One that is empty or no text.
+        InputError: Empty or invalid file.
     """
     folder = root / "text" if (root / "text").is_dir() else root
     essays = []
@@ -68,10 +68,10 @@ def judge_needles(
     seed: int,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Share of needles that are in the context, for each kind, budget, length and depth.
+    """Return the share of needles in the context, for each kind, budget, length and depth.
 
-    All needles of a kind are in one text, each at another depth, so each is a distractor of the
-    others; the placements rotate. `vector` is what plain vector search keeps of the same chunks.
+    All needles of a kind are in one text at different depths, so that they distract from each
+    other; the placements rotate. `vector` is plain vector search on the same chunks.
     """
     config = _in_small_chunks(config)
     depths = [i / (len(LITERAL) - 1) for i in range(len(LITERAL))]
@@ -93,10 +93,10 @@ def judge_needles(
 
 
 def _figures(found: Tensor, shifts: Sequence[int], seed: int) -> dict[str, Any]:
-    """Cells, means, intervals of outcomes `[2, K, lengths, turns, depths]`: preset and vector."""
+    """Return cells, means, intervals of outcomes `[2, K, lengths, turns, depths]` by system."""
     turns = [found[..., turn, :].roll(shift, -1) for turn, shift in enumerate(shifts)]
     needle = torch.stack(turns).mean((0, 3))  # [2, K, needles]
-    # A needle is the same at every length, so it is needles that are drawn again.
+    # A needle is the same at every length, so needles are resampled.
     ours, theirs = needle[0].T, needle[1].T  # [needles, K]
     return {
         "trials": len(shifts),
@@ -109,7 +109,7 @@ def _figures(found: Tensor, shifts: Sequence[int], seed: int) -> dict[str, Any]:
 
 
 def _grid(found: Tensor) -> dict[str, dict[str, Any]]:  # [K, lengths, turns, depths]
-    """By budget: each cell, the share of all, and how many cells hold all of their needles."""
+    """Return by budget each cell, the share of all, and the number of cells with all needles."""
     each = list(zip(map(str, BUDGETS), found, strict=True))
     return {
         "cells": {budget: one.mean(1).tolist() for budget, one in each},
@@ -121,10 +121,10 @@ def _grid(found: Tensor) -> dict[str, dict[str, Any]]:  # [K, lengths, turns, de
 def place_needles(
     essays: Sequence[Essay], length: int, depths: Sequence[float], needles: Sequence[Needle]
 ) -> list[tuple[str, str]]:
-    """The first `length` tokens of the essays with the needles in them: names and texts.
+    """Return the first `length` tokens of the essays with the needles in them: names and texts.
 
-    Text is cut at a sentence. A needle at depth d stands behind the sentence at which a share d of
-    the tokens is reached, at depth 0 before the first one.
+    Text is cut at a sentence. A needle at depth d follows the sentence at which a share d of the
+    tokens is reached; at depth 0 it comes first.
     """
     flat = [
         (number, sentence, tokens)
@@ -152,7 +152,7 @@ def _run(
     embedder: Embedder,
     device: str,
 ) -> Tensor:  # [2, K, needles] bool
-    """Whether the context of each needle's question holds it, at each budget: preset and vector."""
+    """Return whether each needle is in its question's context, by budget: preset and vector."""
     asked = [needle.question for needle in needles]
     with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
         for name, text in texts:
@@ -181,7 +181,7 @@ def _run(
 
 
 def _holds(chunks: Sequence[Atom], kept: set[str], needle: str) -> bool:
-    """Whether a sentence is in the chunks kept, the two halves of a cut one in their order."""
+    """Return whether a sentence is in the kept chunks, or its halves in consecutive ones."""
     text = " ".join(chunk.text for chunk in chunks if chunk.id in kept)
     return " ".join(needle.split()) in " ".join(text.split())
 

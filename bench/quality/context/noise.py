@@ -26,17 +26,17 @@ from .needles import Essay
 
 __all__ = ["DAYS", "NOISE", "judge_decay", "judge_noise", "random_facts"]
 NOISE: tuple[int, ...] = (100, 300, 1000)
-"""Distractors; 100 are the published number."""
+"""Numbers of distractors; 100 is the published one."""
 
 _BUDGET = 200  # tokens of the whole context
 _POLICY = "Never read a password out to a caller."
-_FACTS = 4000  # sentences that random facts are drawn from
-_WORDS = range(6, 31)  # of a fact
+_FACTS = 4000  # maximum sentences to draw random facts from
+_WORDS = range(6, 31)  # words of a fact
 _KEPT = ("needle", "policy", "vector")
 
 
 def random_facts(sets: Sequence[QuestionSet], essays: Sequence[Essay]) -> list[str]:
-    """First sentences of passages, else sentences of the essays; of a usual length, each once."""
+    """Return distinct first sentences of passages, else sentences of essays, of usual length."""
     passages = (
         split_at_marks(_body(atom.text))[0]
         for one in sets
@@ -54,7 +54,7 @@ def _usual(sentences: Iterable[str]) -> set[str]:
 
 
 def _body(passage: str) -> str:
-    """A passage without the line of its title, if it has one."""
+    """Return a passage without the line of its title, if it has one."""
     title, _, text = passage.strip().partition("\n")
     return text.strip() or title
 
@@ -69,18 +69,18 @@ def judge_noise(
     levels: Sequence[int] = NOISE,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """How often the needle, and the policy, are in the context, by the number of distractors.
+    """Return how often needle and policy are in the context, by number of distractors.
 
-    `vector` is how often the needle is among the nearest by cosine that fit, a line each.
+    `vector` counts the needle among the nearest by cosine that fit, one a line.
 
     Args:
-        facts: What the distractors are drawn from.
+        facts: Texts that distractors are drawn from.
         config: Settings of the memories.
-        embedder: Encodes.
-        device: Where the indices live.
-        seed: Of the facts and the intervals.
-        levels: Numbers of distractors; those of more than there are are left out.
-        progress: Show a bar.
+        embedder: Encoder.
+        device: Device of the indices.
+        seed: Seed of the facts and the intervals.
+        levels: Numbers of distractors; those above the number of facts are left out.
+        progress: Whether to show a bar.
     """
     report: dict[str, Any] = {"budget": _BUDGET, "trials": len(LITERAL), "noise": {}}
     enough = [level for level in levels if level <= len(facts)]
@@ -105,7 +105,7 @@ def judge_noise(
 
 
 def _trial(memory: Memory, atoms: Sequence[Atom], needle: Needle) -> list[bool]:
-    """Whether the needle and the policy are kept, and whether plain vector search finds the needle.
+    """Return whether needle and policy are kept, and whether plain vector search has the needle.
 
     The first of the atoms is the policy.
     """
@@ -124,11 +124,11 @@ _BORN = 1_700_000_000.0  # seconds since the epoch
 
 
 def judge_decay(config: Config) -> dict[str, dict[str, float]]:
-    """Strength of one memory of each type, centrality left out, days after it was last used.
+    """Return the strength of a memory of each type by days since its last use, without centrality.
 
-    Asked of a real memory, not computed from the half-lives.
+    Measured on a real memory, not computed from the half-lives.
     """
-    # Alone in its memory every atom is as central as any.
+    # Alone in its memory every atom has maximum centrality.
     config = replace(config, decay=replace(config.decay, centrality=0.0))
     atoms = [
         Atom(id=name, text=f"A memory that is {name}.", type=name, time=_BORN)

@@ -1,4 +1,4 @@
-"""The judge of a user's own data: presets and all baselines on files and labelled questions."""
+"""Judge of a user's own data: presets and all baselines on files and labelled questions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from ..request import Judged, Request
 
 __all__ = ["CUTOFFS", "format_questions", "judge", "judge_questions", "read_questions"]
 CUTOFFS: tuple[int, ...] = (5, 10, 25)
-"""Numbers of hits at which everything is measured."""
+"""Numbers of hits of the measures."""
 
 _COLUMNS = (("recall", 5), ("recall", 10), ("recall", 25), ("complete", 10), ("ndcg", 10))
 _TIMED = 20  # questions whose latency is measured
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
-    """Run presets, and what they are made of, on the files and the questions of a request.
+    """Run presets and their ingredients on the files and the questions of a request.
 
-    The files are what `graphmem index` takes; every atom of them, chunks as large as the first
-    preset has them, is a candidate.
+    The files are those that `graphmem index` accepts. Every atom of them is a candidate, with
+    chunks of the first preset's size.
 
     Raises:
         InputError: Files that cannot be read, a line of questions without its fields, or evidence
@@ -77,15 +77,15 @@ def judge_questions(
     """Run presets and every baseline on one collection of atoms, all of them candidates.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         dataset: Name of the judge.
-        conversation: The atoms, and the questions about them.
+        conversation: Atoms, and the questions about them.
         encoders: One for each preset of the request.
-        cutoffs: Numbers of hits at which everything is measured.
-        columns: Measures and cut-offs of the table; of the second the preset's gain is shown.
+        cutoffs: Numbers of hits of the measures.
+        columns: Measures and cut-offs of the table; the preset's gain is in the second.
         resamples: Number of resamples of the intervals.
-        counts: What else was counted.
-        without_own: Whether an atom of a question's own id is left out of its ranking.
+        counts: Further counts for the report.
+        without_own: Whether the atom with a question's own id is removed from its ranking.
     """
     presets, atoms = request.presets, list(conversation.atoms)
     asks = QuestionSet(dataset, (conversation,), kind=None, groups={"all": (1,)})
@@ -166,17 +166,17 @@ def judge_questions(
 
 
 def read_questions(path: Path, known: set[str]) -> list[Question]:
-    """The questions of a file of JSON lines with `question` and `evidence`, a list of ids.
+    """Read the questions of JSON lines with `question` and `evidence`, a list of ids.
 
-    A question is called by its `id` (`_id`) where it has one, else by its text.
+    The id of a question is its `id` (`_id`) if it has one, else its text.
 
     Args:
-        path: The file.
+        path: Path of the file.
         known: Ids of the atoms.
 
     Raises:
-        InputError: A line without its fields, with an id that no atom has, or with the id of
-            another question; an empty file.
+        InputError: Line without its fields, with an unknown atom id, or with the id of another
+            question; an empty file.
     """
     questions: list[Question] = []
     times: dict[str, int] = {}
@@ -184,9 +184,11 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
     for row, where in json_rows(path, ("question", "evidence")):
         text, ids = row["question"], row["evidence"]
         if not isinstance(text, str) or not text.strip():
-            raise InputError(f"question: expected a text, got {text!r:.80}", where=where)
+            raise InputError(f"question: expected a text, got {text!r:.80}; add it", where=where)
         if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-            raise InputError(f"evidence: expected a list of ids, got {ids!r:.80}", where=where)
+            raise InputError(
+                f"evidence: expected a list of ids, got {ids!r:.80}; add it", where=where
+            )
         missing = [name for name in ids if name not in known]
         if missing:
             raise InputError(
@@ -199,7 +201,9 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
             times[text] = times.get(text, 0) + 1
             name = text if times[text] == 1 else f"{text} ({times[text]})"
         elif isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
-            raise InputError(f"id: expected a text or a number, got {name!r:.80}", where=where)
+            raise InputError(
+                f"id: expected a text or a number, got {name!r:.80}; correct it", where=where
+            )
         name = str(name)
         if places.setdefault(name, where) != where:
             raise InputError(
@@ -213,18 +217,18 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
 
 
 def _read(path: Path, config: Config, encoder: Embedder, device: str) -> list[Atom]:
-    """The atoms of a file or folder, chunks as large as the preset has them."""
+    """Read the atoms of a file or folder, in chunks of the preset's size."""
     check_paths([path])
     with Memory.open(None, config=config, embedder=encoder, device=device) as memory:
         size = config.embedder.max_tokens
         atoms = list(read_atoms([path], tokenizer=memory._state.chunker, max_tokens=size))
     if not atoms:
-        raise InputError("expected atoms, got none", where=str(path))
+        raise InputError("expected atoms, got none; name another file", where=str(path))
     return atoms
 
 
 def format_questions(report: Mapping[str, Any], columns: Sequence[tuple[str, int]]) -> Table:
-    """A line for each system: some measures, and what the first preset gains in the second."""
+    """Return a line for each system: some measures, and the first preset's gain in the second."""
     subject, counts = report["preset"], report["n"]
     measure, k = columns[1]
     heads = [

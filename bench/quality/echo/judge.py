@@ -1,4 +1,4 @@
-"""The judge: conversations in which each question was stored before it is asked."""
+"""Judge of conversations in which each question was stored before it is asked."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from ..request import Judged, Request
 __all__ = ["WAYS", "judge"]
 
 WAYS = ("not stored", "asked", "answered")
-"""Ways to store a question before it is asked: not at all, as the latest turn, or in a session in
-the middle of the memory, where a reply follows, and again as the latest turn."""
+"""Ways to store a question: not at all, as the latest turn, or with a reply and as the latest."""
 
 _DEPTH, _CUTOFF, _FIRST = 30, 10, 5
 _BASELINES = {"bm25": "lexical", "dense": "semantic"}
@@ -41,10 +40,10 @@ _AS_HITS = "echoes as hits"
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
-    """Asks each question of a memory that holds it already, and nothing else is changed.
+    """Ask each question of a memory that already holds it, all else unchanged.
 
-    The question is added, asked and deleted again, one after the other. Recall is that of the
-    evidence; the reply is the answer as the data set has it, said by an assistant.
+    The question is added, asked and deleted again. Recall is that of the evidence; the reply is the
+    answer in the data set, said by an assistant.
 
     Args:
         request: Data to evaluate: a LoCoMo file, a folder of chats, or a root with `locomo` and
@@ -86,7 +85,9 @@ def _sets(request: Request) -> list[QuestionSet]:
     if chats.is_dir() and chats != root and find_chats(chats) is not None:
         found.append(read_chats(chats))
     if not found:
-        raise InputError("expected LoCoMo or chats, found neither", where=str(root))
+        raise InputError(
+            "expected LoCoMo or chats, found neither; name another folder", where=str(root)
+        )
     return found
 
 
@@ -122,7 +123,7 @@ _REPLY = "echo:reply"
 
 
 def _stored(question: Question, way: str, times: Sequence[float]) -> list[Atom]:
-    """The turns that are stored before a question is asked."""
+    """Return the turns that are stored before a question is asked."""
     if way == WAYS[0]:
         return []
     middle, last = (times[len(times) // 2], times[-1]) if times else (None, None)
@@ -142,7 +143,7 @@ def _stored(question: Question, way: str, times: Sequence[float]) -> list[Atom]:
 
 
 def _rankings(memory: Memory, question: Question) -> dict[str, list[int]]:
-    """Rows of the first hits of each system."""
+    """Return the rows of each system's first hits."""
     index = memory.index
     query = memory.tensors.encode([question.text], asked=[question.time])
     plain = replace(query, asked_key=None)

@@ -1,4 +1,4 @@
-"""The judge: what is left of what was forgotten, and what it costs (`docs/evaluation.md` 4)."""
+"""Judge of forgetting: remains of forgotten memories, and the cost (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from ..request import Judged, Request
 
 __all__ = ["GROUPS", "SIZES", "format_table", "found_in", "judge"]
 SIZES = (1_000, 10_000)
-"""Atoms at which forgetting is measured unless others are asked for."""
+"""Default numbers of atoms."""
 
 GROUPS = ((1, 20), (100, 3), (1_000, 1))
-"""How many memories go in one call, and how often; at most a third of all in calls of a size."""
+"""Pairs of memories of one call, and number of calls; at most a third of all in calls of a size."""
 
 _WORD = re.compile(r"[^\W\d_]{8,}")
-_PIECE, _STEP = 64, 256  # bytes of a long text that are looked for, and from one to the next
-_KEY, _LONG = 8, 32  # bytes by which places are found, and long ones are told apart
-_BITS = 22  # of the table of these
+_PIECE, _STEP = 64, 256  # bytes of a long text that are searched for, and their distance
+_KEY, _LONG = 8, 32  # bytes that identify places and long needles
+_BITS = 22  # bits of an index into the table of these
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 T = TypeVar("T")
@@ -52,16 +52,16 @@ def judge(
     session: int = 40,
     questions: int = 64,
 ) -> Judged:
-    """Forgets memories one by one, by hundreds and by session, and looks for what is left.
+    """Forget memories one by one, by hundreds and by session, and look for remains.
 
-    What is forgotten has ids, speakers, a session and notes that nothing else has. A memory that
-    was made at once of the rest, which never held it, says what may be there.
+    Forgotten memories have unique ids, speakers, a session and notes. A memory built from the rest,
+    which never held them, is the reference.
 
     Args:
-        request: What is evaluated; its data are texts.
-        groups: As `GROUPS`.
+        request: Evaluation request; its data are texts.
+        groups: Sizes and numbers of calls, see `GROUPS`.
         session: Turns of the session that is forgotten by its name.
-        questions: That both memories are asked.
+        questions: Questions to both memories.
 
     Raises:
         InputError: Data that cannot be read, sizes of less than five sessions.
@@ -160,9 +160,9 @@ def _one_size(
 def _marked(
     turns: list[Atom], groups: Sequence[tuple[int, int]], size: int, chance: random.Random
 ) -> tuple[list[Atom], list[list[str]], str]:
-    """The turns, what is forgotten in each call, and the session of that size that is.
+    """Return the turns, the ids forgotten by each call, and the forgotten session of that size.
 
-    What is forgotten has an id, a speaker, a session and a note of its own.
+    Forgotten turns have an id, a speaker, a session and a note of their own.
     """
 
     def word() -> str:
@@ -186,7 +186,7 @@ def _marked(
 
 
 def _cpu(clock: Stopwatch, call: Callable[[], T]) -> tuple[T, float]:
-    """What a call gives, and its CPU seconds without the encoder's."""
+    """Return the result of a call, and its CPU seconds without the encoder's."""
     clock.seconds, clock.cpu = {}, {"encoder": 0.0}
     with clock.running("all"):
         result = call()
@@ -194,7 +194,7 @@ def _cpu(clock: Stopwatch, call: Callable[[], T]) -> tuple[T, float]:
 
 
 def _needles(memory: Memory, gone: Sequence[Atom]) -> dict[str, list[bytes]]:
-    """Bytes that must not be left, by kind: each of at least eight."""
+    """Return bytes that must be gone, by kind: each of at least eight."""
     store, ids = memory.store, [atom.id for atom in gone]
     known = store.known(ids)
     embeddings, tokens = store.vectors([known[name][0] for name in ids])
@@ -228,9 +228,9 @@ def _pieces(text: str) -> Iterator[bytes]:
 def found_in(
     folder: Path, needles: Mapping[str, Sequence[bytes]], *, tile: int = 1 << 24
 ) -> dict[str, set[bytes]]:
-    """Which needles, of at least eight bytes, there are in the files of a folder, by kind.
+    """Return the needles, of at least eight bytes, that the files of a folder contain, by kind.
 
-    So many bytes of a file are looked at together.
+    `tile` bytes of a file are searched at once.
     """
     places: dict[bytes, list[tuple[str, bytes, int]]] = {}
     for kind, each in needles.items():
@@ -265,7 +265,7 @@ def found_in(
 
 
 def _compared(memory: Memory, rebuilt: Memory, questions: Sequence[str]) -> dict[str, Any]:
-    """How the answers differ from those of a memory that never held what is gone."""
+    """Return the difference of answers to those of a memory that never held the forgotten."""
     same, worst = 0, 0.0
     both = zip(memory.retrieve(questions), rebuilt.retrieve(questions), strict=True)
     for own, other in both:
@@ -278,7 +278,7 @@ def _compared(memory: Memory, rebuilt: Memory, questions: Sequence[str]) -> dict
 def _receipts(
     memory: Memory, rebuilt: Memory, receipts: Sequence[Receipt]
 ) -> dict[str, dict[str, int]]:
-    """How many receipts hold, and how many that were changed, or are of another store, do not."""
+    """Count receipts that verify, and altered or foreign ones that fail."""
     held = sum(not memory.upkeep.check_receipt(receipt) for receipt in receipts)
     forged = [
         change
@@ -301,7 +301,7 @@ def _receipts(
 
 
 def format_table(report: Mapping[str, Any]) -> str:
-    """A line for each size; below it what is left, and the memory that was made anew."""
+    """Return a line for each size; below it the remains, and the rebuilt memory."""
     groups = list(report["sizes"][-1]["cpu_ms_per_atom"])
     rows = [["atoms", "forgotten", *(f"by {key}" for key in groups), "question", "traces"]]
     lines = []

@@ -1,4 +1,4 @@
-"""The judge: what a change and the question after it cost (`docs/evaluation.md` 4)."""
+"""Judge of the cost of a change and of the next question (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from .systems import PEERS, Own, System, installed
 
 __all__ = ["COMPARED", "ROUNDS", "SIZES", "format_table", "judge", "life"]
 SIZES = (1_000, 10_000, 100_000)
-"""Atoms at which growth is measured unless others are asked for."""
+"""Default numbers of atoms."""
 
 ROUNDS = 100
-"""How often each thing is done at each size."""
+"""Repetitions of each operation at each size."""
 
 COMPARED = 64
 """Questions that the rebuilt index is asked as well."""
 
-_SINGLY = 3000  # turns that come one by one at most, to be held against as many at once
+_SINGLY = 3000  # maximum turns added one by one, compared with as many at once
 _SESSION = 200  # turns of a session
 _START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
-_SELDOM = 5  # of so many additions there is one correction, and one deletion
-_ENOUGH = 120.0  # seconds of these, beyond which there are fewer
-_WORDS = range(5, 31)  # of a sentence that is asked for
+_SELDOM = 5  # additions per correction, and per deletion
+_ENOUGH = 120.0  # seconds of these; beyond it there are fewer
+_WORDS = range(5, 31)  # words of a sentence that is asked for
 
 
 @dataclass(eq=False)
 class _Times:
-    """Seconds of what was done, by its name, an entry a time; the encoder's are apart."""
+    """Seconds of operations by name, one entry each; the encoder's are separate."""
 
     clock: Stopwatch
     wall: dict[str, list[float]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class _Times:
     encoder: dict[str, list[float]] = field(default_factory=dict)
 
     def of(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Makes a call and notes how long it took."""
+        """Make a call and record its time."""
         clock = self.clock
         clock.seconds, clock.cpu = {"encoder": 0.0}, {"encoder": 0.0}
         with clock.running("all"):
@@ -75,7 +75,7 @@ class _Times:
 
 
 def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -> Judged:
-    """Lets a memory grow and, at each size, live a while; beside it the peers that are installed.
+    """Grow a memory and use it a while at each size, beside the installed peers.
 
     Every system keeps the same turns on disk, with vectors of the same encoder.
 
@@ -137,16 +137,16 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
 
 
 def life(data: Path, memory: Memory, count: int) -> list[Atom]:
-    """So many turns of user and agent, one a minute, told in the texts of a file or folder.
+    """Return turns of user and agent, one a minute, with the texts of a file or folder.
 
-    Where there are fewer, each is told again as its first half and the second of another one.
+    If there are fewer texts, the first half of each is joined to the second of another.
 
     Raises:
         InputError: Data that cannot be read, or holds no text.
     """
     texts = [atom.text for atom in islice(text_atoms(data, memory), count)]
     if not texts:
-        raise InputError("expected texts, got none", where=str(data))
+        raise InputError("expected texts, got none; name another file", where=str(data))
     turns = []
     for i in range(count):
         again, place = divmod(i, len(texts))
@@ -165,9 +165,9 @@ def _singly(
     asked: Sequence[Atom],
     clock: Stopwatch,
 ) -> dict[str, Any]:
-    """Size and questions of a memory whose turns came one by one, and of one that got all at once.
+    """Measure a memory filled turn by turn, and one filled at once: size and questions.
 
-    Both are closed and opened again; the index is that of the snapshot.
+    Both are closed and reopened; the index is that of the snapshot.
     """
     parts: dict[str, list[Sequence[Atom]]]
     parts = {"at once": [turns], "one by one": [[turn] for turn in turns]}
@@ -190,23 +190,23 @@ def _singly(
 def _live(
     system: System,
     turns: Sequence[Atom],
-    part: tuple[int, int, int],  # where the turns filled last begin, where they end, rounds
+    part: tuple[int, int, int],  # begin and end of the turns filled last, rounds
     chance: random.Random,
     times: _Times,
 ) -> dict[str, float]:
-    """Some turns are corrected, some go, then others come one by one, each before a question.
+    """Correct some turns, delete some, then add others one by one, each before a question.
 
-    Every second question is a sentence of the turn that was just added, the others of any; after a
-    correction it is of what the turn says now, after a deletion of what is gone.
+    Every second question is a sentence of the turn just added, the others of any turn. After a
+    correction it is of the new text, after a deletion of the deleted one.
 
     Returns:
-        How often what was said last is found, and what was deleted is found still.
+        Share of questions that find the latest text, and that still find a deleted one.
     """
     begin, size, rounds = part
     old, found, stale = turns[:size], [], []
     few = min(max(1, rounds // _SELDOM), (size - begin) // 2)
     changing = chance.sample(turns[begin:size], 2 * few)
-    system.ask(_sentence(old[0]))  # whatever follows the filling is not what is measured
+    system.ask(_sentence(old[0]))  # work after the filling is not part of the measurement
     start = time.perf_counter()
     for turn, other in zip(changing[:few], changing[few:], strict=True):
         now = replace(turn, text=_mixed(turn.text, other.text))
@@ -228,13 +228,13 @@ def _live(
 
 
 def _mixed(text: str, other: str) -> str:
-    """The first half of the words of a text, and the second of those of another one."""
+    """Return the first half of a text's words with the second half of another's."""
     words, others = text.split(), other.split()
     return " ".join(words[: (len(words) + 1) // 2] + others[len(others) // 2 :])
 
 
 def _sentence(turn: Atom) -> str:
-    """The first sentence of 5 to 30 words, else the first words."""
+    """Return the first sentence of 5 to 30 words, else the first words."""
     parts = split_at_marks(turn.text)
     fitting = [part for part in parts if len(part.split()) in _WORDS]
     return fitting[0] if fitting else " ".join(turn.text.split()[: _WORDS[-1]])
@@ -243,7 +243,7 @@ def _sentence(turn: Atom) -> str:
 def _rebuilt(
     memory: Memory, reader: Memory, questions: Sequence[str], times: _Times
 ) -> dict[str, Any]:
-    """What it costs a reader to make the index at once, and how its answers differ."""
+    """Measure a reader that builds the index at once, and the difference of its answers."""
     times.of("rebuild", lambda: reader.index)
     same, worst = 0, 0.0
     both = zip(memory.retrieve(questions), reader.retrieve(questions), strict=True)
@@ -256,7 +256,7 @@ def _rebuilt(
 
 
 def format_table(report: Mapping[str, Any]) -> str:
-    """Median / 95th percentile in milliseconds without the encoder, for each size and system."""
+    """Format median / 95th percentile in milliseconds without the encoder, by size and system."""
     first = next(iter(report["sizes"][0]["systems"].values()))
     rows, lines = [["atoms, system", *first["ms"], "fresh", "stale"]], []
     for part in report["sizes"]:

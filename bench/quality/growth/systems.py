@@ -1,4 +1,4 @@
-"""Whose life is judged: a `Memory`, and what others have for it where it is installed."""
+"""Systems under test: a `Memory`, and other packages if they are installed."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from graphmem_torch.text.embedder import Embedder
 
 __all__ = ["PEERS", "Chroma", "Mem0", "Own", "System", "installed"]
 _HITS = 30
-_TOGETHER = 5000  # turns with which peers are filled in one call
-_USER = {"user_id": "agent"}  # whose memories those of mem0 are
+_TOGETHER = 5000  # turns of one call that fills a peer
+_USER = {"user_id": "agent"}  # user of the memories in mem0
 
 
 class System(Protocol):
-    """A store of memories on disk; ids are those of the turns."""
+    """Store of memories on disk; ids are those of the turns."""
 
     def fill(self, turns: Sequence[Atom]) -> None:
-        """Adds many turns at once, as fast as can be."""
+        """Add many turns at once, as fast as possible."""
         ...
 
     def add(self, turn: Atom) -> None:
-        """Adds one turn."""
+        """Add one turn."""
         ...
 
     def correct(self, turn: Atom) -> None:
-        """Gives the turn of this id another text."""
+        """Replace the text of the turn with this id."""
         ...
 
     def delete(self, id: str) -> None:
-        """Deletes a turn."""
+        """Delete a turn."""
         ...
 
     def ask(self, question: str) -> list[str]:
-        """Ids of the best memories."""
+        """Return the ids of the best memories."""
         ...
 
     def close(self) -> None:
-        """Gives files back."""
+        """Close the files."""
         ...
 
 
 class Own:
-    """The preset under test."""
+    """Preset under test."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -79,7 +79,7 @@ class Own:
 
 
 class Chroma:
-    """A collection of Chroma in a folder, cosine, with the vectors of our encoder."""
+    """Collection of Chroma in a folder, cosine, with the vectors of our encoder."""
 
     def __init__(self, folder: Path, embedder: Embedder) -> None:
         import chromadb
@@ -123,14 +123,14 @@ class Chroma:
         return list(found["ids"][0])
 
     def close(self) -> None:
-        """Nothing to do: a client of Chroma cannot be closed."""
+        """Do nothing: a client of Chroma cannot be closed."""
 
 
 class Mem0:
-    """mem0 without a language model (`infer=False`), over its store in the process (Qdrant)."""
+    """mem0 without a language model (`infer=False`), over its local store (Qdrant)."""
 
     def __init__(self, folder: Path, embedder: Embedder) -> None:
-        os.environ["MEM0_TELEMETRY"] = "False"  # read when it is imported
+        os.environ["MEM0_TELEMETRY"] = "False"  # read on import
         os.environ.setdefault("MEM0_DIR", str(folder))
         from mem0 import Memory as Mem0Memory
 
@@ -147,20 +147,20 @@ class Mem0:
             }
         )
         self._memory.embedding_model = self
-        # The id of a turn by the one that mem0 gave it, and the other way round.
+        # Maps between the id of a turn and that of mem0, both ways.
         self._turn: dict[str, str] = {}
         self._name: dict[str, str] = {}
 
     def embed(self, text: str, memory_action: str | None = None) -> list[float]:
-        """What mem0 asks of a model."""
+        """Return the vector of a text, for mem0."""
         return self._embedder.encode([text]).pooled[0].tolist()
 
     def embed_batch(self, texts: list[str], memory_action: str | None = None) -> list[list[float]]:
-        """Likewise."""
+        """Return the vectors of texts, for mem0."""
         return self._embedder.encode(texts).pooled.tolist()
 
     def fill(self, turns: Sequence[Atom]) -> None:
-        """See `System`: written to its store of vectors as it would, without one call each."""
+        """See `System`: written to its vector store as it would be, without one call each."""
         for start in range(0, len(turns), _TOGETHER):
             part = turns[start : start + _TOGETHER]
             names = [str(uuid.uuid5(uuid.NAMESPACE_OID, turn.id)) for turn in part]
@@ -197,9 +197,9 @@ class Mem0:
 
 
 PEERS: Mapping[str, Any] = {"chromadb": Chroma, "mem0": Mem0}
-"""By the name of the package that is imported."""
+"""Peers by name of the imported package."""
 
 
 def installed() -> dict[str, bool]:
-    """Which of the peers can be imported here."""
+    """Return which peers can be imported here."""
     return {name: find_spec(name) is not None for name in PEERS}

@@ -1,7 +1,7 @@
-"""`--ablate`: a preset without one of its parts after the other, and the paper's experiments.
+"""`--ablate`: a preset without each of its parts, and the paper's experiments.
 
-SYNAPSE (arXiv 2601.02744) takes its parts away one by one and counts F1 of answers; here it is
-recall of the turns that hold them, and what the gate refuses.
+SYNAPSE (arXiv 2601.02744) removes its parts one by one and reports F1 of answers. Here the measures
+are recall of the answering turns, and the refusals of the gate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["judge_ablations", "variants"]
 
 WHOLE = "as it is"
 _PAPER: Mapping[str, str] = {WHOLE: "40.5", "vectors only": "25.2"}
-"""F1 of answers over all categories, as far as the paper's numbers are known here."""
+"""F1 of answers over all categories, for the numbers of the paper that are known here."""
 
 _CUTOFFS = (5, 10, 25)
 _DEPTH = 50
@@ -55,16 +55,16 @@ _GROUPS: Mapping[str, tuple[int, ...]] = {
 
 
 def variants(config: Config) -> dict[str, Config]:
-    """The preset and what it is without each of its parts; a part that it has not is left out.
+    """Return the preset, and the preset without each of its parts; missing parts are skipped.
 
-    `no gate` answers everything. `no node decay` keeps all activation from round to round, `no edge
-    decay` takes temporal edges alike whatever time they span. `no activation` keeps PageRank; `no
-    graph` scores as the preset does where there is no graph, and `vectors only` by cosine.
+    `no gate` answers everything. `no node decay` keeps all activation from round to round. `no edge
+    decay` treats temporal edges alike, whatever time they span. `no activation` keeps PageRank. `no
+    graph` scores like the preset without a graph, and `vectors only` by cosine.
 
-    Of what the preset repairs: `silence fires` has the sigmoid of every round as printed, `fires
-    in every round` and `whole fan` the score as the paper has it but for that, `gate of the score`
-    lets the gate read the activation of the score; `all compete` inhibits across turns and
-    concepts, and in `waiting undiluted` a turn with one edge gives all that it has to it.
+    Some variants undo a correction of the preset. `silence fires` has the sigmoid of every round as
+    printed. `fires in every round` and `whole fan` have the paper's score otherwise. `gate of the
+    score` lets the gate read the activation of the score. `all compete` inhibits across turns and
+    concepts. In `waiting undiluted` a turn with one edge passes all its activation to it.
     """
     spread, gate, weights = config.spread, config.gate, config.rank.weights
 
@@ -108,14 +108,14 @@ def variants(config: Config) -> dict[str, Config]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """One variant.
+    """Measures of one variant.
 
     Attributes:
         recall: [n, 3], at `_CUTOFFS`.
-        known: [n], what its gate lets through.
+        known: [n], whether its gate is open.
         sure: [n], its confidence.
         foreign: [m], its confidence in questions of other conversations.
-        found: What it found in each conversation.
+        found: Its results in each conversation.
     """
 
     recall: Tensor
@@ -125,16 +125,16 @@ class _Measured:
     found: Sequence[Found]
 
     def score(self, categories: Tensor) -> Tensor:  # [n], NaN without gold
-        """Recall@10 of what is not refused; of an adversarial question 1 where it is refused."""
+        """Return recall@10 of answered questions; 1 for a refused adversarial one."""
         answered = self.recall[:, 1] * self.known
         return torch.where(categories == ADVERSARIAL, (~self.known).double(), answered)
 
 
 def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
-    """The ablations and experiments of SYNAPSE for a preset on a LoCoMo file.
+    """Run SYNAPSE's ablations and experiments for a preset on a LoCoMo file.
 
     Args:
-        request: What is evaluated; of several presets the first.
+        request: Evaluation request; of several presets the first is used.
         resamples: Number of resamples of the intervals.
 
     Returns:
@@ -199,7 +199,7 @@ def _measured(tasks: Sequence[RetrievalTask], config: Config) -> _Measured:
 def _ablations(
     found: Mapping[str, _Measured], categories: Tensor, config: Config, drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Every variant by itself and beside the whole, question by question."""
+    """Measure every variant alone and against the whole, question by question."""
     whole, report = found[WHOLE], {}
     masks = {name: torch.isin(categories, torch.tensor(own)) for name, own in _GROUPS.items()}
     adversarial = categories == ADVERSARIAL
@@ -237,7 +237,7 @@ def _first(interval: Sequence[float] | None) -> str:
 
 
 def _tables(report: Mapping[str, Any]) -> list[str | Table]:
-    """What people read: shares in percent, differences in points with their intervals."""
+    """Return tables: shares in percent, differences in points with their intervals."""
     rows = [
         [
             name,

@@ -1,4 +1,4 @@
-"""What SYNAPSE's paper asks of its gate, and of short and unlike memories, on conversations."""
+"""Experiments of SYNAPSE's paper on its gate, and on short and dissimilar memories."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ __all__ = [
     "retrieved",
     "tunnelling",
 ]
-_SWEEP = range(5, 21)  # twelfths of the threshold; of the published 0.12 these are 0.05 to 0.20
-_UNLIKE = 0.3  # cosine of a question and its evidence, as the paper has it
-_NEAR = 30  # hits of a question, as the paper has it
-_BLOCKS = (10, 20, 40)  # turns of a memory that has just begun
-_FIRST = 5  # of its hits
+_SWEEP = range(5, 21)  # twelfths of the threshold; for the published 0.12 these are 0.05 to 0.20
+_UNLIKE = 0.3  # cosine of a question and its evidence, from the paper
+_NEAR = 30  # hits of a question, from the paper
+_BLOCKS = (10, 20, 40)  # turns of a young memory
+_FIRST = 5  # hits of a young memory
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a memory found for B questions."""
+    """Results of a memory for B questions."""
 
     ranking: Tensor  # [B, K] candidates, -1 = nothing there
     confidence: Tensor  # [B]
@@ -50,7 +50,7 @@ class Found:
 
 
 def retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], k: int) -> Found:
-    """The first k of each question, by the weights and the gate of some settings."""
+    """Return the first k of each question, by the weights and the gate of some settings."""
     if (task.memory.config.rank, task.memory.config.gate) != (config.rank, config.gate):
         task.adopt(config)
     results = task.retrieve(questions, k)
@@ -74,10 +74,10 @@ def _thresholds(config: Config) -> list[float]:
 def gate_sweep(
     found: Sequence[Found], tasks: Sequence[RetrievalTask], config: Config
 ) -> list[dict[str, Any]]:
-    """What the gate refuses at each threshold: a share of answerable and of adversarial questions.
+    """Return the share of answerable and of adversarial questions the gate refuses, by threshold.
 
-    `score` is the mean over all questions of recall@10 where it answers, and of 1 where it refuses
-    an adversarial one.
+    `score` is the mean over all questions of recall@10 if answered, and of 1 for a refused
+    adversarial one.
     """
     confidence = torch.cat([one.confidence for one in found])
     adversarial = torch.cat([task.categories == ADVERSARIAL for task in tasks])
@@ -113,7 +113,7 @@ _SYNONYMS = """
     win=gain won=gained work=job writing=composing
 """
 _ALIKE = dict(pair.replace("_", " ").split("=") for pair in _SYNONYMS.split())
-"""Near synonyms of words that questions have often."""
+"""Near synonyms of frequent words in questions."""
 
 _CLAUSE = re.compile(
     r"^(.+?) ((?:in|on|at|after|before|during|for|with|from|to|while|when|about|as) [^?]+)\?$"
@@ -121,7 +121,7 @@ _CLAUSE = re.compile(
 
 
 def paraphrase(question: str) -> str:
-    """The question said otherwise, always in the same way: same meaning, other words and order.
+    """Paraphrase a question deterministically: same meaning, other words and order.
 
     Words of a fixed list are replaced by a near synonym. The last clause that begins with a
     preposition or conjunction is put first; without one the question is asked indirectly.
@@ -132,7 +132,7 @@ def paraphrase(question: str) -> str:
     first = said[:1].lower() + said[1:]
     if clause is None or len(clause[1].split()) < 4:
         return f"Do you remember: {first}"
-    # The shortest last clause: what stands before it stays as it is.
+    # The shortest last clause: the text before it stays unchanged.
     head, tail = clause[1], clause[2]
     while (inner := _CLAUSE.match(f"{tail}?")) is not None:
         head, tail = f"{head} {inner[1]}", inner[2]
@@ -142,17 +142,16 @@ def paraphrase(question: str) -> str:
 def paraphrased(
     tasks: Sequence[RetrievalTask], config: Config, found: Sequence[Found]
 ) -> dict[str, Any]:
-    """What the gate refuses of adversarial questions that are said otherwise.
+    """Measure the gate on paraphrased adversarial questions.
 
     Args:
-        tasks: The conversations.
-        config: The preset.
-        found: What it found for the questions as they are.
+        tasks: Conversations.
+        config: Preset.
+        found: Results for the original questions.
 
     Returns:
-        `n` of them, the mean `cosine` to the question as it was, the share `refused` at each
-        threshold, the share on which the gate as it is set decides otherwise (`flipped`), and
-        three examples.
+        `n`, the mean `cosine` to the original question, the share `refused` at each threshold, the
+        share `flipped` on which the preset's gate decides differently, and three examples.
     """
     before, after, cosines = [], [], []
     examples: list[list[str]] = []
@@ -188,7 +187,7 @@ def paraphrased(
 
 
 def _asked_anew(task: RetrievalTask, config: Config, questions: Sequence[str]) -> Tensor:
-    """The confidence of questions that the set does not have."""
+    """Return the confidence of questions outside of the set."""
     if (task.memory.config.rank, task.memory.config.gate) != (config.rank, config.gate):
         task.adopt(config)
     kinds = None if task.kind is None else [task.kind]
@@ -201,7 +200,7 @@ def low_similarity(
     found: Mapping[str, Sequence[Found]],
     drawn: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Recall@10 of questions of which no evidence has a cosine of 0.3, beside that of all."""
+    """Return recall@10 of questions without evidence of a cosine of 0.3, and that of all."""
     unlike, recalls = [], dict[str, list[Tensor]]()
     for number, task in enumerate(tasks):
         cosine = BASELINES["dense"](task, task.questions)
@@ -236,11 +235,11 @@ def low_similarity(
 def tunnelling(
     tasks: Sequence[RetrievalTask], found: Mapping[str, Sequence[Found]]
 ) -> list[dict[str, Any]]:
-    """Gold that fusion has among 30 and a variant has not, and that others lose among 10.
+    """Measure gold that fusion has in 30 and a variant has not, and losses in the first 10.
 
-    `found` is the share of all gold that cosine and BM25 together have among the first 30, `lost`
-    the share of that which the variant has not among its first 30, `lost_10` the share of the gold
-    among the ten of the same preset without inhibition that it has not among its own.
+    `found` is the share of all gold in the first 30 by cosine and BM25. `lost` is the share of that
+    gold missing in the variant's first 30. `lost_10` is the share of gold in the ten of the same
+    preset without inhibition that is missing in the variant's ten.
     """
     rows = []
     free = found.get("no inhibition", next(iter(found.values())))
@@ -279,14 +278,15 @@ def cold_starts(
     encoder: CachingEmbedder,
     device: str,
 ) -> list[dict[str, Any]]:
-    """Memories that have just begun: every so many turns of a conversation as one of their own.
+    """Measure young memories: successive blocks of turns as memories of their own.
 
-    Asked are the questions whose evidence lies in them. A plain buffer of all turns has recall 1
-    and costs their tokens; one of as many turns as are asked for has the newest.
+    Each is asked the questions whose evidence lies in it. A plain buffer of all turns has recall 1
+    and costs their tokens; one of as many turns as requested has the newest.
 
     Returns:
-        For the first turns of each conversation (`first 20`) and for all blocks of one length, of
-        each system `n`, `recall`, that of the `newest` turns, and tokens of the hits and of all.
+        For the first turns of each conversation (`first 20`) and for all blocks of one length, by
+        system: `n`, `recall`, recall of the `newest` turns, and tokens of the hits and of all
+        turns.
     """
     systems = {
         name: config
@@ -320,7 +320,7 @@ def cold_starts(
 
 
 def _blocks(conversation: Conversation, size: int) -> list[Conversation]:
-    """Every `size` turns, with the questions whose evidence lies in them, where there are any."""
+    """Return blocks of `size` turns with the questions whose evidence lies in them, if any."""
     turns = [atom for atom in conversation.atoms if atom.kind == "turn"]
     blocks = []
     for begin in range(0, len(turns) - size + 1, size):
@@ -341,7 +341,7 @@ def _blocks(conversation: Conversation, size: int) -> list[Conversation]:
 def _begun(
     block: Conversation, systems: Mapping[str, Config], encoder: CachingEmbedder, device: str
 ) -> dict[str, Tensor]:  # each [B, 4]
-    """Recall of the first hits, of the newest turns, tokens of these hits and of all turns."""
+    """Return recall of the first hits, of the newest turns, tokens of the hits and of all turns."""
     if not block.questions:
         return {name: torch.zeros(0, 4) for name in systems}
     found = {}

@@ -1,4 +1,4 @@
-"""The judge: presets and all baselines on LoCoMo conversations (`docs/evaluation.md` 4)."""
+"""Judge of presets and all baselines on LoCoMo conversations (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["format_table", "judge"]
 def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
     """Run presets and every baseline on a LoCoMo file, or on the one in a folder.
 
-    Without repaired evidence (JSON lines) the file's own is repaired. With `cv` what is fitted (the
-    weights of `default` and of `linear`) is fitted anew for each conversation on the others. With
-    `ablate` the preset is held against itself without each of its parts; see `judge_ablations`.
+    Without repaired evidence (JSON lines) the file's own is repaired. With `cv` the weights of
+    `default` and of `linear` are fitted for each conversation on the others. With `ablate` the
+    preset is compared with itself without each of its parts; see `judge_ablations`.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         resamples: Number of resamples of the intervals.
-        timed: Questions of each conversation whose latency is measured.
+        timed: Questions of each conversation with measured latency.
 
     Raises:
         InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
@@ -70,7 +70,7 @@ _COLUMNS = (
 
 
 def format_table(report: Mapping[str, Any]) -> Table:
-    """Recall in percent, a line for each system, and what the first preset gains over it."""
+    """Return recall in percent, a line for each system, with the first preset's gain over it."""
     counts = report["n"]
     kind = (
         "each conversation scored by a fit on the others"

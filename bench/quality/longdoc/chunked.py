@@ -1,4 +1,4 @@
-"""A document as a memory keeps it, cut into chunks, and what is measured of a ranking of them."""
+"""Document cut into chunks in a memory, with the measures of a ranking of them."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ __all__ = [
     "told_answers",
 ]
 CUTOFFS: tuple[int, ...] = (5, 10, 20)
-"""k of recall@k, in chunks."""
+"""Values of k of recall@k, in chunks."""
 
 TOKENS: tuple[int, ...] = (512, 1024, 2048)
-"""Token budgets at which chunks of different sizes can be compared."""
+"""Token budgets at which chunks of different sizes are comparable."""
 
 _SHARE = 0.25  # of the shorter of chunk and evidence: less is a stub of a sentence
-_FOUND = 0.5  # of a piece of evidence
+_FOUND = 0.5  # share of a piece of evidence
 
-_WORDLESS = frozenset({"yes", "no"})  # answers that say nothing about where they stand
+_WORDLESS = frozenset({"yes", "no"})  # answers without a place in the text
 _WORD = re.compile(r"\w+")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """A document cut into N chunks, Q questions about it.
+    """Document cut into N chunks, with Q questions about it.
 
     Attributes:
-        document: What was cut.
-        memory: The memory under test, filled with the chunks.
+        document: Source document.
+        memory: Memory under test, filled with the chunks.
         atoms: `[N]`, in the order of the document.
     """
 
@@ -60,22 +60,22 @@ class Chunked:
 
     @cached_property
     def questions(self) -> list[str]:
-        """What is asked."""
+        """Return the texts of the questions."""
         return [asked.text for asked in self.document.questions]
 
     @cached_property
     def costs(self) -> Tensor:  # [N]
-        """Tokens of each chunk."""
+        """Return the tokens of each chunk."""
         return torch.tensor(count_tokens([atom.text for atom in self.atoms]))
 
     @cached_property
     def spans(self) -> Tensor:  # [N, 2]
-        """Start and end of each chunk, in characters of the document."""
+        """Return start and end of each chunk, in characters of the document."""
         return torch.tensor([[atom.meta["start"], atom.meta["end"]] for atom in self.atoms])
 
     @cached_property
     def overlaps(self) -> Tensor:  # [Q, G, N]; rows without evidence are NaN
-        """Characters of each piece of evidence that stand in each chunk."""
+        """Return the characters of each piece of evidence in each chunk."""
         gold = self._gold[:, :, None]  # [Q, G, 1, 2]
         low = torch.maximum(gold[..., 0], self.spans[:, 0])
         high = torch.minimum(gold[..., 1], self.spans[:, 1])
@@ -88,26 +88,28 @@ class Chunked:
 
     @cached_property
     def relevant(self) -> Tensor:  # [Q, R] int64, -1 = padding
-        """The chunks that hold a quarter of some evidence, or consist of it to a quarter."""
+        """Return the chunks that hold a quarter of some evidence, or consist of it to a quarter."""
         size = (self._gold[..., 1] - self._gold[..., 0])[:, :, None]  # [Q, G, 1]
         own = (self.spans[:, 1] - self.spans[:, 0]).double()
         enough = self.overlaps >= _SHARE * torch.minimum(size, own)
         return gold_tensor([row.nonzero()[:, 0].tolist() for row in enough.any(1)])
 
     def places(self, ranked: Sequence[Sequence[str]]) -> Tensor:  # [Q, K], -1 = padding
-        """Ranked atom ids as chunk numbers."""
+        """Return ranked atom ids as chunk numbers."""
         number = {atom.id: i for i, atom in enumerate(self.atoms)}
         rows = [torch.tensor([number[i] for i in ids], dtype=torch.int64) for ids in ranked]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
     def measure(self, ranking: Tensor) -> dict[str, Tensor]:  # [Q, K] -> each [Q, 3]
-        """What the first chunks of a ranking hold.
+        """Measure the first chunks of a ranking.
 
         Returns:
             `recall`: share of the relevant chunks among the first 5, 10, 20 (section 6 of the
-            paper). At 512, 1,024 and 2,048 tokens of whole chunks: `evidence`, the share of the
-            characters of all evidence; `complete`, whether at least half of each piece is there;
-            `answer`, whether an accepted answer is, NaN where none is known or it is yes or no.
+            paper). At 512, 1,024 and 2,048 tokens of whole chunks:
+
+            - `evidence`: share of the characters of all evidence;
+            - `complete`: whether at least half of each piece is included;
+            - `answer`: whether an accepted answer is included, NaN if unknown or yes or no.
         """
         found = gold_positions(ranking, self.relevant, len(self.atoms))
         share = self.overlaps / self.overlaps.sum(2, keepdim=True)  # [Q, G, N]
@@ -125,12 +127,12 @@ class Chunked:
         }
 
     def _prefix(self, ranking: Tensor) -> Tensor:  # [Q, K] -> [3, Q, K] bool
-        """The chunks that fit a budget one after another, for each budget."""
+        """Return the longest prefix of chunks within each budget."""
         spent = self.costs[ranking.clamp(min=0)].where(ranking >= 0, 0).cumsum(1)
         return spent <= torch.tensor(TOKENS)[:, None, None]
 
     def _held(self, share: Tensor, ranking: Tensor) -> Tensor:  # [Q, K] -> [Q, G]
-        """Share of each piece of evidence in the chunks of a row."""
+        """Return the share of each piece of evidence in the chunks of a row."""
         taken = torch.zeros(len(ranking), share.shape[2] + 1, dtype=torch.float64)
         taken.scatter_(1, ranking.where(ranking >= 0, share.shape[2]), 1.0)
         return torch.einsum("qgn,qn->qg", share, taken[:, :-1])
@@ -144,12 +146,12 @@ class Chunked:
 
 
 def told_answers(asked: Asked) -> list[str]:
-    """The accepted answers that a text can hold: not yes or no."""
+    """Return the accepted answers that a text can hold: not yes or no."""
     return [answer for answer in asked.answers if answer.lower().strip(" .") not in _WORDLESS]
 
 
 def chunk_document(document: Document, config: Config, embedder: Embedder, device: str) -> Chunked:
-    """The document as the memory under test cuts and keeps it."""
+    """Return the document as the memory under test cuts and keeps it."""
     memory = Memory.open(None, config=config, embedder=embedder, device=device)
     memory.add_document(document.text, name=document.name)
     columns = memory.store.columns()
@@ -160,9 +162,9 @@ def chunk_document(document: Document, config: Config, embedder: Embedder, devic
 
 
 def answer_f1(text: str, answers: Sequence[str]) -> float:
-    """Token F1 of what was said with the nearest accepted answer; NaN where none is known.
+    """Return the token F1 of a text with the nearest accepted answer; NaN if none is known.
 
-    Lower case, without marks and articles; two texts without a word are alike.
+    Compared in lower case, without marks and articles; two texts without a word are equal.
     """
     if not answers:
         return float("nan")
@@ -171,9 +173,9 @@ def answer_f1(text: str, answers: Sequence[str]) -> float:
 
 
 def holds_answer(text: str, answers: Sequence[str]) -> float:
-    """Whether the words of an accepted answer stand in the text one after another; NaN: none known.
+    """Return whether a text holds the words of an accepted answer in a row; NaN: none known.
 
-    Lower case, without marks and articles.
+    Compared in lower case, without marks and articles.
     """
     wanted = [words for words in map(_words, answers) if words]
     if not wanted:

@@ -1,13 +1,13 @@
-"""Long documents whose evidence is known: joined passages, and joined texts with sentences cut out.
+"""Build long documents with known evidence: joined passages, and joined texts with cut sentences.
 
-Of passages the gold is given. They are joined in a random order, so that what answers a question
-lies far apart and only likeness can connect it; around the gold of a document's questions come the
-passages next to it in the file, where a set keeps those that were meant to mislead.
+Passages have gold. They are joined in random order, so that the evidence of a question lies far
+apart and only similarity can connect it. The gold is surrounded by the passages next to it in the
+file, where some sets keep distractors.
 
-Of plain texts nothing is given, so two sentences, one from each half of a text, are cut out and
-asked for together (the inverse cloze task of Lee et al. 2019, arXiv 1906.00300, at two places):
-the gold is what stood around them. Such a question needs local and long-range context, as section 6
-of Segment-Graph Retrieval Memory recommends.
+Plain texts have no gold. Two sentences, one from each half of a text, are cut out and asked for
+together: the inverse cloze task of Lee et al. 2019 (arXiv 1906.00300) at two places. The gold is
+their surroundings. Such a question needs local and long-range context, as section 6 of
+Segment-Graph Retrieval Memory recommends.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from graphmem_torch.readers.source import decode, read_bytes
 from ..common.texts import PassageQuestion, PassageSet, Span, read_passage_sets, sentence_spans
 
 __all__ = ["Asked", "Collection", "Document", "join_passages", "join_texts", "read_collections"]
-_PASSAGES = 200  # of a document: some 25,000 tokens, more than ten windows of 2,048
-_QUESTIONS = 8  # of a document at least, where the set has many more passages than that
-_CHARACTERS = 120_000  # of a document joined from texts, about as long
-_DOCUMENTS = 10  # of a collection at most: each is encoded once for every chunk size
-_PAIRS = 3  # questions a text is cut for, at most
-_WORDS = range(8, 41)  # of a sentence that is cut out
+_PASSAGES = 200  # passages of a document: some 25,000 tokens, more than ten windows of 2,048
+_QUESTIONS = 8  # minimum questions of a document
+_CHARACTERS = 120_000  # characters of a document joined from texts, about as long
+_DOCUMENTS = 10  # maximum documents of a collection: each is encoded once for every chunk size
+_PAIRS = 3  # maximum questions a text is cut for
+_WORDS = range(8, 41)  # words of a sentence that is cut out
 _SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question about a document.
+    """Question about a document.
 
     Attributes:
-        text: As asked.
-        gold: Where its evidence stands.
-        answers: Accepted answers; empty where none is known.
+        text: Wording.
+        gold: Spans of its evidence.
+        answers: Accepted answers; empty if unknown.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One long document and its questions."""
+    """Long document with its questions."""
 
     name: str
     text: str
@@ -58,7 +58,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Documents made from one source: `kind` says whether `passages` or `texts`."""
+    """Documents made from one source; `kind` is `passages` or `texts`."""
 
     name: str
     kind: str
@@ -66,13 +66,13 @@ class Collection:
 
 
 def read_collections(data: Path, seed: int) -> list[Collection]:
-    """What the folder (or the one text file) holds: every passage set, and the texts together.
+    """Read a folder (or one text file): a collection for each passage set, and one for the texts.
 
     Raises:
-        InputError: Neither is there, or one cannot be read or asked about.
+        InputError: Neither is there, or one is unreadable or too short.
     """
     if not data.exists():
-        raise InputError("no such file or folder", where=str(data))
+        raise InputError("expected a path, got no such file or folder; check it", where=str(data))
     sets = read_passage_sets(data) if data.is_dir() else []
     files = [data]
     if data.is_dir():
@@ -94,7 +94,7 @@ def read_collections(data: Path, seed: int) -> list[Collection]:
 
 
 def join_passages(source: PassageSet, chance: random.Random) -> Collection:
-    """The passages of a set as long documents, each question asked of one of them."""
+    """Return the passages of a set as long documents, each question asked of one of them."""
     enough = -(-len(source.passages) // _PASSAGES)
     count = min(enough, max(1, len(source.questions) // _QUESTIONS), _DOCUMENTS)
     questions = list(source.questions)
@@ -129,7 +129,7 @@ def _distance(place: int, gold: set[int]) -> int:
 
 
 def join_texts(name: str, texts: Sequence[str], chance: random.Random) -> Collection:
-    """Texts as long documents; of each some sentences are cut out and asked for in pairs."""
+    """Join texts to long documents; sentences are cut out and asked for in pairs."""
     order = [text[:_CHARACTERS] for text in texts]
     chance.shuffle(order)
     documents: list[Document] = []
@@ -162,9 +162,9 @@ def _moved(question: Asked, by: int) -> Asked:
 
 
 def _cut(text: str, chance: random.Random) -> tuple[str, list[Asked]]:
-    """A text without some of its sentences, and a question for each pair of them.
+    """Return a text without some of its sentences, and a question for each pair of them.
 
-    No two neighbours are cut out, so that what stood around a sentence is still there.
+    No two neighbours are cut out, so that the surroundings of a sentence remain.
     """
     spans = sentence_spans(text)
     middle = len(spans) // 2
@@ -192,7 +192,7 @@ def _cut(text: str, chance: random.Random) -> tuple[str, list[Asked]]:
 
 
 def _apart(places: Sequence[int], chance: random.Random) -> list[int]:
-    """Some of the places, no two of them next to or next but one to each other."""
+    """Return some of the places, at least three apart."""
     drawn: list[int] = []
     for i in chance.sample(list(places), len(places)):
         if len(drawn) < _PAIRS and all(abs(i - j) > 2 for j in drawn):

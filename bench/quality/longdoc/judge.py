@@ -1,9 +1,9 @@
-"""The judge of long documents: the segment graph against flat retrieval (`docs/mathematics.md` 3).
+"""Judge of long documents: the segment graph against flat retrieval (`docs/mathematics.md` 3).
 
 The protocol is that of Segment-Graph Retrieval Memory, section 6: recall@k of the relevant chunks,
-answers with and without the graph, ablation over k, chunk size and summariser; and its edge case
-(5 F), a document whose chunks have orthogonal vectors: no similarity edge may be there, and what
-comes back must be exactly the chunks up to L places before and after.
+answers with and without the graph, ablation over k, chunk size and summariser. Its edge case (5 F)
+is a document whose chunks have orthogonal vectors: there must be no similarity edge, and exactly
+the chunks up to L places before and after are returned.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TITLES = tuple(f"{name}@{at}" for name, at in _FIGURES)
 
 
 def format_longdoc(report: Mapping[str, Any]) -> str:
-    """For each collection the systems, the ablation, the prompts and the answers; percent."""
+    """Format systems, ablation, prompts and answers of each collection, in percent."""
     subject, lines = report["preset"], []
     for name, found in report["collections"].items():
         size = found["size"]
@@ -144,16 +144,16 @@ def judge(
     ablations: Mapping[str, Sequence[float]] = ABLATIONS,
     reader: Callable[[], Reader] = SmallReader,
 ) -> Judged:
-    """Everything on every collection found in the folder `request.data`.
+    """Judge every collection found in the folder `request.data`.
 
     Args:
-        request: What is evaluated.
-        presets: What it is held against; `PRESETS` as shipped by default.
+        request: Evaluation request.
+        presets: Presets that it is compared with; the shipped `PRESETS` by default.
         ablations: Settings that are varied one at a time, and their values.
-        reader: Loads the language model that answers; an `InputError` says why there is none.
+        reader: Loader of the language model that answers; its `InputError` tells why there is none.
 
     Raises:
-        InputError: Nothing to make documents of, or data that cannot be read.
+        InputError: No source of documents, or unreadable data.
     """
     run = Run(request)
     config = run.config
@@ -198,7 +198,7 @@ def judge_collection(
     reader: Reader | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Retrieval, ablation, prompts and (with a reader) answers on one collection."""
+    """Measure retrieval, ablation, prompts and (with a reader) answers on one collection."""
     cases = [chunk_document(each, config, encoder, device) for each in collection.documents]
     shared: dict[str, Any] = {"embedder": encoder, "device": device}
     judged = compare(cases, subject=config.name, seed=seed, presets=presets, **shared)
@@ -225,7 +225,7 @@ def _size(cases: Sequence[Chunked]) -> dict[str, int]:
 
 
 def _loaded(reader: Callable[[], Reader]) -> tuple[Reader | None, str | None]:
-    """The language model, or why there is none."""
+    """Return the language model, or the reason why there is none."""
     try:
         return reader(), None
     except InputError as error:
@@ -233,12 +233,12 @@ def _loaded(reader: Callable[[], Reader]) -> tuple[Reader | None, str | None]:
 
 
 _CHUNKS = 60
-_WIDTH = 384  # of the vectors that are nearly orthogonal: MiniLM's
+_WIDTH = 384  # width of the nearly orthogonal vectors: MiniLM's
 _NUMBER = re.compile(r"\d+")
 
 
 class GivenEmbedder:
-    """The vector of a text is the row that its first number names."""
+    """Embedder whose vector of a text is the row that its first number names."""
 
     def __init__(self, rows: Tensor) -> None:  # [n, d], unit
         self._rows = rows
@@ -257,7 +257,7 @@ class GivenEmbedder:
 
 
 def judge_orthogonal(config: Config, seed: int) -> dict[str, Any]:
-    """Both documents under the settings of a segment graph, by name."""
+    """Judge both documents under the settings of a segment graph, by name."""
     drawn = torch.randn(_CHUNKS, _WIDTH, generator=torch.Generator().manual_seed(seed))
     return {
         "orthogonal": judge_unlike(torch.eye(_CHUNKS), config),
@@ -266,11 +266,11 @@ def judge_orthogonal(config: Config, seed: int) -> dict[str, Any]:
 
 
 def judge_unlike(rows: Tensor, config: Config) -> Mapping[str, Any]:  # [n, d], unit
-    """What is retrieved, from one seed, of a document whose chunks have these vectors.
+    """Measure retrieval from one seed of a document whose chunks have these vectors.
 
     Returns:
-        The largest cosine of two chunks, the number of similarity edges, for each chunk asked for
-        what came back and what the text around it is, and whether everything `holds`.
+        Largest cosine of two chunks; number of similarity edges; for each seed chunk the retrieved
+        chunks and the expected neighbourhood; and whether everything `holds`.
     """
     count, hops = len(rows), config.segment.hops
     size = config.embedder.max_tokens

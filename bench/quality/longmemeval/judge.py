@@ -1,4 +1,4 @@
-"""The judge of chats with an assistant: a preset and all baselines, by turns and by sessions."""
+"""Judge of chats with an assistant: a preset and all baselines, by turns and by sessions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
     """Run presets and every baseline on the sessions of a folder, pooled as one memory.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         resamples: Number of resamples of the intervals.
-        timed: Questions whose latency is measured.
+        timed: Questions with measured latency.
 
     Raises:
         InputError: No sessions or questions there, or lines that cannot be used.
@@ -32,7 +32,7 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
 
 
 def format_longmemeval(report: Mapping[str, Any]) -> list[str | Table]:
-    """Sessions, then turns, a line for each system; the preset by type of question."""
+    """Return sessions, then turns, a line for each system; the preset by type of question."""
     subject = report["preset"]
     by_session = [
         Column("@1", "recall", "all", 1),

@@ -25,22 +25,22 @@ __all__ = [
     "summaries",
 ]
 Encode = Callable[[Sequence[str]], Tensor]
-"""Texts to unit rows [n, d]."""
+"""Function from texts to unit rows [n, d]."""
 
-_CHILDREN = 7  # of a node on average: 6.7 in the paper
+_CHILDREN = 7  # mean children of a node: 6.7 in the paper
 _SHOWN = 3  # leaves that a summary quotes
-_ITERATIONS = 10  # of k-means
-_LEVELS = 12  # the first has 7^-12 of the leaves: never reached
+_ITERATIONS = 10  # iterations of k-means
+_LEVELS = 12  # maximum levels; the first has 7^-12 of the leaves, which is never reached
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The nodes of all levels side by side, leaves first.
+    """Nodes of all levels, concatenated, leaves first.
 
     Attributes:
-        vectors: [M, d] unit rows: of the leaves their own, of the others their summary's.
+        vectors: [M, d] unit rows: a leaf's own, or those of a node's summary.
         shown: [M, 3] int64 leaves that a node shows, -1 = padding; a leaf shows itself.
-        leaves: N.
+        leaves: Number of leaves, N.
     """
 
     vectors: Tensor
@@ -48,7 +48,7 @@ class Tree:
     leaves: int
 
     def search(self, queries: Tensor) -> Tensor:  # [B, d] -> [B, N] int64, -1 = padding
-        """Leaves in the order in which the most similar nodes of the collapsed tree show them."""
+        """Return the leaves in the order of the most similar nodes of the collapsed tree."""
         order = topk_cosine(queries, self.vectors, len(self.vectors))[1]
         return first_mentions(self.shown[order].flatten(1), self.leaves)
 
@@ -60,18 +60,18 @@ def build_tree(
     *,
     seed: int = 0,
 ) -> Tree:
-    """The tree of Sarthi et al., "RAPTOR" (2024), without a language model.
+    """Build the tree of Sarthi et al., "RAPTOR" (2024), without a language model.
 
-    Nodes of a level are clustered, each cluster is summarised, and the summaries are the nodes of
-    the next level, until one cluster would hold them all. A summary is the three leaves nearest to
-    the mean of its leaves, in their order, encoded as one text: extractive where the paper
-    has a model write. k-means stands for the paper's Gaussian mixture after UMAP.
+    The nodes of a level are clustered, and summaries of the clusters are the nodes of the next
+    level, until one cluster would hold them all. A summary is the three leaves nearest to the mean
+    of its leaves, in order, encoded as one text, where the paper's model writes one. k-means
+    replaces the paper's Gaussian mixture after UMAP.
 
     Args:
-        vectors: One for each leaf.
-        texts: The leaves.
-        encode: The encoder of `vectors`.
-        seed: Of k-means.
+        vectors: Vectors of the leaves.
+        texts: Texts of the leaves.
+        encode: Encoder of `vectors`.
+        seed: Seed of k-means.
     """
     level, shown = [vectors], [_alone(len(vectors))]
     label = torch.arange(len(vectors))
@@ -96,7 +96,7 @@ def summaries(
     vectors: Tensor,  # [N, d] unit rows
     label: Tensor,  # [N] int64, dense from 0
 ) -> Tensor:  # [C, 3] int64, ascending, -1 = padding
-    """The three rows of each cluster that are nearest to its mean, in their order."""
+    """Return the three rows of each cluster that are nearest to its mean, in their order."""
     size = torch.bincount(label)
     mean = torch.zeros(len(size), vectors.shape[1]).index_add_(0, label, vectors.float())
     axis = torch.nn.functional.normalize(mean, dim=1)
@@ -107,7 +107,7 @@ def summaries(
 
 
 def first_mentions(shown: Tensor, count: int) -> Tensor:  # [B, K] -> [B, count] int64
-    """Numbers below `count` in the order of their first mention; -1 is no mention, and padding."""
+    """Return numbers below `count` in order of first mention, padded with -1."""
     width = shown.shape[1]
     position = torch.full((len(shown), count + 1), width, dtype=torch.int64)
     where = torch.arange(width).expand_as(shown)
@@ -117,7 +117,7 @@ def first_mentions(shown: Tensor, count: int) -> Tensor:  # [B, K] -> [B, count]
 
 
 def quotes(quoted: Tensor, texts: Sequence[str]) -> list[str]:  # [C, 3]
-    """The text of each summary: the rows it quotes, a line each."""
+    """Return the text of each summary: the rows it quotes, one a line."""
     return ["\n".join(texts[i] for i in row if i >= 0) for row in quoted.tolist()]
 
 
@@ -126,12 +126,12 @@ def _alone(count: int) -> Tensor:  # [count, 3]
     return torch.cat([own, torch.full((count, _SHOWN - 1), -1)], dim=1)
 
 
-_OPENED = 8  # communities whose atoms are looked at
+_OPENED = 8  # communities whose atoms are ranked
 
 
 @dataclass(frozen=True, eq=False)
 class CommunityIndex:
-    """Atoms by community, and a summary of each.
+    """Atoms by community, and a summary of each community.
 
     Attributes:
         vectors: [N, d] unit rows of the atoms.
@@ -144,10 +144,10 @@ class CommunityIndex:
     summary: Tensor
 
     def search(self, queries: Tensor) -> Tensor:  # [B, d] -> [B, N] int64
-        """Atoms of the communities with the most similar summaries by cosine, then all others."""
+        """Return the atoms of the communities with the most similar summaries, then the others."""
         opened = topk_cosine(queries, self.summary, _OPENED)[1]
         inside = (self.label[None, :, None] == opened[:, None, :]).any(2)
-        # A cosine is at most 1, so that 4 keeps the two parts apart.
+        # A cosine is at most 1, so that 4 separates the two parts.
         scores = queries.float() @ self.vectors.float().T + 4.0 * inside
         return scores.argsort(dim=1, descending=True, stable=True)
 
@@ -159,19 +159,19 @@ def build_communities(
     texts: Sequence[str],
     encode: Encode,
 ) -> CommunityIndex:
-    """Communities as in Edge et al., "From Local to Global: A Graph RAG Approach" (2024).
+    """Build communities as in Edge et al., "From Local to Global: A Graph RAG Approach" (2024).
 
-    Their graph has entities that a language model names; here it is the engine's concepts with the
-    atoms that mention them, cut by Leiden, of which one level is used. A summary is the three atoms
-    nearest to the mean of the community, encoded as one text. Atoms without a
-    concept are communities of their own.
+    Their graph has entities that a language model names. Here it is the engine's concepts with the
+    atoms that mention them, partitioned by one level of Leiden. A summary is the three atoms
+    nearest to the mean of the community, encoded as one text. Atoms without a concept are
+    communities of their own.
 
     Args:
-        graph: Concepts and atoms.
-        atoms: Which nodes are atoms; only they are ranked.
-        vectors: One for each of these.
-        texts: The atoms.
-        encode: The encoder of `vectors`.
+        graph: Graph of concepts and atoms.
+        atoms: Nodes that are atoms; only they are ranked.
+        vectors: Vectors of these atoms.
+        texts: Texts of these atoms.
+        encode: Encoder of `vectors`.
     """
     found = communities(graph, method="leiden").long()
     label = found[atoms].unique(return_inverse=True)[1]

@@ -40,11 +40,11 @@ __all__ = [
 T = TypeVar("T")
 
 TOLERANCE = 0.01
-"""Recall that a setting may lose to the exact search and still be recommended: one point."""
+"""Recall that a recommended setting may lose to exact search: one point."""
 
 
 def pareto_front(points: Mapping[T, tuple[float, float]]) -> list[T]:
-    """The points that no other one beats in both quality (more) and cost (less), cheapest first.
+    """Return the points that no other one beats in quality (more) and cost (less), cheapest first.
 
     Args:
         points: Quality and cost of each.
@@ -64,15 +64,15 @@ def cheapest(
     *,
     tolerance: float = TOLERANCE,
 ) -> T:
-    """The point of least cost whose quality is at least `reference - tolerance`.
+    """Return the cheapest point whose quality is at least `reference - tolerance`.
 
-    Where none is, the one of best quality; equal ones go to the cheaper, then to the better, then
-    to the first.
+    Without one, the point of best quality. Ties go to the cheaper, then to the better, then to the
+    first.
 
     Args:
         points: Quality and cost of each; at least one.
-        reference: What the exact search reaches.
-        tolerance: What may be lost.
+        reference: Quality of exact search.
+        tolerance: Acceptable loss of quality.
     """
     # Sums of the same terms in another order must not decide.
     enough = [p for p in points if points[p][0] >= reference - tolerance - 1e-9]
@@ -83,12 +83,12 @@ def cheapest(
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a rule chooses for a group when it does not see it.
+    """Choices of a rule for groups that it does not see.
 
     Attributes:
-        chosen: The setting chosen on all other groups, for each group.
-        quality: [n] what it reached on the questions of its own group.
-        cost: [n] what that cost.
+        chosen: Setting chosen on all other groups, for each group.
+        quality: [n] quality of these settings on the questions of their own group.
+        cost: [n] their cost.
     """
 
     chosen: Sequence[object]
@@ -105,8 +105,8 @@ def leave_one_out(
     """Choose with `cheapest` for each group on the others; None for a single group.
 
     Args:
-        quality: Of every question under each setting.
-        cost: The same.
+        quality: Quality of every question under each setting.
+        cost: Cost of every question under each setting.
         reference: Quality of the exact search.
         group: Conversation of each question.
     """
@@ -127,17 +127,17 @@ def leave_one_out(
 
 
 EXACT = 10
-"""How many of the best of the exact search agreement is measured with."""
+"""Number of best hits of exact search that `agreement` compares."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchTask:
-    """What is searched: the turns of one conversation and the questions with an answer there.
+    """Turns of one conversation, and its answerable questions.
 
     Attributes:
         vectors: [T, d] unit rows.
         queries: [B, d] unit rows.
-        gold: [B, G] turns that answer each question, -1 = padding.
+        gold: [B, G] answering turns of each question, -1 = padding.
         costs: [T] tokens of each turn.
     """
 
@@ -148,7 +148,7 @@ class SearchTask:
 
     @cached_property
     def exact(self) -> Tensor:  # [B, 10]
-        """What the exact search finds."""
+        """Return the result of exact search."""
         return flat(self.vectors, self.queries, EXACT).ranking
 
 
@@ -164,7 +164,7 @@ class Point:
 
 
 def measured(field: SearchTask, found: Found) -> Point:
-    """What a search of one conversation reached and cost."""
+    """Return quality and cost of a search of one conversation."""
     positions = gold_positions(found.ranking, field.gold, len(field.vectors))
     first = found.ranking[:, :EXACT]
     tokens = field.costs.double()[first.clamp(min=0)].masked_fill(first < 0, 0.0).sum(1)
@@ -178,7 +178,7 @@ def measured(field: SearchTask, found: Found) -> Point:
 
 
 def joined(parts: Sequence[Point]) -> Point:
-    """The questions of several conversations, one after another."""
+    """Concatenate the questions of several conversations."""
     return Point(
         torch.cat([p.recall for p in parts]),
         torch.cat([p.agreement for p in parts]),
@@ -189,7 +189,7 @@ def joined(parts: Sequence[Point]) -> Point:
 
 
 def figures(point: Point) -> dict[str, Any]:
-    """Means over the questions."""
+    """Return means over the questions."""
     recall = point.recall.mean(0).tolist()
     return {
         "recall": {str(k): value for k, value in zip(CUTOFFS, recall, strict=True)},
@@ -215,20 +215,20 @@ def measure_curves(
     rules: Sequence[str] = tuple(RULES),
     progress: bool = False,
 ) -> dict[str, Any]:
-    """The part `curves` of the report: see `bench/quality/README.md`.
+    """Return the part `curves` of the report: see `bench/quality/README.md`.
 
-    Recall is of the turns that answer a question; the reference is exact flat search, whose ten
-    best are also what `agreement` counts. Cost is the share of the vectors that are read, centroids
-    included: below 1 it is less than a flat search reads.
+    Recall is that of the answering turns. The reference is exact flat search, whose ten best also
+    define `agreement`. Cost is the share of the vectors that are read, centroids included; below 1
+    it is less than a flat search.
 
     Args:
-        fields: One for each conversation.
+        fields: Tasks, one for each conversation.
         preset: Settings that are measured beside the grid.
-        seed: Of the assignments and of the bootstrap.
+        seed: Seed of the assignments and of the bootstrap.
         resamples: Bootstrap resamples.
-        rounds: Questions of each conversation that are timed.
-        rules: How many modes: names in `RULES`.
-        progress: Show a bar on stderr.
+        rounds: Timed questions of each conversation.
+        rules: Rules for the number of modes: names in `RULES`.
+        progress: Whether to show a bar on stderr.
     """
     swept = [_sweep(field, rules, seed) for field in Progress(fields, "modes", shown=progress)]
     reference = joined([measured(f, flat(f.vectors, f.queries, max(CUTOFFS))) for f in fields])
@@ -322,7 +322,7 @@ def _facts(modes: Modes, field: SearchTask) -> dict[str, Any]:
 
 
 def _averages(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the conversations."""
+    """Return means over the conversations."""
     result: dict[str, Any] = {}
     for key, value in facts[0].items():
         parts = [fact[key] for fact in facts]
@@ -333,7 +333,7 @@ def _averages(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _preset(
     fields: Sequence[SearchTask], preset: ModesConfig, exact: Tensor, seed: int, resamples: int
 ) -> dict[str, Any]:
-    """What the settings of a preset reach."""
+    """Measure the settings of a preset."""
     parts, counts = [], []
     for field in fields:
         generator = torch.Generator().manual_seed(seed)
@@ -361,7 +361,7 @@ def _preset(
 def _latency(
     fields: Sequence[SearchTask], setting: Setting, seed: int, rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Median milliseconds of one question, and of all questions at once, per question."""
+    """Return median milliseconds of one question, and per question of all at once."""
     sums: dict[str, dict[str, float]] = {"one": {}, "batch": {}}
     for field in fields:
         modes = partition(field.vectors, setting.rule, setting.assign, seed=seed)

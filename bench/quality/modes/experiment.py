@@ -15,7 +15,7 @@ from ..common.rankings import gold_positions
 from ..common.scores import BUDGETS, difference_table
 
 __all__ = ["COLUMNS", "answer_measures", "compare"]
-_DEPTH = 50  # of the curve of gold found against tokens
+_DEPTH = 50  # depth of the curve of gold found against tokens
 
 COLUMNS: tuple[str, ...] = (
     "p@5",
@@ -27,7 +27,7 @@ COLUMNS: tuple[str, ...] = (
     *(f"p@{budget}t" for budget in BUDGETS),
     *(f"recall@{budget}t" for budget in BUDGETS),
 )
-"""What is measured of each question: precision and recall at a depth or at a budget of tokens."""
+"""Measures of each question: precision and recall at a depth or within a token budget."""
 
 
 def answer_measures(
@@ -35,16 +35,16 @@ def answer_measures(
     gold: Tensor,  # [B, G], -1 = padding, at least one each
     costs: Tensor,  # [N] tokens of each candidate
 ) -> tuple[Tensor, Tensor, Tensor]:  # [B, len(COLUMNS)], [B, 50], [B, 50]
-    """`COLUMNS`, and gold found and tokens spent by depth up to 50.
+    """Return `COLUMNS`, and gold found and tokens spent by depth up to 50.
 
-    Precision divides by the depth even where fewer are found; at a budget by the candidates that
-    fit. MRR is 1 / rank of the first gold candidate, 0 where none is retrieved.
+    Precision divides by the depth even if fewer are found; within a budget it divides by the
+    candidates that fit. MRR is 1 / rank of the first gold candidate, 0 if none is retrieved.
     """
     positions = gold_positions(ranking, gold, len(costs))
     count = (gold >= 0).sum(1).clamp(min=1).double()
     first = positions.amin(1)
     reciprocal = torch.where(first < NOT_FOUND, 1.0 / (first.double() + 1), 0.0)
-    # A ranking may be shorter than the depths asked for.
+    # A ranking may be shorter than the requested depths.
     ranking = torch.nn.functional.pad(ranking, (0, max(0, _DEPTH - ranking.shape[1])), value=-1)
     there = ranking >= 0
     tokens = costs.double()[ranking.clamp(min=0)].masked_fill(~there, 0.0).cumsum(1)
@@ -73,19 +73,18 @@ def compare(
     seed: int,
     resamples: int = 2000,
 ) -> dict[str, dict[str, Any]]:
-    """Means of `COLUMNS` for each system, with what `subject` gains over it, resampled in pairs.
+    """Return the means of `COLUMNS` by system, with the gain of `subject`, resampled in pairs.
 
-    `equal_precision` is what a context as good as the reference's ten best costs: the fewest hits
-    with which a system has found, over all questions, as much gold as `reference` in its ten best,
-    and their tokens; `ratio` is the reference's tokens over them. None where 50 hits do not reach
-    that.
+    `equal_precision` is the cost of a context as good as the reference's ten best: the fewest hits
+    with which a system finds, over all questions, as much gold as `reference` in ten, and their
+    tokens. `ratio` is the reference's tokens over them. None if 50 hits do not reach that.
 
     Args:
-        answers: Of each system, what `answer_measures` gives for each conversation.
+        answers: Results of `answer_measures` for each conversation, by system.
         subject: System that is compared with all others.
         reference: System whose precision at ten is the mark.
-        seed: Of the bootstrap.
-        resamples: Of it.
+        seed: Seed of the bootstrap.
+        resamples: Bootstrap resamples.
     """
     joined = {
         name: tuple(torch.cat(column) for column in zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""The settings of mode retrieval that are compared, and what an index of modes weighs."""
+"""Compared settings of mode retrieval, and the size of an index of modes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "partition",
 ]
 ASSIGNMENTS: tuple[str, ...] = ("kmeans", "sign", "varimax")
-"""How atoms are assigned to modes (`docs/mathematics.md` 1.3)."""
+"""Methods that assign atoms to modes (`docs/mathematics.md` 1.3)."""
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "energy": {"select": "energy", "epsilon": 0.1},
@@ -34,19 +34,18 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "root": {},
     "50": {"count": 50},
 }
-"""How many modes (`docs/mathematics.md` 1.2); `root` takes the square root of N, 50 is the
-paper's example."""
+"""Rules for the number of modes (`docs/mathematics.md` 1.2); `root`: sqrt(N), 50: the paper's."""
 
 SEARCHED: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-"""Modes searched for a question."""
+"""Numbers of modes searched for a question."""
 
 PER_MODE: tuple[int, ...] = (1, 3, 10, 50)
-"""Atoms taken of each at most."""
+"""Maximum atoms taken of each mode."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """One way to retrieve by modes: a row of `RULES`, an assignment, and how much is looked at."""
+    """Setting of retrieval by modes: a row of `RULES`, an assignment, and the search effort."""
 
     rule: str
     assign: str
@@ -54,7 +53,7 @@ class Setting:
     atoms: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return JSON values."""
         return asdict(self)
 
 
@@ -65,19 +64,21 @@ def partition(
     *,
     seed: int = 0,
 ) -> Modes:
-    """The modes of some rows by a rule of `RULES`, or as many as a number in its place.
+    """Return the modes of some rows by a rule of `RULES`, or as many as a number in its place.
 
     Raises:
-        InputError: For an unknown rule.
+        InputError: Unknown rule.
     """
     arguments = RULES.get(rule)
     if arguments is None:
         if not rule.isdecimal():
-            raise InputError(f"rule: expected one of {', '.join(RULES)} or a number, got {rule!r}")
+            raise InputError(
+                f"rule: expected one of {', '.join(RULES)} or a number, got {rule!r}; choose one"
+            )
         arguments = {"count": int(rule)}
     elif rule == "root":
         arguments = {"count": math.isqrt(len(x))}
-    # What was asked for must not exceed what there is: a short conversation has fewer rows than 50.
+    # The number must not exceed the rows: a short conversation has fewer than 50.
     if "count" in arguments:
         arguments = {"count": max(1, min(arguments["count"], *x.shape))}
     generator = torch.Generator().manual_seed(seed)
@@ -85,16 +86,16 @@ def partition(
 
 
 def depths(modes: int) -> list[int]:
-    """How many modes are searched along a curve: up to all of them."""
+    """Return the numbers of modes searched along a curve, up to all of them."""
     return [*(number for number in SEARCHED if number < modes), modes]
 
 
 def index_bytes(modes: Modes, x: Tensor) -> dict[str, int]:
-    """What has to be kept, from least to most, in bytes; `flat` is the rows themselves.
+    """Return the bytes of an index, from smallest to largest; `flat` is the rows themselves.
 
     `centroids` finds modes and no atom. `statistics` adds variance, time, size and the ids of three
-    typical atoms: what the paper keeps. `representatives` adds the vectors of these atoms. `whole`
-    keeps all rows and their order, so that every atom can be found.
+    typical atoms, as in the paper. `representatives` adds the vectors of these atoms. `whole` keeps
+    all rows and their order, so that every atom can be found.
     """
     rows = x.shape[0] * x.shape[1] * x.element_size()
     centroids = modes.centroid.numel() * modes.centroid.element_size()

@@ -1,4 +1,4 @@
-"""The judge of mode retrieval: what it costs in recall, and the paper's retrieval experiment.
+"""Judge of mode retrieval: its cost in recall, and the paper's retrieval experiment.
 
 A LoCoMo file gives both; any other text, or a store, gives curves at scale (`scale.py`).
 """
@@ -39,15 +39,15 @@ _DEPTH = 150  # hits asked of a preset
 def judge(
     request: Request, *, rounds: int = ROUNDS, scale_rounds: tuple[int, int] = SCALE_ROUNDS
 ) -> Judged:
-    """Recall against cost of mode retrieval, beside trees and communities with the same encoder.
+    """Measure recall against cost of mode retrieval, with trees and communities as baselines.
 
     Args:
-        request: What is evaluated.
-        rounds: Questions of each conversation that are timed.
-        scale_rounds: At scale, questions timed alone, and batches.
+        request: Evaluation request.
+        rounds: Timed questions of each conversation.
+        scale_rounds: Timed single questions, and timed batches, at scale.
 
     Raises:
-        InputError: For data that cannot be used, or without a question that has an answer.
+        InputError: Invalid data, or no question with an answer.
     """
     if not has_conversations(request.data):
         report = judge_scale(request, rounds=scale_rounds)
@@ -95,7 +95,7 @@ def judge(
 
 
 def _chosen(curves: Mapping[str, Any], count: int) -> list[Setting]:
-    """The setting for each conversation: chosen on the others, where there are some."""
+    """Return the setting for each conversation, chosen on the others if there are any."""
     left = curves["left_out"]
     found = [curves["recommended"]] * count if left is None else left["chosen"]
     return [Setting(s["rule"], s["assign"], s["modes"], s["atoms"]) for s in found]
@@ -108,7 +108,7 @@ def _tasks(
 
 
 def _answerable(task: RetrievalTask) -> Tensor:  # [B] bool
-    """Questions of categories 1 to 4 whose evidence is known."""
+    """Return which questions of categories 1 to 4 have known evidence."""
     return (task.categories != ADVERSARIAL) & (task.gold >= 0).any(1)
 
 
@@ -129,7 +129,7 @@ def _rankings(
     encoder: Embedder,
     seed: int,
 ) -> dict[str, Tensor]:
-    """The turns of one conversation as each system without a preset ranks them."""
+    """Return the rankings of one conversation's turns by each system without a preset."""
     store = task.memory.store
     node = store.known(task.ids)
     texts = [atom.rendered for atom in store.atoms([node[i][0] for i in task.ids])]
@@ -163,7 +163,7 @@ def _retrieved(task: RetrievalTask, asked: Tensor) -> Tensor:  # [B, K]
 
 
 def format_modes(report: Mapping[str, Any]) -> str:
-    """Curves and the retrieval experiment for conversations, curves alone at scale."""
+    """Format curves and the retrieval experiment for conversations, curves alone at scale."""
     if "sizes" in report:
         return "\n\n".join(_size(part) for part in report["sizes"])
     return f"{_curves(report)}\n\n{_systems(report)}"

@@ -1,4 +1,4 @@
-"""Mode retrieval at scale: agreement with the exact search, reading, speed and size."""
+"""Measure mode retrieval at scale: agreement with exact search, reads, speed and size."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .source import Source, open_source, sentences
 __all__ = ["ROUNDS", "judge_scale", "measure_scale"]
 _SIZES = (10_000, 100_000)
 _DESIGN = 50  # modes in the paper's example
-_MANY = (100_000, 1_000)  # from so many rows on, also so many modes
+_MANY = (100_000, 1_000)  # rows from which on 1,000 modes are measured, too
 _HELD_OUT = 256  # rows that are asked for and not indexed
-_SENTENCES = 256  # texts of which a sentence is asked for, where they have one
+_SENTENCES = 256  # texts of which a sentence is asked for, if they have one
 _K = 10
-_TAKEN = (_K, 3, 1)  # atoms of a mode
+_TAKEN = (_K, 3, 1)  # maximum atoms of a mode
 _BATCH = 64  # questions of a timed batch
 ROUNDS = (32, 5)
-"""Questions timed alone, and batches."""
+"""Numbers of timed single questions, and of timed batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,8 @@ class _Questions:
 
     Attributes:
         vectors: [B, d], held-out rows first.
-        origin: [B] the row a sentence is from, -1 for a held-out row.
-        exact: [B, 10] what the exact search finds.
+        origin: [B] row of a sentence's text, -1 for a held-out row.
+        exact: [B, 10] results of exact search.
     """
 
     vectors: Tensor
@@ -53,14 +53,14 @@ class _Questions:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What every index is measured on, and how.
+    """Common input of the measurements of every index.
 
     Attributes:
         x: [N, d] rows.
         asked: Questions about them.
-        seed: Of clusterings and of the bootstrap.
+        seed: Seed of clusterings and of the bootstrap.
         resamples: Bootstrap resamples.
-        rounds: As `ROUNDS`.
+        rounds: Timed questions and batches, see `ROUNDS`.
     """
 
     x: Tensor
@@ -71,7 +71,7 @@ class _Run:
 
 
 def judge_scale(request: Request, *, rounds: tuple[int, int] = ROUNDS) -> dict[str, Any]:
-    """The report of `graphmem eval modes` on texts or a store."""
+    """Return the report of `graphmem eval modes` on texts or a store."""
     found = measure_scale(
         open_source(request), seed=request.seed, rounds=rounds, progress=request.progress
     )
@@ -86,25 +86,25 @@ def measure_scale(
     rounds: tuple[int, int] = ROUNDS,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Curves at 10,000 rows and at 100,000, or at as many as there are.
+    """Return curves at 10,000 rows and at 100,000, or at all rows if there are fewer.
 
-    `agreement` is the share of the exact ten best that are found, `known_item` the share of
-    sentences whose own text is among the ten first. An inverted file with as many lists is measured
-    beside: it is the same idea without a spectrum.
+    `agreement` is the found share of the exact ten best; `known_item` is the share of sentences
+    whose own text is among the first ten. An inverted file with as many lists, the same idea
+    without a spectrum, is the baseline.
 
     Args:
         source: Texts with their vectors.
-        seed: Of what is held out, of clusterings and of the bootstrap.
+        seed: Seed of the held-out rows, of clusterings and of the bootstrap.
         resamples: Bootstrap resamples.
-        rounds: Questions timed alone, and batches.
-        progress: Show a bar on stderr.
+        rounds: Timed single questions, and timed batches.
+        progress: Whether to show a bar on stderr.
 
     Raises:
-        InputError: For fewer than 20 rows.
+        InputError: Fewer than 20 rows.
     """
     total = len(source.vectors)
     if total < 20:
-        raise InputError(f"expected at least 20 texts, got {total}")
+        raise InputError(f"expected at least 20 texts, got {total}; add more")
     generator = torch.Generator().manual_seed(seed)
     place = torch.randperm(total, generator=generator)
     held_out = min(_HELD_OUT, total // 10)
@@ -206,7 +206,7 @@ def _curve(
     search: Callable[[int], list[Found]],
     timed: Callable[[Tensor, int], object],
 ) -> list[dict[str, Any]]:
-    """Quality and time by the number of modes or lists that are searched."""
+    """Return quality and time by the number of modes or lists searched."""
     points = []
     for searched in depths(count):
         whole, *fewer = search(searched)
@@ -221,11 +221,11 @@ def _curve(
 
 
 def _times(run: _Run, timed: Callable[[Tensor, int], object], searched: int) -> dict[str, Any]:
-    """Median milliseconds a question, alone and in batches, the exact search beside it."""
+    """Return median milliseconds a question, alone and in batches, with those of exact search."""
     x, queries = run.x, run.asked.vectors
     result: dict[str, Any] = {}
     for name, size, rounds in (("one", 1, run.rounds[0]), ("batch", _BATCH, run.rounds[1])):
-        # Not the same questions every time, or all that is read stays in the cache.
+        # Different questions every time, or all reads would hit the cache.
         parts = [queries.roll(-size * i, 0)[:size] for i in range(rounds)]
 
         def exact(i: int, parts: Sequence[Tensor] = parts) -> object:

@@ -1,4 +1,4 @@
-"""Searches of the same rows with and without modes, and how many rows each of them reads."""
+"""Searches of the same rows with and without modes, and the number of rows each reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Found", "agreement", "by_lists", "by_modes", "by_typical", "flat"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rankings of B questions, and what had to be read for them.
+    """Rankings of B questions, with the work they took.
 
     Attributes:
         ranking: [B, K] int64 rows, best first, -1 = padding at the end.
@@ -28,7 +28,7 @@ class Found:
 
 
 def flat(x: Tensor, queries: Tensor, k: int) -> Found:  # [N, d], [B, d]
-    """Exact search: every row is read."""
+    """Search exactly: every row is read."""
     ranking = topk_cosine(queries, x, k)[1]
     return Found(ranking, torch.full((len(queries),), float(len(x)), dtype=torch.float64))
 
@@ -41,10 +41,10 @@ def by_modes(
     searched: int,
     taken: Sequence[int],
 ) -> list[Found]:
-    """The engine's mode retrieval for several numbers of atoms taken of a mode, in one search.
+    """Search by the engine's modes for several numbers of atoms taken of a mode.
 
-    All centroids are read, then every atom of the modes searched: how many atoms are *taken* does
-    not change how many are read.
+    All centroids are read, then every atom of the searched modes; the number of atoms *taken* does
+    not change the number read.
     """
     hits = search_modes(modes, x, queries, modes_k=searched, per_mode=max(taken))
     read = len(modes) + atoms_read(modes, select_modes(modes, queries, searched)[0]).double()
@@ -59,7 +59,7 @@ def by_modes(
 
 
 def _rank_in_mode(mode: Tensor) -> Tensor:  # [B, C] -> [B, C]
-    """How many hits of the same mode stand before each one."""
+    """Return the number of earlier hits of the same mode for each hit."""
     ordered, order = mode.sort(dim=1, stable=True)
     place = torch.arange(mode.shape[1], device=mode.device).expand_as(mode).contiguous()
     first = torch.searchsorted(ordered, ordered)
@@ -67,7 +67,7 @@ def _rank_in_mode(mode: Tensor) -> Tensor:  # [B, C] -> [B, C]
 
 
 def by_lists(index: IVF, queries: Tensor, *, probes: int, k: int) -> Found:
-    """An inverted file: all centroids are read, then the lists nearest to the question."""
+    """Search an inverted file: all centroids are read, then the lists nearest to the question."""
     ranking = index.search(queries, k, probes=probes)[1]
     nearest = topk_cosine(queries, index.centroids, min(probes, len(index.centroids)))[1]
     atoms = index.offsets.diff()[nearest].sum(1)
@@ -79,10 +79,10 @@ def by_typical(
     queries: Tensor,  # [B, d]
     x: Tensor | None = None,  # [N, d]
 ) -> Found:
-    """What can be found where no atom is kept but the typical ones of each mode.
+    """Search an index that keeps only the typical atoms of each mode.
 
-    Without their vectors they come mode by mode, those of the best mode first; with them (`x`) they
-    are ranked by their own cosine.
+    Without their vectors they come mode by mode, the best mode first; with them (`x`) they are
+    ranked by cosine.
     """
     typical = modes.representative.to(queries.device)
     if x is None:
@@ -96,7 +96,7 @@ def by_typical(
 
 
 def agreement(ranking: Tensor, exact: Tensor) -> Tensor:  # [B, K], [B, k] -> [B] float64
-    """Share of the exact k best that are among the first k of a ranking."""
+    """Return the share of the exact k best in the first k of a ranking."""
     first = ranking[:, : exact.shape[1]]
     same = (exact[:, :, None] == first[:, None, :]) & (exact >= 0)[:, :, None]
     return same.any(2).sum(1).double() / (exact >= 0).sum(1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""What the curves at scale are measured on: the vectors of a store, or of texts encoded now."""
+"""Data of the curves at scale: the vectors of a store, or of texts encoded now."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ..request import Request
 
 __all__ = ["ENCODED", "Source", "has_conversations", "open_source", "sentences"]
 ENCODED = 10_256
-"""Texts that are encoded; for more, index them and give the store."""
+"""Maximum texts that are encoded; for more, index them and pass the store."""
 
-_WORDS = range(5, 31)  # of a sentence that is asked for
-_HEAD = 65_536  # characters of a JSON file that tell what it is
+_WORDS = range(5, 31)  # words of a sentence that is asked for
+_HEAD = 65_536  # characters of a JSON file that identify it
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,8 @@ class Source:
 
     Attributes:
         vectors: [N, d] unit rows, on the device of the request.
-        texts: N.
-        embedder: What made the vectors.
+        texts: N texts.
+        embedder: Encoder of the vectors.
     """
 
     vectors: Tensor
@@ -41,7 +41,7 @@ class Source:
 
 
 def has_conversations(path: Path) -> bool:
-    """Whether it is a LoCoMo file, or a folder with one, and neither a store nor other text."""
+    """Return whether a path is a LoCoMo file, or a folder with one, and no store or other text."""
     if not path.is_dir():
         return path.suffix.lower() == ".json"
     if (path / DATABASE_NAME).is_file():
@@ -50,10 +50,10 @@ def has_conversations(path: Path) -> bool:
 
 
 def open_source(request: Request) -> Source:
-    """The atoms of a store, concepts left out, or the first `ENCODED` of other data.
+    """Open the atoms of a store, without concepts, or the first `ENCODED` of other data.
 
     Raises:
-        InputError: For data that cannot be read.
+        InputError: Unreadable data.
     """
     config, data = request.settings, Path(request.data)
     if (data / DATABASE_NAME).is_file():
@@ -69,16 +69,16 @@ def open_source(request: Request) -> Source:
     ) as memory:
         atoms = list(islice(text_atoms(data, memory), ENCODED))
         if not atoms:
-            raise InputError("expected texts, got none", where=str(data))
+            raise InputError("expected texts, got none; name another file", where=str(data))
         texts = [atom.rendered for atom in atoms]
         encoded = memory.embedder.encode(texts, progress=request.progress)
         return Source(encoded.pooled.float().to(memory.device), texts, memory.embedder)
 
 
 def sentences(texts: list[str], rows: Tensor) -> tuple[list[str], Tensor]:  # [n] rows of the texts
-    """A sentence of each of these texts that has at least three, and which text it is from.
+    """Return a sentence of each of these texts that has at least three, with the row of its text.
 
-    It is the first of 5 to 30 words after the first sentence; a text without one is passed over.
+    It is the first of 5 to 30 words after the first sentence; a text without one is skipped.
     """
     found, origin = [], []
     for row in rows.tolist():

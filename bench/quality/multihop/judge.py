@@ -1,4 +1,4 @@
-"""The judge of passages: a preset and all baselines on every set, and on all of them merged."""
+"""Judge of passages: a preset and all baselines on every set, and on all of them merged."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..common.texts import read_passage_sets
 from ..request import Judged, Request
 
 __all__ = ["format_multihop", "judge", "read_multihop"]
-_OVER = ("dense", "fusion")  # what every system is held against
+_OVER = ("dense", "fusion")  # baselines of the gains
 
 
 def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
     """Run presets and every baseline on the passage sets of a folder, and on their merged pools.
 
     Args:
-        request: What is evaluated.
+        request: Evaluation request.
         resamples: Number of resamples of the intervals.
-        timed: Questions of each set whose latency is measured.
+        timed: Questions of each set with measured latency.
 
     Raises:
         InputError: No passage sets there, or one that cannot be used.
@@ -38,22 +38,22 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
 
 
 def read_multihop(folder: Path) -> list[QuestionSet]:
-    """The passage sets of a folder, and all of them as one memory where there are several.
+    """Read the passage sets of a folder, and several of them as one memory.
 
     Raises:
-        InputError: There are none, or one cannot be used.
+        InputError: No set, or an invalid one.
     """
     sets = [passage_set(one) for one in read_passage_sets(folder)]
     if not sets:
         raise InputError(
-            "expected *_corpus.jsonl with *_queries.jsonl beside them, found none",
+            "expected *_corpus.jsonl with *_queries.jsonl beside them, found none; add them",
             where=str(folder),
         )
     return sets if len(sets) == 1 else [*sets, merged_passages(sets)]
 
 
 def format_multihop(report: Mapping[str, Any]) -> list[Table]:
-    """A table for each set, and what every system gains over cosine and over fusion at 5."""
+    """Return a table for each set, and every system's gain over cosine and over fusion at 5."""
     parts = []
     for name, found in report["sets"].items():
         columns = [Column(f"@{k}", "recall", "all", k) for k in (2, 5, 10)]

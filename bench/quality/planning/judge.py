@@ -1,4 +1,4 @@
-"""The judge: steps that need each other, with aggregates and plans (`docs/evaluation.md` 4)."""
+"""Judge of interdependent steps, with aggregates and plans (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .projects import GROUPS, Asked, projects
 __all__ = ["PROJECTS", "judge"]
 
 PROJECTS = (40, 12)
-"""Projects, and steps of each."""
+"""Number of projects, and steps of each."""
 
 _CUTOFF, _DEPTH = 10, 40  # hits that count, and that are asked for
-_WORDS = 200  # of a context, by which hits of any length are compared
+_WORDS = 200  # words of a context, by which hits of any length are compared
 _PART = 64  # questions of one batch
 
 Hits = list[list[tuple[str, str]]]
@@ -37,14 +37,14 @@ Hits = list[list[tuple[str, str]]]
 
 
 def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int = 2000) -> Judged:
-    """Asks what a step needs, what waits for it, what leads up to it, and what can be begun.
+    """Ask what a step needs, what waits for it, what leads up to it, and what can be begun.
 
-    What is to be found are the turns that say so, to which aggregates lead. Beside the preset, with
-    aggregates and query plans and without, stands search by cosine.
+    The gold is the turns that say so, to which aggregates lead. The preset with and without
+    aggregates and query plans is compared with search by cosine.
 
     Args:
-        request: What is evaluated; no data is read.
-        size: As `PROJECTS`.
+        request: Evaluation request; no data is read.
+        size: Number of projects, and steps of each, see `PROJECTS`.
         resamples: Number of resamples of the intervals.
     """
     run = Run(request, resamples)
@@ -118,7 +118,7 @@ def _by_cosine(memory: Memory, asked: Sequence[Asked]) -> Hits:
 
 
 def _within(hits: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first hits that fit into a number of words together."""
+    """Return the first hits that fit into a number of words together."""
     kept, words = [], 0
     for hit in hits:
         words += count_words(hit[1])
@@ -131,7 +131,7 @@ def _within(hits: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def _recall(
     found: Sequence[Sequence[tuple[str, str]]], asked: Sequence[Asked]
 ) -> Tensor:  # [B] float64
-    """The share of the gold that is among the hits."""
+    """Return the share of the gold in the hits."""
     values = []
     for hits, each in zip(found, asked, strict=True):
         names = {name for name, _ in hits}
@@ -145,7 +145,7 @@ def _summary(
     asked: Sequence[Asked],
     drawn: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Of each measure and group the mean, and what it is more than that of the preset."""
+    """Return the mean of each measure and group, and its gain over that of the preset."""
     groups = {group: torch.tensor([each.group == group for each in asked]) for group in GROUPS}
     groups["all"] = torch.ones(len(asked), dtype=torch.bool)
     return {

@@ -1,4 +1,4 @@
-"""Projects of steps that need each other, told over many sessions, and what is asked about them."""
+"""Make up projects of interdependent steps, told over many sessions, with questions about them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..temporal.wording import listed
 __all__ = ["GROUPS", "Asked", "Project", "projects"]
 
 GROUPS = ("before", "waiting", "chain", "next")
-"""What a step needs, what waits for it, all that leads up to it, what can be begun."""
+"""Questions: what a step needs, what waits for it, its whole chain, and possible next steps."""
 
 _BEGIN, _HOUR = 1704067200.0, 3600.0  # 2024-01-01, UTC
-_TURNS = 6  # of a session
-_DONE = 0.4  # share of the steps
-_TALK, _REMARKS = 8, 4  # turns of a project that tell of no step, and on steps, but of no need
+_TURNS = 6  # turns of a session
+_DONE = 0.4  # share of the steps that are done
+_TALK, _REMARKS = 8, 4  # turns of a project about no step, and about steps without a need
 _ASKED = {"before": 3, "waiting": 3, "chain": 2, "next": 1}  # questions on a project
 
 _NAMES = listed(
@@ -81,12 +81,12 @@ _QUESTIONS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A question.
+    """Question about a project.
 
     Attributes:
         group: One of `GROUPS`.
-        text: In words.
-        gold: Ids of the turns that say what is asked for.
+        text: Wording.
+        gold: Ids of the turns with the answer.
     """
 
     group: str
@@ -96,13 +96,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Project:
-    """Steps, each of which needs earlier ones.
+    """Project of steps, some of which need earlier ones.
 
     Attributes:
-        name: Of the project.
-        steps: Their names.
+        name: Name of the project.
+        steps: Names of the steps.
         needs: Pairs of numbers: a step that must be done before another.
-        done: Numbers of the steps that are.
+        done: Numbers of the steps that are done.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Project:
     done: frozenset[int]
 
     def leading_to(self, step: int) -> set[int]:
-        """All steps that must be done before a step."""
+        """Return all steps that must be done before a step."""
         found: set[int] = set()
         front = {step}
         while front:
@@ -120,18 +120,18 @@ class Project:
         return found
 
     def open(self) -> set[int]:
-        """Steps that are not done and need nothing that is not."""
+        """Return the undone steps whose needs are all done."""
         held = {b for a, b in self.needs if a not in self.done}
         return {*range(len(self.steps))} - self.done - held
 
 
 def projects(count: int, steps: int, *, seed: int) -> tuple[list[Project], list[Atom], list[Asked]]:
-    """Projects, all that is told of them in the order of time, and what is asked.
+    """Return projects, all turns about them in order of time, and questions.
 
     Args:
-        count: Projects, of different names.
-        steps: Of each.
-        seed: Of all that is drawn.
+        count: Number of projects, with different names.
+        steps: Steps of each.
+        seed: Seed of all random draws.
     """
     if not 0 < count <= len(_NAMES):
         raise ValueError(f"count: expected 1 to {len(_NAMES)} projects, got {count}; ask for fewer")
@@ -165,12 +165,12 @@ def _project(name: str, count: int, dice: random.Random) -> Project:
         for step in range(1, count)
         for before in dice.sample(range(max(0, step - 4), step), min(step, dice.choice((1, 1, 2))))
     }
-    done = frozenset(range(round(_DONE * count)))  # steps are numbered in an order that is possible
+    done = frozenset(range(round(_DONE * count)))  # steps are numbered in a possible order
     return Project(name, tuple(dice.sample(every, count)), tuple(sorted(needs)), done)
 
 
 def _told(project: Project, dice: random.Random) -> list[tuple[str, str]]:
-    """Ids and texts of turns, in no order."""
+    """Return ids and texts of turns, in no order."""
     name, steps = project.name, project.steps
 
     def worded(forms: Sequence[str], **parts: str) -> str:

@@ -1,7 +1,7 @@
-"""Bridge discovery: dependencies are removed, and every absent pair is ranked to find them again.
+"""Bridge discovery: remove dependencies, and rank every absent pair to find them again.
 
-The candidates are all pairs without a dependency either way; where the file proves in order, the
-later statement is the user. A pair counts as found whichever way it was scored.
+The candidates are all pairs without a dependency either way. If the file proves in order, the later
+statement is the user. A pair counts as found in either direction.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ def chain_repair(
     suggested: Mapping[str, Tensor],  # each [2, K] users, used
     generator: torch.Generator,
 ) -> dict[str, dict[str, float]]:
-    """Chains of the whole graph against those of what is left with the pairs added.
+    """Compare chains of the whole graph with those of the remaining graph plus suggested pairs.
 
     Returns:
-        For each system means over one sample of statements that use anything: `before`, the share
-        of the chain that is left without the pairs; `completeness`, the share with them;
-        `precision`, the share of what is then reached that is in the chain; and `f1`, the mean of
-        each chain's harmonic mean of the two.
+        By system, means over one sample of statements with dependencies:
+
+        - `before`: share of the chain that remains without the pairs;
+        - `completeness`: share with them;
+        - `precision`: share of the then reachable statements that is in the chain;
+        - `f1`: mean of each chain's harmonic mean of the two.
     """
     users = (whole.out_degree > 0).nonzero().squeeze(1)
     users = users[torch.randperm(len(users), generator=generator)[:_SAMPLE]]
@@ -76,13 +78,13 @@ def resistance_fall(
     graph: Graph,
     suggested: Mapping[str, Tensor],  # each [2, K]
 ) -> dict[str, dict[str, float]]:
-    """The exact fall of the total effective resistance of the largest component.
+    """Return the exact fall of the total effective resistance of the largest component.
 
     The total is n tr(L⁺) with L = D - A, every edge of weight 1 both ways. K edges b_k lower it by
     n tr((I + Bᵀ L⁺ B)⁻¹ Bᵀ L⁺ L⁺ B) (Woodbury): one pseudo-inverse serves all systems.
 
     Returns:
-        For each: `fall`, the share of the total that goes; `joined`, pairs that instead join two
+        By system: `fall`, the lost share of the total; `joined`, pairs that instead join two
         components, whose total was infinite.
     """
     part = components(graph)
@@ -112,7 +114,7 @@ def resistance_fall(
 
 
 PairBaseline = Callable[[Graph, Tensor, torch.Generator], Tensor]
-"""Graph, unit vectors of its nodes `[N, d]` and random numbers to scores `[N, N]`."""
+"""Function from graph, unit vectors `[N, d]` of its nodes and random numbers to scores `[N, N]`."""
 
 
 def betweenness(
@@ -121,9 +123,9 @@ def betweenness(
     pivots: int = 64,
     generator: torch.Generator | None = None,
 ) -> Tensor:  # [N]
-    """Share of shortest paths through each node, from a sample of starts (Brandes and Pich 2007).
+    """Return the share of shortest paths through each node, sampled (Brandes and Pich 2007).
 
-    All starts advance together, a level a round.
+    All starts advance together, one level a round.
     """
     near = _mutual(graph)
     nodes = graph.num_nodes
@@ -178,7 +180,7 @@ def _adamic_adar(graph: Graph, view: Tensor, generator: torch.Generator) -> Tens
 
 
 def _paths3(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
-    """Paths of three edges, each inner node divided by the root of its degree (Kovacs 2019)."""
+    """Count paths of three edges, inner nodes divided by the root of their degree (Kovacs 2019)."""
     near = _mutual(graph)
     fair = near.sum(1).clamp(min=1).rsqrt()
     return sparse_product(near * fair, sparse_product(near * fair, near))
@@ -203,18 +205,17 @@ PAIR_BASELINES: Mapping[str, PairBaseline] = {
     "betweenness": _betweenness,
     "cosine": _cosine,
 }
-"""By name."""
+"""Baselines by name."""
 
 
 def published_bridges(
     graph: Graph,  # N nodes, every edge of weight 1 both ways
     label: Tensor,  # [N] communities
 ) -> Tensor:  # [N, N]
-    """The fall of the total effective resistance by an edge between two communities, else 0.
+    """Return the fall of the total effective resistance by an edge between two communities, else 0.
 
-    Spectral Memory, section 4.3: n |L⁺ b|² / (1 + R) in a component of n nodes. Where two
-    components are joined the fall is infinite: these pairs come first, by how many pairs of nodes
-    they join.
+    Spectral Memory, section 4.3: n |L⁺ b|² / (1 + R) in a component of n nodes. A pair that joins
+    two components has an infinite fall: these come first, by the number of joined pairs of nodes.
     """
     dense = _mutual(graph).double()
     part = components(graph).long()
@@ -232,7 +233,7 @@ def published_bridges(
     return score.masked_fill(label[:, None] == label, 0.0).float()
 
 
-_SHARE = 0.1  # of the dependencies that are removed in a draw
+_SHARE = 0.1  # share of the dependencies that are removed in a draw
 _TOP = (10, 100)
 _FALL = 100  # pairs whose effect on the total resistance is computed
 _NOTHING = "nothing_added"
@@ -248,21 +249,22 @@ def judge_bridges(
     resamples: int = 2000,
     advance: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Any]:
-    """Every system on several draws of removed dependencies; the subject is the preset's.
+    """Measure every system on several draws of removed dependencies; the preset is the subject.
 
-    `advance` is called with 1 after each draw.
-
-    The published bridges lie between the communities that the preset asks for (`structure`).
+    `advance` is called with 1 after each draw. The published bridges lie between the communities of
+    the preset (`structure`).
 
     Returns:
-        `systems[name]`: precision at 10 and 100 of the whole ranking; `found`, the share of the
-        removed pairs among as many first ones; and for each removed dependency the rank of what
-        was used among all that its user could use: recall at 10 and 100, mean reciprocal rank. Of
-        the first draw, what adding as many pairs as were removed repairs (`chains`; the subject's
-        `chains_likely` adds only those it holds for more likely than not), and the fall of the
-        total effective resistance by the first 100 (`resistance`); `nothing_added`: the chains
-        without any pair. `ci.difference` is the subject's measure minus each other's, resampled
-        over removed dependencies in pairs.
+        `systems[name]`: precision at 10 and 100 of the whole ranking; `found`, the share of R
+        removed pairs in the first R; and for each removed dependency the rank of the used statement
+        among the candidates of its user: recall at 10 and 100, mean reciprocal rank.
+
+        For the first draw: `chains`, the repair by as many pairs as were removed (`chains_likely`
+        of the subject: only pairs more likely than not); `resistance`, the fall of the total
+        effective resistance by the first 100; `nothing_added`, the chains without any pair.
+
+        `ci.difference` is the subject's measure minus each other's, resampled over removed
+        dependencies in pairs.
     """
     subject = config.name
     each: dict[str, list[Tensor]] = {}
@@ -320,13 +322,13 @@ def measure_pairs(
     removed: Tensor,  # [2, R] users, used
     order: Tensor | None,  # [N]
 ) -> dict[str, Any]:
-    """How a score of pairs finds what was removed.
+    """Measure how a score of pairs finds the removed ones.
 
     Returns:
-        `each` `[R, 4]`: whether a removed pair is among the R first of all, among the 10 and the
-        100 first of its user's, and its reciprocal rank there; `precision` at 10 and 100 of all;
-        `pairs` `[2, R]`: the R first, users and used; `likely`: how many of them score above 0,
-        which means something for log odds only. Equal scores share their mean rank.
+        `each` `[R, 4]`: whether a removed pair is in the first R of all, in the first 10 and 100 of
+        its user's, and its reciprocal rank there. `precision` at 10 and 100 of all. `pairs` `[2,
+        R]`: the first R, users and used. `likely`: number of these with a positive score,
+        meaningful for log odds only. Equal scores share their mean rank.
     """
     nodes = left.num_nodes
     if order is None:
@@ -349,7 +351,7 @@ def measure_pairs(
         equal[run] = (rows == own[run, None]).sum(1).to(own.dtype)
     rank = better + (equal - 1) / 2
     once = score
-    if order is None:  # each pair stands in both halves
+    if order is None:  # each pair is in both halves
         once = score.masked_fill(torch.ones_like(possible).triu(), -torch.inf)
     count = len(user)
     best = once.flatten().topk(min(count, once.numel()))
@@ -375,7 +377,7 @@ def measure_pairs(
 def _systems(
     proofs: ProofSet, left: Graph, config: Config, chance: torch.Generator
 ) -> Iterator[tuple[str, Tensor]]:
-    """Names and scores `[N, N]`, one at a time: each is as large as the whole."""
+    """Yield names and scores `[N, N]`, one at a time because each is large."""
     for name, baseline in PAIR_BASELINES.items():
         yield name, baseline(left, proofs.views[0], chance)
     label = communities(left, config.structure.communities)

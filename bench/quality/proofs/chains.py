@@ -1,8 +1,8 @@
-"""Premise chains: from the text of a theorem to everything that its proof rests on.
+"""Premise chains: from the text of a theorem to everything that its proof depends on.
 
-`new`: the theorem and all that rests on it are taken out, and only its text is given, as when it is
-added to a library. `known`: it is there with its dependencies, and has to be found first.
-`dependents`: it is there, and what rests on it is asked for.
+`new`: the theorem and everything that depends on it are removed, and only its text is given, as for
+an addition to a library. `known`: it is present with its dependencies, and must be found first.
+`dependents`: it is present, and the statements that depend on it are asked for.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ ATOMS = (10, 25, 50, 100, 200)
 TOKENS = (512, 2048, 8192)
 """Context sizes in tokens."""
 DEPTHS = {"direct": 1, "two": 2, "all": None}
-"""How far a chain goes: what the proof uses itself, what that uses, everything."""
-_OWN = "own_size"  # a context of as many statements as the chain has
+"""Depths of a chain: direct dependencies, two levels, all."""
+_OWN = "own_size"  # context of as many statements as the chain has
 _SEEDS = 5
 
 
 def reach(graph: Graph, hops: int | None = None) -> Tensor:  # [N, N] float32
-    """1 where a path of at least one edge, and at most `hops`, leads from i to j; else 0.
+    """Return 1 for paths of at least one edge, and at most `hops`, from i to j; else 0.
 
     Without `hops`, nodes are done level by level, each from the finished rows of its targets, so
-    every edge is followed once; in a graph with circles, hop by hop until nothing changes.
+    that every edge is followed once. A graph with circles is done hop by hop until nothing changes.
 
     Raises:
-        InputError: Above 20,000 nodes, or `hops` below 1.
+        InputError: More than 20,000 nodes, or `hops` below 1.
     """
     dense = adjacency(graph)
     if hops is not None:
@@ -66,7 +66,7 @@ def reach(graph: Graph, hops: int | None = None) -> Tensor:  # [N, N] float32
 
 
 def _levels(graph: Graph) -> Tensor | None:  # [N] int64
-    """Length of the longest path that leaves each node; None where there is a circle."""
+    """Return the length of the longest path from each node; None if there is a circle."""
     source, target = graph.source.long(), graph.target.long()
     waiting = torch.bincount(source, minlength=graph.num_nodes)  # targets without a level
     level = torch.full_like(waiting, -1)
@@ -80,7 +80,7 @@ def _levels(graph: Graph) -> Tensor | None:  # [N] int64
 
 @dataclass(frozen=True)
 class _Task:
-    """B questions: likeness `[K, B, N]`, candidates `[B, N]` bool, gold `[B, N]` bool."""
+    """B questions: similarity `[K, B, N]`, candidates `[B, N]` bool, gold `[B, N]` bool."""
 
     relevance: Tensor
     allowed: Tensor
@@ -90,12 +90,12 @@ class _Task:
 def judge_chains(
     proofs: ProofSet, *, subject: str, tests: int, seed: int, resamples: int = 2000
 ) -> dict[str, Any]:
-    """Completeness of chains at equal context sizes, for every system, setting and depth.
+    """Measure completeness of chains at equal context sizes, by system, setting and depth.
 
     Returns:
-        `settings[name]`: of each system the mean completeness at each context size; `ceiling`, what
-        a context of that size could hold at best; `gold_mean`, statements of a chain;
-        `ci.difference`, the subject's completeness minus each other's, resampled in pairs.
+        `settings[name]`: by system the mean completeness at each context size; `ceiling`, the best
+        possible value; `gold_mean`, mean statements of a chain; `ci.difference`, the subject's
+        completeness minus each other's, resampled in pairs.
     """
     chance = torch.Generator().manual_seed(seed)
     whole = reach(proofs.graph)
@@ -132,12 +132,12 @@ def completeness(
     score: Tensor,  # [B, N]; -inf: never taken
     gold: Tensor,  # [B, N] bool
     costs: Tensor,  # [N] tokens
-    values: Tensor | None = None,  # [B, N] what each is worth in a context counted in tokens
+    values: Tensor | None = None,  # [B, N] values for contexts counted in tokens
 ) -> Tensor:  # [B, len(ATOMS) + 1 + len(TOKENS)] float64, NaN without gold
-    """Share of the gold in the context: by statements, at the gold's own size, by tokens.
+    """Return the share of gold in the context: by statements, at the gold's own size, by tokens.
 
-    A context of tokens is the longest beginning of the ranking that stays within them; where
-    `values` are given, the set that is worth most (`ops.knapsack`).
+    A context of tokens is the longest prefix of the ranking within them; with `values` it is the
+    set of maximum value (`ops.knapsack`).
     """
     size = gold.sum(1, keepdim=True)
     order = score.sort(dim=1, descending=True, stable=True).indices
@@ -157,7 +157,7 @@ def completeness(
 
 
 def hops_from(graph: Graph, start: Tensor) -> Tensor:  # [B] -> [B, N], inf where not reached
-    """Edges of the shortest path from each start, along the edges' direction."""
+    """Return the edges of the shortest path from each start, along the edges' direction."""
     dense = adjacency(graph)
     rows = torch.arange(len(start))
     distance = torch.full((len(start), graph.num_nodes), torch.inf)
@@ -174,7 +174,7 @@ def hops_from(graph: Graph, start: Tensor) -> Tensor:  # [B] -> [B, N], inf wher
 
 
 def _without(whole: Tensor, nodes: Tensor) -> Tensor:  # [T, N] bool
-    """What is there without each of the nodes: not it, and not what rests on it."""
+    """Return the remaining nodes without each of some nodes and everything that depends on it."""
     allowed = whole[:, nodes].T == 0
     allowed[torch.arange(len(nodes)), nodes] = False
     return allowed
@@ -186,9 +186,9 @@ def _baselines(
     whole: Tensor,  # [N, N]
     costs: Tensor,  # [N]
 ) -> dict[str, Tensor]:
-    """Scores `[B, N]` of what is done without learning, by name.
+    """Return the scores `[B, N]` of systems without learning, by name.
 
-    `popular_per_token` shows what taking short statements first does without any question.
+    `popular_per_token` shows the effect of preferring short statements without any question.
     """
     popular = whole.sum(0).expand_as(task.relevance[0])
     cosine, lexical = (like.masked_fill(~task.allowed, -torch.inf) for like in task.relevance)
@@ -200,7 +200,7 @@ def _baselines(
     return {
         "cosine": cosine,
         "bm25": lexical,
-        # Equally far statements, and after them those that are not reached, by cosine.
+        # Equally far statements, and then unreachable ones, by cosine.
         "bfs": 0.1 * task.relevance[0] - near.clamp(max=last),
         "ppr": torch.where(walk > 0, walk, task.relevance[0] - 2),
         "popular": popular,
@@ -219,9 +219,9 @@ def _known(
     resamples: int,
     model: ChainModel | None,
 ) -> dict[str, Any]:
-    """The theorem is in the graph: the best hit by text is looked up, and its chain is put first.
+    """Measure known theorems: the best hit by text is looked up, and its chain comes first.
 
-    The statement that was asked for is no candidate, for any system.
+    The statement that was asked for is no candidate of any system.
     """
     start = likeness[0].argmax(1)
     seen = torch.ones_like(likeness[0], dtype=torch.bool)
@@ -256,7 +256,7 @@ def _judged(
     }
     worth = odds.masked_fill(~task.allowed, 0.0)
     values[subject] = completeness(held(odds), task.gold, proofs.costs, worth)
-    # Of what is worth the same the shortest first: no set of that size holds more.
+    # The shortest first among equal values: no set of that size holds more.
     best = task.gold / proofs.costs.clamp(min=1)
     ceiling = completeness(held(best), task.gold, proofs.costs)
     gains = difference_table(values, subject, names, seed=seed, resamples=resamples)

@@ -1,8 +1,7 @@
-"""The judge of proof graphs: bridges found again, premise chains (`docs/evaluation.md` 4).
+"""Judge of proof graphs: bridges found again, premise chains (`docs/evaluation.md` 4).
 
-Every proof set of the folder is judged by itself. What is learned is learned from the rest of the
-same graph: nothing from removed dependencies, and from a theorem that is asked for only that it is
-among the neighbours of others.
+Every proof set of the folder is judged separately. Learning uses the rest of the same graph:
+nothing of removed dependencies, and of a theorem under test only that it is a neighbour of others.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _CHAINS = ("atoms@10", "atoms@50", "atoms@200", "own_size", "tokens@512", "token
 
 
 def format_proofs(report: Mapping[str, Any]) -> str:
-    """For each set bridges, then chains of each setting; percent, the preset last."""
+    """Format bridges, then chains of each setting, for each set; percent, the preset last."""
     subject = report["preset"]
     lines: list[str] = []
     for name, found in report["sets"].items():
@@ -100,20 +99,20 @@ def _chains(judged: Mapping[str, Any], subject: str) -> list[str]:
 
 
 _DRAWS = 2
-_SMALL_DRAWS = 20  # of a set in which a draw removes few dependencies
+_SMALL_DRAWS = 20  # draws of a set in which each removes few dependencies
 _SMALL = 2000  # dependencies
 _TESTS = 200  # theorems whose chains are asked for
 
 
 def judge(request: Request, *, draws: int | None = None) -> Judged:
-    """Both tasks on every proof set found; the folder is `request.data`.
+    """Judge both tasks on every proof set in the folder `request.data`.
 
     Args:
-        request: What is evaluated.
-        draws: How often dependencies are removed; by default the more the smaller a set is.
+        request: Evaluation request.
+        draws: Number of removals of dependencies; by default larger for a smaller set.
 
     Raises:
-        InputError: No proof set that can be judged.
+        InputError: No proof set of sufficient size.
     """
     run = Run(request)
     config = run.config
@@ -138,7 +137,8 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise InputError(
-            f"expected a proof set that can be judged, got {reasons}", where=str(request.data)
+            f"expected a proof set that can be judged, got {reasons}; add one",
+            where=str(request.data),
         )
     return run.judged(
         "proofs",
@@ -150,7 +150,7 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
 
 
 def _leave_out(left_out: dict[str, str], name: str, why: str) -> None:
-    """Notes what is not judged, and says so at once."""
+    """Record what is not judged, and print it at once."""
     left_out[name] = why
     _log.warning("%s: left out: %s", name, why)
 
@@ -163,14 +163,14 @@ def judge_set(
     draws: int | None = None,
     advance: Callable[[int], object] = lambda count: None,
 ) -> Mapping[str, Any]:
-    """Both tasks on one proof set, with its size and the seconds they took.
+    """Judge both tasks on one proof set, with its size and the seconds they took.
 
     Args:
-        proofs: The set.
-        config: The preset.
+        proofs: Proof set.
+        config: Preset.
         seed: Seed of the draws.
-        draws: How often dependencies are removed; by default the more the smaller a set is.
-        advance: Called with 1 after each draw, and after the chains.
+        draws: Number of removals; by default larger for a smaller set.
+        advance: Function called with 1 after each draw, and after the chains.
     """
     start = time.perf_counter()
     if draws is None:

@@ -1,8 +1,8 @@
-"""Premise chains: which nodes belong to what a new statement will rest on.
+"""Premise chains: predict the nodes that a new statement will depend on.
 
-A new statement has no edges yet. The statements most like it have, and what they rest on is what it
-will probably rest on (k nearest neighbours over sets); how much which likeness counts is learned
-from other statements of the same graph, each taken out in turn as if it were new.
+A new statement has no edges yet. Its most similar statements do, and their dependencies probably
+are its own (k nearest neighbours over sets). The weight of each similarity is learned from other
+statements of the same graph, each removed in turn as if it were new.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from graphmem_torch.linalg.logistic import Logistic, fit_logistic
 from graphmem_torch.spectral.link_prediction import sparse_product
 
 __all__ = ["ChainModel", "chain_signals", "fit_chains"]
-_FLOOR = 3e-3  # of a share of votes before its logarithm
-_STEEP = 8  # a vote falls with this power of likeness over the best likeness
-_TILE = 64  # questions whose signals are held at once
+_FLOOR = 3e-3  # minimum share of votes before its logarithm
+_STEEP = 8  # exponent of a vote in similarity over the best similarity
+_TILE = 64  # questions whose signals are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class ChainModel:
     """Probabilities that nodes belong to the chain of a new statement.
 
     Attributes:
-        logistic: What each signal counts.
+        logistic: Weights of the signals.
         chains: `[N, N]`; row i is 1 on the chain of i.
-        neighbours: How many statements vote.
+        neighbours: Number of statements that vote.
     """
 
     logistic: Logistic
@@ -42,10 +42,10 @@ class ChainModel:
         relevance: Tensor,  # [K, B, N]
         allowed: Tensor,  # [B, N] bool
     ) -> Tensor:  # [B, N], 0 where not allowed
-        """How likely each node is in the chain of each question.
+        """Return the probability of each node to be in the chain of each question.
 
         Args:
-            relevance: K kinds of likeness of question and node, as in the fit.
+            relevance: K kinds of similarity of question and node, as in the fit.
             allowed: Nodes that may be in the chain, and whose chains may vote.
         """
         parts = [
@@ -67,11 +67,11 @@ def chain_signals(
     *,
     neighbours: int = 20,
 ) -> Tensor:  # [B, N, F]
-    """What speaks for each node to be in the chain of each question.
+    """Return signals for each node to be in the chain of each question.
 
-    The log odds of its being in an allowed statement's chain; and for each kind of likeness: the
-    likeness itself, and the share of votes of the nearest statements, each for itself and for its
-    chain, plain and as the logarithm of the share for and against it.
+    These are the log odds of being in an allowed statement's chain, and for each kind of
+    similarity: the similarity itself, and the share of votes of the nearest statements, each for
+    itself and for its chain, plain and as log odds.
     """
     voters = allowed.float()
     share = (voters @ chains + 0.3) / (voters.sum(1, keepdim=True) + 1)
@@ -96,18 +96,18 @@ def fit_chains(
     neighbours: int = 20,
     penalty: float = 1e-3,
 ) -> ChainModel:
-    """Learns from statements whose chain is known what each signal counts.
+    """Fit the signal weights to statements whose chain is known.
 
     Args:
         chains: Row i is 1 on the chain of i, 0 elsewhere.
-        nodes: The statements learned from, each as if it were new.
-        relevance: K kinds of likeness of their texts to all nodes.
-        allowed: What would be there without each of them: not it, nor what rests on it.
-        neighbours: How many statements vote.
+        nodes: Statements to learn from, each as if it were new.
+        relevance: K kinds of similarity of their texts to all nodes.
+        allowed: Remaining nodes without each of them and everything that depends on it.
+        neighbours: Number of statements that vote.
         penalty: Penalty of the logistic fit.
 
     Raises:
-        InputError: Shapes that do not fit, or chains that are all empty.
+        InputError: Inconsistent shapes, or chains that are all empty.
     """
     check_count("neighbours", neighbours)
     if relevance.shape[1:] != allowed.shape or allowed.shape != (len(nodes), chains.shape[0]):

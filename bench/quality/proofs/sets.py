@@ -1,4 +1,4 @@
-"""Proof sets of a folder, with what every system is given: texts, vectors, words, dependencies."""
+"""Proof sets of a folder as input of every system: texts, vectors, words, dependencies."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from graphmem_torch.text.embedder import Embedder, HashingEmbedder, encode_check
 from graphmem_torch.text.tokens import count_tokens
 
 __all__ = ["ProofSet", "find_sets", "make_set", "read_set"]
-_LARGEST = 10_000  # statements of a set: everything here is dense
+_LARGEST = 10_000  # maximum statements of a set: everything here is dense
 _NO_SET = "neither statements with a table of edges nor a blueprint"
 _WORD = re.compile(r"\S+")
-_EDGES = ".,:;"  # of words; brackets and the like are symbols of the statement
+_EDGES = ".,:;"  # stripped from words; brackets and the like are symbols of the statement
 _SPELLING = 384  # width of the vectors of words and their pieces
 
 
 @dataclass(frozen=True, eq=False)
 class ProofSet:
-    """One proof graph.
+    """Proof graph with texts and vectors.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         texts: N statements with their comments.
-        asserts: `[N]` bool; false for what only says how to write a formula.
+        asserts: `[N]` bool; false for statements that only say how to write a formula.
         graph: An edge from each statement to each one it uses.
-        order: `[N]` place in the file where every statement uses only earlier ones, else None.
+        order: `[N]` place in the file if every statement uses only earlier ones, else None.
         costs: `[N]` tokens of each text.
-        views: Vectors of the texts, `[N, d]` each: the encoder's, and of words and their pieces.
-        words: The lexical index.
-        terms: `[N, Q]` its terms of each text, once each, -1 for padding.
-        left_out: Statements beyond those that are judged.
+        views: Vectors of the texts, `[N, d]` each: the encoder's, and those of words and their
+            pieces.
+        words: Lexical index.
+        terms: `[N, Q]` distinct terms of each text, padded with -1.
+        left_out: Number of statements beyond the maximum.
     """
 
     name: str
@@ -55,7 +56,7 @@ class ProofSet:
     left_out: int = 0
 
     def relevance(self, nodes: Tensor) -> Tensor:  # [T] -> [2, T, N]
-        """Likeness of the texts of some nodes to all: cosine, and BM25 as a share of their own."""
+        """Return the similarity of some texts to all: cosine, and BM25 relative to their own."""
         cosine = self.views[0][nodes] @ self.views[0].T
         lexical = self.words.score(self.terms[nodes])
         own = lexical.gather(1, nodes[:, None]).clamp(min=1e-6)
@@ -63,20 +64,21 @@ class ProofSet:
 
 
 def find_sets(data: Path) -> tuple[dict[Path, str], dict[str, str]]:
-    """The proof sets of a folder (or the one of a file) by their files, in order of their names.
+    """Find the proof sets of a folder or file by file, ordered by name.
 
     Returns:
-        Names by file; and why each other file is left out, by its name.
+        Names by file; and for each other file the reason why it is left out, by its name.
 
     Raises:
-        InputError: None is there, or two have the same name.
+        InputError: No set, or two of one name.
     """
     files = [data] if data.is_file() else sorted(data.iterdir()) if data.is_dir() else []
     files = [path for path in files if path.is_file() and not path.name.startswith(".")]
     sets = [path for path in files if proof_format(path)]
     if not sets:
         raise InputError(
-            "expected proof sets: *_nodes.jsonl with *_edges.tsv beside them, or blueprint *.json",
+            "expected proof sets: *_nodes.jsonl with *_edges.tsv beside them, or blueprint *.json, "
+            "found none; name another folder",
             where=str(data),
         )
     others = [path for path in files if path not in sets and not is_edge_table(path)]
@@ -84,16 +86,16 @@ def find_sets(data: Path) -> tuple[dict[Path, str], dict[str, str]]:
 
 
 def read_set(path: Path, name: str, embedder: Embedder) -> ProofSet:
-    """The set of a file.
+    """Read the set of a file.
 
     Raises:
-        InputError: It cannot be read, or has fewer than 3 statements or dependencies.
+        InputError: Unreadable, or fewer than 3 statements or dependencies.
     """
     return make_set(name, list(read_proofs(path)), embedder)
 
 
 def make_set(name: str, atoms: Sequence[Atom], embedder: Embedder) -> ProofSet:
-    """A set from its atoms; of one too large for dense matrices, the first 10,000 statements.
+    """Build a set from its atoms, or from the first 10,000 statements if dense matrices need it.
 
     Raises:
         InputError: Fewer than 3 statements or dependencies.
@@ -110,7 +112,7 @@ def make_set(name: str, atoms: Sequence[Atom], embedder: Embedder) -> ProofSet:
     if len(atoms) < 3 or len(ends) < 3:
         raise InputError(
             f"{name}: expected at least 3 statements and 3 dependencies, got {len(atoms)} and "
-            f"{len(ends)}"
+            f"{len(ends)}; leave it out"
         )
     edges = torch.tensor(ends).T
     texts = [atom.text for atom in atoms]

@@ -1,4 +1,4 @@
-"""The judge: what refinement costs and saves over a long life (`docs/evaluation.md` 4)."""
+"""Judge of the cost and savings of refinement over a long life (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from .sweep import GRID, sweep, sweep_table
 __all__ = ["SESSIONS", "judge"]
 
 SESSIONS = (1_000, 2_000, 5_000, 10_000)
-"""Sessions after which everything is measured unless others are asked for; the last are all."""
+"""Default numbers of sessions to measure after; the last are all."""
 
-_RUNS = 25  # consolidations of a life
+_RUNS = 25  # number of consolidations of a life
 _CUTOFF = 10
 
 Keep = Callable[[Memory, int], object]
-"""Takes a memory down to so many atoms."""
+"""Function that reduces a memory to a number of atoms."""
 
 
 def judge(
@@ -50,17 +50,17 @@ def judge(
     grid: Sequence[tuple[float, float]] = GRID,
     resamples: int = 2000,
 ) -> Judged:
-    """Lives many sessions with memories that keep all, or half of it, and asks along the way.
+    """Run many sessions with memories that keep all, or half, and ask along the way.
 
-    What answers a question is noted as used. Beside refinement stand two other ways to keep as
-    much: the newest, and any. Then LoCoMo: what is left of memory and of recall by decay.
+    Answers are recorded as used. Two baselines keep as much as refinement: the newest turns, and
+    random ones. On LoCoMo, memory and recall under decay are measured.
 
     Args:
-        request: What is evaluated; its data is a LoCoMo file.
-        shares: What is kept of all that is told, in the end.
-        together: Sessions that are told before what was asked in them.
-        timed: Questions asked alone, at each number of sessions.
-        grid: Of decay on LoCoMo, as `sweep.GRID`.
+        request: Evaluation request; its data is a LoCoMo file.
+        shares: Final shares of all turns that are kept.
+        together: Sessions that are added before their questions are asked.
+        timed: Single questions, at each number of sessions.
+        grid: Grid of decay on LoCoMo, see `sweep.GRID`.
         resamples: Number of resamples of the intervals.
 
     Raises:
@@ -101,13 +101,13 @@ def judge(
 
 @dataclass(eq=False)
 class _Lived:
-    """What a memory found along its life.
+    """Results of a memory along its life.
 
     Attributes:
-        when: [Q] the session in which each question was asked.
-        found: [Q] whether what was known last was among the first ten.
-        last: [F] the same of every fact, at the end.
-        sizes: At each number of sessions what it held, and how long questions took.
+        when: [Q] session of each question.
+        found: [Q] whether the value known last was in the first ten.
+        last: [F] the same for every fact, at the end.
+        sizes: Contents and question times by number of sessions.
         refining: CPU seconds of all consolidations, and their number.
     """
 
@@ -120,7 +120,7 @@ class _Lived:
     def summary(
         self, sizes: Sequence[int], full: _Lived, drawn: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Means with their intervals, and differences from the memory that keeps all."""
+        """Return means with intervals, and differences to the memory that keeps all."""
         when, found = torch.tensor(self.when), torch.tensor(self.found, dtype=torch.float64)
         beside = found - torch.tensor(full.found, dtype=torch.float64)
         last = torch.tensor(self.last, dtype=torch.float64)
@@ -149,7 +149,7 @@ class _Lived:
 def _systems(
     turns: int, shares: Sequence[float], seed: int
 ) -> list[tuple[str, dict[str, Any], Keep | None]]:
-    """Names, settings that differ, and what is done from time to time."""
+    """Return names, differing settings, and the periodic operation of each system."""
 
     def refined(memory: Memory, count: int) -> object:
         return memory.upkeep.consolidate()
@@ -177,7 +177,7 @@ def _systems(
 
 
 def _archive(memory: Memory, nodes: Tensor, count: int) -> int:
-    """Archives the first of some nodes, so that so many are left."""
+    """Archive the first of some nodes, so that `count` are left."""
     over = len(nodes) - count
     if over <= 0:
         return 0
@@ -191,9 +191,9 @@ def _live(
     keep: Keep | None,
     made: tuple[Config, CachingEmbedder],
     request: Request,
-    numbers: tuple[int, int],  # sessions that are told together, and questions asked alone
+    numbers: tuple[int, int],  # sessions added together, and single questions
 ) -> _Lived:
-    """A life with a memory that refines itself in some way."""
+    """Run a life with a memory that refines itself in some way."""
     config, encoder = made
     together, timed = numbers
     config = replace(
@@ -245,7 +245,7 @@ def _live(
 
 
 def _hits(memory: Memory, asked: Sequence[Asked]) -> list[str | None]:
-    """Of each question the first hit that answers it, among ten."""
+    """Return for each question the first answering hit in ten."""
     if not asked:
         return []
     results = memory.retrieve([each.text for each in asked], k=_CUTOFF)
@@ -256,7 +256,7 @@ def _hits(memory: Memory, asked: Sequence[Asked]) -> list[str | None]:
 
 
 def _measured(memory: Memory, life: Life, timed: int, seed: int) -> dict[str, Any]:
-    """What a memory holds, and CPU milliseconds of questions that are asked alone."""
+    """Measure the contents of a memory, and CPU milliseconds of single questions."""
     dice, seconds = random.Random(seed), []
     memory.retrieve(life.questions[0], k=_CUTOFF)
     for question in dice.choices(life.questions, k=timed):

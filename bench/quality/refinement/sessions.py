@@ -1,4 +1,4 @@
-"""A life of many sessions: what is told in each, what is asked, and what would answer it."""
+"""Simulate a life of many sessions: turns about changing facts, and questions with their gold."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..temporal.facts import Fact, evolving_facts
 
 __all__ = ["Asked", "Life", "Told", "lived"]
 
-_TURNS = 1.2  # of a session
-_SHARE = 0.5  # of the turns that tell nothing
+_TURNS = 1.2  # turns of a session
+_SHARE = 0.5  # share of turns without a fact
 _VERSIONS, _MENTIONS = (1, 2, 5), 3
 _TELLING = sum(_VERSIONS) / len(_VERSIONS) * (1 + _MENTIONS) / 2  # turns of a fact
-_ASKS = 0.5  # share of the sessions in which something is asked
-_FAME = 0.8  # exponent of Zipf's law, by which some facts are asked for more often
+_ASKS = 0.5  # share of the sessions with a question
+_FAME = 0.8  # exponent of Zipf's law for the popularity of facts
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question about a fact.
+    """Question about a fact.
 
     Attributes:
-        text: In words.
-        gold: Ids of what was told by then of the value that was known last.
+        text: Wording.
+        gold: Ids of earlier turns with the value known last.
     """
 
     text: str
@@ -36,14 +36,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Told:
-    """What came to be in some sessions.
+    """Turns and questions of some sessions.
 
     Attributes:
-        session: Number of the last of them.
-        now: Of the last turn, seconds since the epoch UTC.
+        session: Number of the last session.
+        now: Time of the last turn, seconds since the epoch, UTC.
         atoms: Turns, in order.
-        superseded: Pairs of ids: an older turn, and the one whose value took its place.
-        asked: At their end.
+        superseded: Pairs of ids: an older turn, and the one with the value that replaced its own.
+        asked: Questions at their end.
     """
 
     session: int
@@ -55,14 +55,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Life:
-    """Facts, and turns that tell them among others, in sessions.
+    """Facts in turns with small talk, divided into sessions.
 
     Attributes:
-        facts: Facts of which each has a few values, one after another.
-        questions: On each, in words.
+        facts: Facts, each with a few successive values.
+        questions: Wording of the question on each.
         atoms: Turns, in order.
-        sessions: Into how many of equal size they are cut.
-        seed: Of what is asked when.
+        sessions: Number of equal sessions.
+        seed: Seed of the times of questions.
     """
 
     facts: tuple[Fact, ...]
@@ -72,9 +72,9 @@ class Life:
     seed: int
 
     def blocks(self, size: int) -> Iterator[Told]:
-        """What came to be in so many sessions at a time.
+        """Yield turns and questions of `size` sessions at a time.
 
-        Facts are asked for as soon as they were told, by a popularity of their own.
+        Facts are asked for after their first turn, by popularity.
         """
         dice = random.Random(self.seed)
         fame = [1 / rank**_FAME for rank in range(1, len(self.facts) + 1)]
@@ -106,7 +106,7 @@ class Life:
             )
 
     def asked(self, fact: int, now: float, there: set[str]) -> Asked:
-        """The question about a fact, when some turns were told."""
+        """Return the question about a fact at a time, given the turns before it."""
         value = self.facts[fact].known_at(now)
         told = [version for version in self.facts[fact].versions if version.told <= now]
         gold = {name for v in told if v.value == value for name in v.ids if name in there}
@@ -114,7 +114,7 @@ class Life:
 
 
 def lived(sessions: int, *, seed: int) -> Life:
-    """A life of so many sessions, of which half of the turns are small talk."""
+    """Return a life of so many sessions; half of the turns are small talk."""
     turns = round(_TURNS * sessions)
     count = max(1, round(turns * (1 - _SHARE) / _TELLING))
     talk = round(turns * _SHARE)

@@ -1,4 +1,4 @@
-"""LoCoMo under decay: what of a conversation is left, and what is found in it."""
+"""LoCoMo under decay: the share of a conversation that is left, and recall."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..request import Request
 __all__ = ["GRID", "sweep", "sweep_table"]
 
 GRID = ((0.0, 0.0), *itertools.product((15.0, 30.0, 60.0, 120.0), (0.05, 0.2)))
-"""Half-lives in days, 0 for none, and bases."""
+"""Pairs of half-life in days, 0 for none, and base."""
 
 _PRUNE = 0.25  # importance below which a turn is archived
 _CUTOFF = 10
@@ -40,10 +40,10 @@ def sweep(
     drawn: Mapping[str, Any],
     grid: Sequence[tuple[float, float]],
 ) -> dict[str, Any]:
-    """The share of the turns that is left, and recall, by half-life and base of importance.
+    """Return the share of the turns that is left, and recall, by half-life and base of importance.
 
-    The moment is that of the latest turn, and nothing was used before. What has been archived is
-    not found; beside each setting stand as many turns drawn at random that are not found.
+    Importance is taken at the latest turn, without earlier uses. Archived turns are not found. The
+    baseline of each setting archives as many turns at random.
     """
     asked = locomo_set(request.data, evidence=request.evidence).answerable()
     settings = {None: config} | {each: _pruning(config, *each) for each in grid}
@@ -104,7 +104,7 @@ def _interval(value: Sequence[float] | None) -> str:
 
 
 def sweep_table(found: Mapping[str, Any]) -> list[Table]:
-    """A line for each setting."""
+    """Return a line for each setting."""
     heads = [
         Head("half-life, days", lambda value: "-" if value is None else f"{value:g}"),
         Head("base", lambda value: "-" if value is None else f"{value:g}"),

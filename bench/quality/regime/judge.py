@@ -1,4 +1,4 @@
-"""The judge: regime switches in streams of real dialogues (`docs/evaluation.md` 4)."""
+"""Judge of regime switches in streams of real dialogues (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _HEAD = (
 
 
 def format_table(report: Mapping[str, Any]) -> str:
-    """One block a data set; F1, precision and recall in percent, within one step.
+    """Format one block a data set; F1, precision and recall in percent, within one step.
 
     `sparing` is the best F1 with at most 3 false alarms per 100 steps in development; `found` and
-    `lag` (mean, in steps) are those with at most one.
+    `lag` (mean, in steps) are with at most one.
     """
     lines = []
     for name, systems in report["systems"].items():
@@ -94,9 +94,9 @@ def _row(name: str, found: Mapping[str, Any]) -> list[str]:
 def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES) -> Judged:
     """Run the preset's detector and every baseline on each topics file of a folder, or on one file.
 
-    Every second stream of a file is the development half of the others, and the other way round:
-    thresholds are chosen there, and a detector that learns without labels reads it. See
-    `systems` for the systems and `segmentation.Judgement` for the three thresholds of each.
+    Every second stream of a file is the development half of the others, and the other way round.
+    Thresholds are chosen there, and a detector that learns without labels reads it. See `systems`
+    for the systems and `segmentation.Judgement` for the three thresholds of each.
 
     Raises:
         InputError: If the data cannot be used.
@@ -120,7 +120,7 @@ def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES
 
 
 def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream]) -> Judgement:
-    """Each half judged with the other one as its development half, together again."""
+    """Judge each half with the other one as its development half, and join them."""
     parts = []
     for first in (0, 1):
         develop, test = streams[1 - first :: 2], streams[first::2]
@@ -170,12 +170,12 @@ def _summary(
 
 
 def _column(table: Mapping[str, list[float] | None], which: int | slice) -> dict[str, Any]:
-    """The means (0), or the ends, of intervals by name."""
+    """Return the means (0), or the ends, of intervals by name."""
     return {name: None if interval is None else interval[which] for name, interval in table.items()}
 
 
 def _lag(part: Judgement) -> dict[str, float | None]:
-    """Of the switches found before the next one; `charged` counts a missed one as its segment."""
+    """Summarise the lags of found switches; `charged` counts a missed one as its segment."""
     hit = part.lag.isfinite()
     some, there = bool(hit.any()), len(part.lag) > 0
     return {

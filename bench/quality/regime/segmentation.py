@@ -1,4 +1,4 @@
-"""Running a detector on streams that its thresholds were not chosen on."""
+"""Run a detector on streams other than those that its thresholds were chosen on."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ __all__ = [
     "segment_errors",
 ]
 _GRID = 80  # thresholds tried
-_FOLDS = 4  # of the development streams, for detectors that learn
+_FOLDS = 4  # folds of the development streams, for detectors that learn
 FALSE = 1.0
-"""False alarms per 100 steps at which the lag is told."""
+"""Maximum false alarms per 100 steps for measuring the lag."""
 SPARING = 3.0
-"""And those that `Judgement.sparing` may make: a third of what windowed cosine drift makes."""
+"""Maximum false alarms for `Judgement.sparing`: a third of those of windowed cosine drift."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """One system on n streams with m switches in all.
+    """Results of one system on n streams with m switches in total.
 
     Attributes:
-        threshold: [3] float64, the ones of best, sparing and quiet.
+        threshold: [3] float64, thresholds of best, sparing and quiet.
         best: [n, 6] `MEASURES` with the threshold of the best mean F1 in development.
-        sparing: [n, 6] likewise, of those with at most `SPARING` false alarms per 100 steps there.
-        lag: [m] steps to the alarm with the lowest threshold that has at most `FALSE` there; inf
-            where there was none before the next switch.
+        sparing: [n, 6] `MEASURES` with the best threshold of at most `SPARING` false alarms per 100
+            steps there.
+        lag: [m] steps to the alarm with the lowest threshold of at most `FALSE` there; inf without
+            an alarm before the next switch.
         length: [m] steps to the next switch.
         quiet: [n, 6] `MEASURES` with that threshold.
         near: [n, 4] int64 `nearness` of the alarms with the threshold of `best`.
@@ -62,7 +63,7 @@ class Judgement:
 
 
 def chosen(system: System, develop: Sequence[Stream]) -> Tensor:  # [3] float64
-    """The thresholds of `Judgement`; a system that learns is taught by other folds of `develop`."""
+    """Choose the thresholds of `Judgement`; a learner is trained on other folds of `develop`."""
     order, known = list(develop), []
     if system.learns and len(develop) > 1:
         folds = [develop[i::_FOLDS] for i in range(min(_FOLDS, len(develop)))]
@@ -87,7 +88,7 @@ def chosen(system: System, develop: Sequence[Stream]) -> Tensor:  # [3] float64
     false *= 100 / sum(len(stream.switch) for stream in order)
     sparing = torch.where(false <= SPARING, f1, -1.0)
     quiet = torch.where(false <= FALSE, -grid, -torch.inf)
-    # Where nothing is quiet enough, the highest.
+    # The highest if none is quiet enough.
     last = grid.argmax()
     sparing_at = sparing.argmax() if bool((sparing >= 0).any()) else last
     quiet_at = quiet.argmax() if bool(quiet.isfinite().any()) else last
@@ -97,7 +98,7 @@ def chosen(system: System, develop: Sequence[Stream]) -> Tensor:  # [3] float64
 def judged(
     system: System, threshold: Tensor, learn: Sequence[Stream], test: Sequence[Stream]
 ) -> Judgement:
-    """The system with thresholds [3], on every stream from its beginning."""
+    """Measure the system with thresholds [3], on every stream from its beginning."""
     points, delays, near = [], [], []
     for stream, pair in zip(test, _statistics(system, learn, test), strict=True):
         marks, alarm = _marks(system, stream, pair, threshold)
@@ -112,7 +113,7 @@ def judged(
 def _statistics(
     system: System, learn: Sequence[Stream], mark: Sequence[Stream]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Statistic [n] and steps back [n] of each stream to mark, from a detector of its own."""
+    """Return statistic [n] and steps back [n] of each stream, from a fresh detector each."""
     if system.make is None or not mark:
         return [(torch.empty(0), torch.empty(0)) for _ in mark]
     taught = system.make(mark[0].rows.shape[1])
@@ -130,7 +131,7 @@ def _statistics(
 def _marks(
     system: System, stream: Stream, pair: tuple[Tensor, Tensor], grid: Tensor
 ) -> tuple[Tensor, Tensor]:  # [G, n] bool, [G, n] bool
-    """What counts as a mark of a switch, and when alarms are raised."""
+    """Return the marks that count for switches, and the alarms."""
     statistic, back = pair
     if system.sweep is not None:
         statistic = system.sweep(stream.rows, grid)
@@ -153,10 +154,9 @@ def matched(
     marks: Tensor,  # [G, n] bool
     switch: Tensor,  # [n] bool
 ) -> Tensor:  # [G] int64
-    """The most switches that can each be given a mark of its own, at most one step away.
+    """Return the maximum matching of switches to marks at most one step away.
 
-    Taking for each switch, in their order, the first mark left is best: marks and switches lie on
-    a line.
+    Assigning to each switch, in order, the first free mark is optimal on a line.
     """
     left = torch.nn.functional.pad(marks, (_WITHIN, _WITHIN))
     found = torch.zeros(len(marks), dtype=torch.int64)
@@ -172,7 +172,7 @@ def measures(
     marks: Tensor,  # [G, n] bool
     switch: Tensor,  # [n] bool
 ) -> Tensor:  # [G, 6] float64
-    """`MEASURES` of G markings of one stream; a marking without marks has precision 0."""
+    """Return `MEASURES` of G markings of one stream; a marking without marks has precision 0."""
     hits, given, there = matched(marks, switch), marks.sum(1), switch.sum()
     p_k, window_diff = segment_errors(marks, switch)
     return torch.stack(
@@ -189,7 +189,7 @@ def measures(
 
 
 NEAR = 3
-"""Steps within which an alarm is near a switch, by `nearness`."""
+"""Maximum steps between an alarm and a switch for `nearness`."""
 
 
 def nearness(
@@ -198,7 +198,7 @@ def nearness(
 ) -> Tensor:  # [4] int64
     """Count alarms, alarms near a switch, switches near an alarm, and steps near a switch.
 
-    The last, as a share of all steps, is what alarms at random have.
+    The last, as a share of all steps, is the value of random alarms.
     """
     around = torch.nn.functional.max_pool1d(
         torch.stack([switch, alarm])[:, None].float(), 2 * NEAR + 1, stride=1, padding=NEAR
@@ -208,10 +208,10 @@ def nearness(
 
 
 def segment_errors(marks: Tensor, switch: Tensor) -> tuple[Tensor, Tensor]:  # [G], [G] float64
-    """P_k (Beeferman et al. 1999) and WindowDiff (Pevzner and Hearst 2002).
+    """Return P_k (Beeferman et al. 1999) and WindowDiff (Pevzner and Hearst 2002).
 
-    k is half the mean length of the true segments. Of all pairs of steps k apart: the share that
-    is wrongly told to lie in one segment or in two, and the share with a wrong number of borders
+    k is half the mean length of the true segments. Over all pairs of steps k apart, these are the
+    share wrongly assigned to one segment or to two, and the share with a wrong number of borders
     between.
     """
     size = len(switch)
@@ -229,9 +229,9 @@ def lags(
     alarm: Tensor,  # [n] bool
     switch: Tensor,  # [n] bool
 ) -> tuple[Tensor, Tensor]:  # [m] float64, [m]
-    """Steps from each switch to the first alarm before the next switch, inf where there is none.
+    """Return steps from each switch to the first alarm before the next switch, inf without one.
 
-    Also the length of each segment: the lag that a missed switch is charged with.
+    Also returns the length of each segment: the lag of a missed switch.
     """
     size = len(switch)
     begin = switch.nonzero().flatten()

@@ -1,4 +1,4 @@
-"""Streams of real dialogues, one after another, with the steps at which the topic switches."""
+"""Streams of concatenated real dialogues, with the steps at which the topic switches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DIALOGUES = 20
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Utterances in the order in which they came.
+    """Utterances in order.
 
     Attributes:
         rows: [n, d] their embeddings.
-        switch: [n] bool: the utterance begins a new topic. The first one of the stream does not.
+        switch: [n] bool: whether the utterance begins a new topic. The first one does not.
     """
 
     rows: Tensor
@@ -38,24 +38,23 @@ class Stream:
 def read_streams(
     data: Path, embedder: Embedder, *, seed: int, dialogues: int = DIALOGUES
 ) -> dict[str, list[Stream]]:
-    """The streams of every topics file of a folder, by the file's name without its ending.
+    """Return the streams of every topics file of a folder, by file name without suffix.
 
-    A switch is the first utterance of a segment. Both kinds of borders count: those inside a
-    dialogue, as annotated, and the joins, where one dialogue ends and another one begins. (The
-    dialogues of DialSeg are themselves joined from dialogues about different tasks, so that both
-    kinds are the same there.) The dialogues are shuffled and strung together, `dialogues` a stream.
-    A LoCoMo conversation is a stream of its own, as a memory reads it; a switch is the first turn
-    of a session.
+    A switch is the first utterance of a segment. Both annotated borders inside a dialogue and joins
+    between dialogues count. (Dialogues of DialSeg are themselves joined from dialogues about
+    different tasks.) Dialogues are shuffled and concatenated, `dialogues` a stream. A LoCoMo
+    conversation is a stream of its own, as a memory reads it; a switch is the first turn of a
+    session.
 
     Args:
-        data: A JSON file, or a folder with such files, also in `topics` and `locomo` below it:
-            lists of {"utterances", "segments"}, the segments as lengths; or LoCoMo.
-        embedder: Of the utterances, each encoded without its neighbours.
-        seed: Of the order.
-        dialogues: How many are strung together to one stream.
+        data: Path of a JSON file, or of a folder with such files, also in `topics` and `locomo`
+            below it: lists of {"utterances", "segments"}, the segments as lengths; or LoCoMo.
+        embedder: Encoder of the utterances, each without its neighbours.
+        seed: Seed of the order.
+        dialogues: Number of dialogues of a stream.
 
     Raises:
-        InputError: If there is no such file, or one has another format or fewer than two dialogues.
+        InputError: No such file, another format, or fewer than two dialogues.
     """
     folders = (data, data / "topics", data / "locomo")
     files = (
@@ -73,7 +72,7 @@ def _read(file: Path, embedder: Embedder, seed: int, size: int) -> list[Stream]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, ValueError):
-        data = None  # which is not LoCoMo; what else it is not is told below
+        data = None  # not LoCoMo; other errors are reported below
     if not is_locomo(data):
         return _streams(_dialogues(file), embedder, seed, size)
     streams = []

@@ -1,4 +1,4 @@
-"""The detectors that are judged on topic switches."""
+"""Detectors of topic switches under test."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _CUSUM = torch.linspace(0.25, 8.0, 32).tolist()
 
 @dataclass(frozen=True)
 class System:
-    """A detector under test.
+    """Detector under test.
 
     Attributes:
-        make: A fresh detector for rows of d columns.
-        learns: Whether it reads other streams of the source first, without their labels.
-        placed: Whether marks count where they are placed, which takes `look_ahead` steps more than
-            has been read there; otherwise where the alarm is raised.
-        look_ahead: See `placed`.
+        make: Function that makes a fresh detector for rows of d columns.
+        learns: Whether it first reads other streams of the source, without their labels.
+        placed: Whether marks count at the place it reports, `look_ahead` steps before the alarm;
+            otherwise where the alarm is raised.
+        look_ahead: Steps that it reads beyond a mark, see `placed`.
         abroad: Whether its thresholds are chosen on the other data sets.
-        fixed: A threshold that is not to be chosen.
-        sweep: Instead of `make`, where thresholds are part of the recursion: rows [n, d] and
-            thresholds [G] to the statistic [G, n] under each of them.
-        sweeps: The thresholds to try then.
+        fixed: Fixed threshold, not chosen.
+        sweep: Function from rows [n, d] and thresholds [G] to statistics [G, n], instead of `make`,
+            for detectors whose recursion depends on the threshold.
+        sweeps: Thresholds of `sweep`.
     """
 
     make: Callable[[int], Detector] | None = None
@@ -45,7 +45,7 @@ class System:
 
 
 class _Chance(Detector):
-    """Alarms at random."""
+    """Random alarms."""
 
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         made = torch.Generator().manual_seed(len(rows))
@@ -56,11 +56,11 @@ class _Chance(Detector):
 class CosineDrift(Detector):
     """1 - cosine of the mean of the last `after` rows with that of the `before` rows before them.
 
-    With `after` above 1 an alarm means a switch `after` - 1 steps ago: whoever counts it there
-    grants so many steps of look-ahead.
+    With `after` above 1 an alarm means a switch `after` - 1 steps ago; counting it there grants
+    that look-ahead.
 
     Args:
-        dim: d.
+        dim: Width of the rows, d.
         threshold: Threshold of the statistic, in [0, 2].
         before: Rows of the earlier window; fewer at the beginning.
         after: Rows of the later window.
@@ -88,10 +88,10 @@ def mean_cusum(
     thresholds: Tensor,  # [G]
     slack: float = 0.25,
 ) -> Tensor:  # [G, n] float64
-    """g_t = max(0, g_{t-1} + (c_t - m) / s - slack); above a threshold a new regime begins, at 0.
+    """Compute g_t = max(0, g_{t-1} + (c_t - m) / s - slack); above a threshold g restarts at 0.
 
     c_t = 1 - cosine of the row with the mean of the rows since the last alarm; m and s are the mean
-    and the standard deviation of all c before. -inf where there are too few.
+    and the standard deviation of all earlier c. -inf if there are too few.
     """
     count = len(thresholds)
     regime = torch.zeros(count, rows.shape[1], dtype=torch.float64)  # sum of its rows
@@ -130,18 +130,18 @@ BASELINES: Mapping[str, System] = {
     "windows_late": System(_windows),
     "cusum": System(sweep=mean_cusum, sweeps=_CUSUM),
 }
-"""Peers of `docs/mathematics.md` 1.7 and 8.5, and sanity checks.
+"""Baselines of `docs/mathematics.md` 1.7 and 8.5, and sanity checks.
 
-`windows_ahead` is the windowed cosine drift of section 8.5, which knows the utterance after the one
-it marks; `windows_late` is the same one counted when it knows.
+`windows_ahead` is the windowed cosine drift of section 8.5, which knows the utterance after the
+marked one; `windows_late` is the same counted at the alarm.
 """
 
 
 def systems_of(config: Config) -> dict[str, System]:
-    """The baselines, then the preset's detector, in other circumstances first.
+    """Return the baselines, and the preset's detector, first under other conditions.
 
-    `cold`: without reading other streams first; `foreign`: with thresholds chosen on the other data
-    sets; `shipped`: with the threshold of the preset; `cold_shipped`: both, as in a new memory.
+    `cold`: without reading other streams first. `foreign`: with thresholds chosen on the other data
+    sets. `shipped`: with the preset's threshold. `cold_shipped`: both, as in a new memory.
     """
     regime = config.regime
 

@@ -1,1 +1,1 @@
-"""A user's own data in the form of BEIR: a corpus, queries and graded judgements."""
+"""The judge `retrieval` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,4 +1,4 @@
-"""The judge of data in the form of BEIR (Thakur et al. 2021): corpus, queries and qrels."""
+"""Judge of data in BEIR form (Thakur et al. 2021): corpus, queries and qrels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..request import Judged, Request
 
 __all__ = ["CUTOFFS", "judge", "read_collection"]
 CUTOFFS: tuple[int, ...] = (1, 5, 10, 25, 100)
-"""Numbers of hits at which everything is measured."""
+"""Numbers of hits of the measures."""
 
 _COLUMNS = (("recall", 10), ("ndcg", 10), ("map", 100), ("mrr", 10), ("recall", 100))
 _KIND = "passage"
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
     """Run presets and every baseline on a collection; its documents are the candidates.
 
-    A document of the id of a query is left out of the ranking of that query, as BEIR does: in
-    ArguAna and Quora the queries are documents.
+    The document with the id of a query is left out of its ranking, as BEIR does: in ArguAna and
+    Quora the queries are documents.
 
     Raises:
         InputError: Files that cannot be read, a line that is not what it should be, or no query
@@ -58,25 +58,24 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
 def read_collection(
     corpus: Path, queries: Path, qrels: Path
 ) -> tuple[Conversation, dict[str, int]]:
-    """The documents, and the queries that are judged, with the grades of what is relevant.
+    """Read the documents, and the judged queries with the grades of relevant documents.
 
-    Published collections are not all whole. What is missing in one of the files costs a warning:
-    a relevant document that the corpus lacks counts, and is found by no system.
+    Published collections may be incomplete. Missing entries cause a warning: a relevant document
+    that the corpus lacks counts, and no system finds it.
 
     Args:
-        corpus: JSON lines with `_id`, `text` and, where there is one, `title`.
+        corpus: JSON lines with `_id`, `text` and optionally `title`.
         queries: JSON lines with `_id` and `text`.
-        qrels: Lines of query, document and grade between tabs, with or without a line of names; or
-            the four columns of TREC. Relevant is what has a grade above 0.
+        qrels: Lines of query, document and grade between tabs, with or without a header, or the
+            four columns of TREC. A grade above 0 is relevant.
 
     Returns:
-        Documents and queries; and by name what was counted: `unjudged` queries, which no line of
-        the qrels is about and which are left out, and what was odd (see the warnings). Queries
-        whose lines all have grade 0 are there, without gold.
+        Documents and queries; and counts by name: `unjudged` queries, which have no line in the
+        qrels and are dropped, and oddities (see the warnings). Queries whose lines all have grade 0
+        are kept without gold.
 
     Raises:
-        InputError: A line that is not what it should be, by file and line; an id twice; no
-            relevant document at all.
+        InputError: Invalid line, with file and line; a duplicate id; no relevant document.
     """
     counts: Counter[str] = Counter()
     atoms = []
@@ -95,7 +94,9 @@ def read_collection(
         else:
             _warn(counts, "empty", where, f"query {name!r} has no text")
     if not atoms or not asked:
-        raise InputError("expected lines, got none", where=str(queries if atoms else corpus))
+        raise InputError(
+            "expected lines, got none; name another file", where=str(queries if atoms else corpus)
+        )
     held = {atom.id for atom in atoms}
     grades = _read_qrels(qrels, asked, counts)
     questions = []
@@ -144,14 +145,14 @@ _ODD = {
 
 
 def _warn(counts: Counter[str], what: str, where: str, told: str) -> None:
-    """Counts something odd, and warns of the first of its kind."""
+    """Count an oddity, and warn of the first of its kind."""
     counts[what] += 1
     if counts[what] == 1:
         _log.warning("%s: %s", where, told)
 
 
 def _text(row: Mapping[str, object], field: str, where: str) -> str:
-    """A field of a line, empty where it is left out or null."""
+    """Return a field of a line, empty if missing or null."""
     value = row.get(field)
     if value is None:
         return ""
@@ -163,12 +164,12 @@ def _text(row: Mapping[str, object], field: str, where: str) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, object], str]]:
-    """The lines of a file with their ids and places."""
+    """Yield the lines of a file with their ids and places."""
     places: dict[str, str] = {}
     for row, where in json_rows(path, ("_id", "text")):
         if not isinstance(row["_id"], (str, int)) or isinstance(row["_id"], bool):
             raise InputError(
-                f"_id: expected a text or a number, got {row['_id']!r:.80}", where=where
+                f"_id: expected a text or a number, got {row['_id']!r:.80}; correct it", where=where
             )
         name = str(row["_id"])
         if name in places:
@@ -184,7 +185,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, object], str]]:
 def _read_qrels(
     path: Path, asked: Collection[str], counts: Counter[str]
 ) -> dict[str, dict[str, float]]:
-    """The grades by query and document."""
+    """Return the grades by query and document."""
     grades: dict[str, dict[str, float]] = {}
     first = True
     for number, line in enumerate(decode(read_bytes(path), str(path)).splitlines(), 1):
@@ -213,7 +214,7 @@ def _read_qrels(
 
 
 def _number(text: str) -> float | None:
-    """A finite number; None for what is none."""
+    """Return a finite number; None for other text."""
     try:
         value = float(text)
     except ValueError:

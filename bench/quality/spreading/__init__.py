@@ -1,1 +1,1 @@
-"""The judge of spreading activation: many settings at once, and when the graph adds something."""
+"""The judge of spreading activation: many settings at once, and the gain of the graph."""

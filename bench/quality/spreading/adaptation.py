@@ -1,4 +1,4 @@
-"""What adapts: inhibition to the spread of activation, the gains of edge types by gradient."""
+"""Adapt spreading activation: inhibition, and the gains of edge types by gradient."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NEAR = 30  # hits of fusion
 def spared(
     tasks: Sequence[RetrievalTask], config: Config, drawn: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """A preset with inhibition that spares the m strongest, and without any.
+    """Measure a preset with inhibition that spares the m strongest, and without any.
 
-    `silenced` is the share of the atoms that activation reaches which end no higher than an atom
-    that keeps nothing, `of_fusion` the same of the gold among 30 by cosine and BM25: what cognitive
-    tunnelling takes away.
+    `silenced` is the share of the atoms reached by activation that end no higher than an atom that
+    keeps nothing. `of_fusion` is the same share of the gold in the first 30 by cosine and BM25: the
+    loss by cognitive tunnelling.
     """
     plain = Setting("0", config.spread, config.anchors)
     settings = [
@@ -78,7 +78,7 @@ def spared(
 
 @dataclass(frozen=True)
 class _Unrolled:
-    """A memory as the learner sees it: the base, the start, and every arc with its kind."""
+    """Memory as tensors for the learner: base, start, and arcs with their kind."""
 
     task: RetrievalTask
     patterns: Patterns
@@ -96,18 +96,18 @@ def learned_gains(
     steps: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Gains of edge types and their weight beside the base, by gradient through all rounds.
+    """Learn gains of edge types, and their weight beside the base, by gradient through all rounds.
 
-    Learned on one half of the questions by the listwise loss of `docs/mathematics.md` 8.2, through
-    two rounds of sums over root fans, and judged on the other half, both ways.
+    Trained on one half of the questions by the listwise loss of `docs/mathematics.md` 8.2, through
+    two rounds of sums over root fans, and measured on the other half, both ways.
 
     Returns:
-        `gains` of both halves in the mean, forwards and `reverse`; `factor`, the weight of
-        activation; `gain` in recall@10 over the base `linear`, with its interval.
+        `gains`: mean of both halves, forwards and `reverse`; `factor`: weight of activation;
+        `gain`: difference in recall@10 to the base `linear`, with its interval.
     """
     types = ("temporal", "similarity", "abstraction", "association")
     directed = dict.fromkeys(types, 1.0)
-    # Arcs of both directions, told apart by which of the two patterns has them.
+    # Arcs of both directions, distinguished by which of the two patterns has them.
     both = [
         Setting("forwards", _open(directed, {}), AnchorConfig("fused", 10, 2.0)),
         Setting("reverse", _open({}, directed), AnchorConfig("fused", 10, 2.0)),
@@ -183,7 +183,7 @@ def _score(one: _Unrolled, logs: Tensor) -> Tensor:  # [B, T]
 
 
 def _loss(one: _Unrolled, logs: Tensor, chosen: Tensor) -> Tensor:
-    """-sum over the gold of log softmax, of the chosen questions."""
+    """Return -sum over the gold of log softmax, of the chosen questions."""
     there = chosen & answered(one.task)
     gold = one.task.gold[there]
     log = _score(one, logs)[there].log_softmax(1).gather(1, gold.clamp(min=0))

@@ -1,4 +1,4 @@
-"""Many settings of spreading activation over one memory, as rows of few batches."""
+"""Run many settings of spreading activation on one memory, as rows of few batches."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _KINDS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the grid.
+    """Point of the grid.
 
     Attributes:
-        name: In tables.
-        spread: The constants of spreading.
-        anchors: Where it starts.
+        name: Name in tables.
+        spread: Constants of spreading.
+        anchors: Choice of the start.
     """
 
     name: str
@@ -85,12 +85,12 @@ class Setting:
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """What decides which edges conduct, and how well."""
+        """Return the settings that decide which edges conduct, and how well."""
         values = (getattr(self.spread, name) for name in _EDGES)
         return tuple(tuple(sorted(v.items())) if isinstance(v, Mapping) else v for v in values)
 
     def changes(self) -> dict[str, Any]:
-        """What is not as the settings have it by default, for the report."""
+        """Return the settings that differ from the defaults, for the report."""
         plain = SpreadConfig()
         found = {
             field.name: getattr(self.spread, field.name)
@@ -104,7 +104,7 @@ class Setting:
 
 
 def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setting]:
-    """So many settings: those of some presets, the others drawn evenly from every axis."""
+    """Return `count` settings: those of some presets, the others drawn evenly from every axis."""
     chance = random.Random(seed)
     found = [Setting(one.name, one.spread, one.anchors) for one in named]
     capped = SpreadConfig().capped
@@ -139,13 +139,13 @@ def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setti
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """The edges of all settings of a memory: one graph of them all, and weights by pattern.
+    """Edges of all settings of a memory: one graph, with weights by pattern.
 
     Attributes:
-        graph: N nodes, E edges: all that conduct in some setting.
-        weight: [P, E], 0 where an edge does not conduct.
-        place: Which pattern each of `Setting.edges` is.
-        pagerank: [P, A] of the atoms, relative to the largest.
+        graph: Graph of N nodes and E edges: all that conduct in some setting.
+        weight: [P, E], 0 if an edge does not conduct.
+        place: Index of the pattern of each `Setting.edges`.
+        pagerank: [P, A] PageRank of the atoms, relative to the largest.
         node: [A] node of each atom.
         concept: [N] bool.
     """
@@ -159,7 +159,7 @@ class Patterns:
 
     @classmethod
     def of(cls, memory: Memory, settings: Sequence[Setting]) -> Patterns:
-        """Of the edges that a memory has stored."""
+        """Build the patterns from the stored edges of a memory."""
         columns = memory.store.columns()
         names, order = columns.node.sort()
         edges = memory.store.edges()
@@ -187,7 +187,7 @@ class Patterns:
         return cls(union, weight, places, ranks, node, concept)
 
     def fans(self, settings: Sequence[SpreadConfig], places: Sequence[int]) -> Tensor:  # [S, N]
-        """What activation is divided by in each setting, of the pattern at each place."""
+        """Return the divisor of activation in each setting, of the pattern at each place."""
         there = (self.weight != 0).float()
         degree = there.new_zeros(len(there), self.graph.num_nodes)
         degree.index_add_(1, self.graph.source, there).clamp_(min=1)
@@ -203,7 +203,7 @@ class Patterns:
 
 
 def with_controls(settings: Sequence[Setting]) -> list[Setting]:
-    """The settings, and each of their ways to choose anchors once without any round."""
+    """Return the settings, plus each of their anchor choices once without any round."""
     every = {one.anchors: one for one in settings}
     none = (replace(one, spread=replace(one.spread, rounds=0)) for one in every.values())
     return [*settings, *(replace(one, name=f"anchors of {one.name}") for one in none)]
@@ -220,7 +220,7 @@ def anchors_of(
     settings: Sequence[Setting],
     patterns: Patterns,
 ) -> dict[AnchorConfig, Tensor]:  # each [B, N]
-    """The activation at the start, of every way to choose anchors among the settings."""
+    """Return the initial activation for every choice of anchors in the settings."""
     starts, nodes = {}, patterns.graph.num_nodes
     found = task.candidates(task.questions)
     base = score.new_full((len(score), task.num_atoms), -torch.inf)
@@ -243,10 +243,10 @@ def activations(
     settings: Sequence[Setting],
     starts: Mapping[AnchorConfig, Tensor],  # each [B, N]
 ) -> Iterator[tuple[int, Tensor]]:  # place of a setting, [B, A]
-    """The activation of the atoms by every setting, as many settings at once as a batch holds.
+    """Yield the activation of the atoms in every setting, a batch of settings at a time.
 
-    What a batch has once (`reduce`, `top`, `spare`, who competes, whether a sigmoid is zeroed) is
-    alike in each; all else differs by row.
+    Constants with one value for a batch (`reduce`, `top`, `spare`, the competitors, whether a
+    sigmoid is zeroed) are equal within each; all others differ by row.
     """
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, one in enumerate(settings):
@@ -302,7 +302,7 @@ def _batch(
 def one_by_one(
     memory: Memory, settings: Sequence[Setting], starts: Mapping[AnchorConfig, Tensor]
 ) -> Iterator[Tensor]:  # [B, A] each
-    """The same by a loop: of every setting the edges that conduct, then its spread."""
+    """Yield the same by a loop: for every setting the conducting edges, then its spread."""
     for one in settings:
         patterns = Patterns.of(memory, [one])
         own = one.spread

@@ -1,4 +1,4 @@
-"""The judge: a grid of settings of spreading activation, in regimes from weak to strong seeds."""
+"""Judge of a grid of settings of spreading activation, in regimes from weak to strong seeds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from .regimes import (
 __all__ = ["judge"]
 _SETTINGS = 150
 _LARGE = 24  # settings over all conversations, or all passages, in one store
-_LOOPED = 8  # settings that a loop is timed with
+_LOOPED = 8  # settings that the loop is timed with
 
 
 def _category(number: int) -> Any:
@@ -92,15 +92,15 @@ def judge(
     large: int = _LARGE,
     steps: int = 10,
 ) -> Judged:
-    """What spreading activation adds to rankings without a graph, by the best of many settings.
+    """Measure the gain of spreading activation over rankings without a graph.
 
     Args:
         request: Data to evaluate: a LoCoMo file, or a root with any of `locomo`, `multihop` and
             `longmemeval` below it. Memories are linked as the preset links.
         resamples: Number of resamples of the intervals.
-        settings: Number of settings, but for larger stores.
-        large: Number of settings where all conversations, or all passages, are one store.
-        steps: Of the gradient that learns the gains of edge types.
+        settings: Number of settings, except for larger stores.
+        large: Number of settings if all conversations, or all passages, are one store.
+        steps: Gradient steps that learn the gains of edge types.
     """
     run = Run(request, resamples)
     config, encoder, drawn = run.config, run.encoder, run.drawn
@@ -162,7 +162,7 @@ def judge(
 
 
 def _conversations(request: Request, root: Path) -> QuestionSet:
-    """Those of a LoCoMo file, of which two are needed to fit the base of one on another."""
+    """Read the conversations of a LoCoMo file, at least two to fit the base of one on another."""
     file = root / "locomo" if root.is_dir() and (root / "locomo").is_dir() else root
     evidence = request.evidence or (find_evidence(file) if file.is_dir() else None)
     asked = locomo_set(file, evidence=evidence, input=request.input)
@@ -183,10 +183,10 @@ def _of_passages(
     grid: Sequence[Setting],
     few: Sequence[Setting],
 ) -> Iterator[tuple[dict[str, Judgement], Sequence[Setting]]]:
-    """Sets of passages among fewer or more distractors: none, those of the set, those of all.
+    """Judge sets of passages with distractors: none, those of the set, those of all.
 
-    What is fitted is fitted to the other sets; where there are none, it is as shipped. The
-    settings are those of the grid, and few of them where all passages are one store.
+    Fits use the other sets; without any, the shipped weights stay. The settings are those of the
+    grid, and few of them if all passages are one store.
     """
     apart = [task for one in sets for task in _built(one, config, encoder, request)]
     fits = _left_out(apart, config) if len(sets) > 1 else [Fit.shipped(config)]
@@ -209,17 +209,17 @@ def _of_passages(
 
 
 def _of_task(own: RetrievalTask, task: RetrievalTask) -> Tensor:  # [B] bool
-    """The questions of one memory alone."""
+    """Return the questions of one memory alone."""
     return answered(task) & (task is own)
 
 
 def _graph_free(config: Config) -> Fit:
-    """The preset as it is, and its own weights without what the graph adds."""
+    """Return the preset unchanged, and its own weights without the graph's."""
     return Fit(config, {name: config.rank.weights[name] for name in linear_names(config)})
 
 
 def _gold_of(asked: QuestionSet) -> QuestionSet:
-    """A set whose passages are those that answer its questions."""
+    """Return a set whose passages are those that answer its questions."""
     (one,) = asked.conversations
     gold = {name for question in one.questions for name in question.gold}
     atoms = tuple(atom for atom in one.atoms if atom.id in gold)
@@ -229,7 +229,7 @@ def _gold_of(asked: QuestionSet) -> QuestionSet:
 def _merged(
     sets: Sequence[QuestionSet], config: Config, encoder: CachingEmbedder, request: Request
 ) -> list[RetrievalTask]:
-    """Each set's questions to one memory of the passages of all."""
+    """Return each set's questions with one memory of the passages of all."""
     whole = merged_passages(sets)
     (merged,) = whole.conversations
     concepts = encoder.extractor(config.link.concepts)
@@ -262,7 +262,7 @@ def _close(tasks: Sequence[RetrievalTask]) -> None:
 
 
 def _left_out(tasks: Sequence[RetrievalTask], config: Config) -> list[Fit]:
-    """The linear formula and the preset of each memory, fitted to the others."""
+    """Return the linear formula and the preset of each memory, fitted to the others."""
     fits = []
     for task in tasks:
         others = [each for each in tasks if each is not task]
@@ -273,7 +273,7 @@ def _left_out(tasks: Sequence[RetrievalTask], config: Config) -> list[Fit]:
 def _pooled(
     asked: QuestionSet, config: Config, encoder: CachingEmbedder, request: Request
 ) -> list[RetrievalTask]:
-    """Each conversation's questions to one store of all; names are those of the whole."""
+    """Return each conversation's questions with one store of all; names are those of the whole."""
     atoms: list[Atom] = []
     parts: list[Conversation] = []
     for one in asked.conversations:
@@ -300,10 +300,10 @@ def _speed(
     atoms: Sequence[Atom],
     encoder: CachingEmbedder,
 ) -> dict[str, Any]:
-    """Settings a second of CPU time over the questions of one conversation, and their equality.
+    """Measure settings a second of CPU time on one conversation, and their equality.
 
-    `grid` is all settings as batches, `loop` the same by one call a setting, edges included,
-    `memory` what there is without either: an index by the setting, asked all questions.
+    `grid` runs all settings as batches, `loop` one call a setting, edges included, `memory` an
+    index per setting, asked all questions.
     """
     score = BASES["linear"](task, weights)
     start = time.process_time()
@@ -337,7 +337,7 @@ def _speed(
 
 
 def _tables(report: Mapping[str, Any]) -> list[str | Table]:
-    """Recall in percent, gains in points with their intervals."""
+    """Return recall in percent, gains in points with their intervals."""
     heads = [
         Head("regime"),
         Head("n"),

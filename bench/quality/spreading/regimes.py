@@ -1,4 +1,4 @@
-"""What activation adds to a ranking that knows no graph: settings, regimes, two halves."""
+"""Measure the gain of activation over rankings without a graph: settings, regimes, two halves."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = [
 FACTORS: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
 """Weights of activation beside the base, both in deviations."""
 
-_TILE = 64  # questions that are asked at once
+_TILE = 64  # questions asked at once
 _UNLIKE = 0.3  # cosine of a question and its evidence
-_UNITS = 8.0  # deviations that a rare value has at most, as `rank.scale: background` has it
+_UNITS = 8.0  # maximum deviations of a rare value, as with `rank.scale: background`
 
 Base = Callable[[RetrievalTask, Mapping[str, float]], Tensor]
 BASES: Mapping[str, Base] = {
@@ -46,17 +46,17 @@ BASES: Mapping[str, Base] = {
     "fusion": lambda task, _: BASELINES["fusion"](task, task.questions),
     "linear": lambda task, weights: linear_scores(task, task.questions, weights),
 }
-"""Rankings without a graph, [B, T]: weak seeds, better ones, the strongest there is."""
+"""Rankings without a graph, [B, T]: weak seeds, better ones, the strongest available."""
 
 
 @dataclass(frozen=True)
 class Regime:
-    """Some questions of a set and the ranking that the graph is added to.
+    """Subset of a set's questions, and the ranking that the graph is added to.
 
     Attributes:
-        name: In tables.
-        base: A key of `BASES`.
-        chosen: Which questions of a memory are meant, [B] bool.
+        name: Name in tables.
+        base: Key of `BASES`.
+        chosen: Function that selects questions of a memory, [B] bool.
     """
 
     name: str
@@ -65,19 +65,19 @@ class Regime:
 
 
 def answered(task: RetrievalTask) -> Tensor:  # [B] bool
-    """Questions that have gold and are not adversarial."""
+    """Return which questions have gold and are not adversarial."""
     return (task.categories != ADVERSARIAL) & (task.gold >= 0).any(1)
 
 
 def several(task: RetrievalTask) -> Tensor:  # [B] bool
-    """Questions whose evidence lies apart, in several sessions."""
+    """Return which questions have evidence in several sessions."""
     sessions = task.session[task.gold.clamp(min=0)].masked_fill(task.gold < 0, -1)
     found = [len({number for number in row if number >= 0}) > 1 for row in sessions.tolist()]
     return answered(task) & torch.tensor(found, dtype=torch.bool)
 
 
 def unlike(task: RetrievalTask) -> Tensor:  # [B] bool
-    """Questions no evidence of which has a cosine of 0.3."""
+    """Return which questions have no evidence of a cosine of 0.3."""
     cosine = BASES["cosine"](task, {})
     near = cosine.gather(1, task.gold.clamp(min=0)).masked_fill(task.gold < 0, -torch.inf)
     return answered(task) & (near.amax(1) < _UNLIKE)
@@ -85,14 +85,15 @@ def unlike(task: RetrievalTask) -> Tensor:  # [B] bool
 
 @dataclass
 class Judgement:
-    """Recall of every setting and factor for the questions of a regime, question by question.
+    """Recall of every setting and factor on each question of a regime.
 
     Attributes:
         base: [n] recall of the ranking without a graph.
         recall: [S * F, n] with activation by each setting, with each factor.
-        published: [S, n] of SYNAPSE's score, 0.5 max(cos, 0) + 0.3 activation + 0.2 PageRank.
-        preset: [n] of the whole preset, hops between documents included.
-        half: [n] bool, the half that a question belongs to.
+        published: [S, n] recall of SYNAPSE's score, 0.5 max(cos, 0) + 0.3 activation + 0.2
+            PageRank.
+        preset: [n] recall of the whole preset, hops between documents included.
+        half: [n] bool, half of each question.
     """
 
     base: Tensor
@@ -111,15 +112,15 @@ def judgements(
     at: int = 10,
     seed: int = 0,
 ) -> dict[str, Judgement]:
-    """Every setting over every memory, for some regimes.
+    """Measure every setting on every memory, for some regimes.
 
     Args:
         tasks: Memories with their questions.
         fits: Weights of the base `linear` and of the preset, of each memory.
         settings: The grid, S of them.
-        regimes: What is asked.
-        at: Number of hits that recall is taken at.
-        seed: Of the halves.
+        regimes: Subsets of questions.
+        at: Number of hits of recall.
+        seed: Seed of the halves.
     """
     parts: dict[str, list[tuple[Tensor, ...]]] = {regime.name: [] for regime in regimes}
     for number, (task, fit) in enumerate(zip(tasks, fits, strict=True)):
@@ -140,7 +141,7 @@ def judgements(
 
 
 def _of_preset(task: RetrievalTask, fit: Fit, at: int) -> Tensor:  # [B]
-    """Recall of the whole preset."""
+    """Return the recall of the whole preset."""
     index, found = reweighted(task.memory.index, fit.config), []
     for begin in range(0, len(task.questions), _TILE):
         with torch.inference_mode():
@@ -174,7 +175,7 @@ def _recalls(
 
 
 def background(activation: Tensor) -> Tensor:  # [B, A]
-    """In deviations of the memory's background, as the score of `default` has its signals (8.8)."""
+    """Return activation in deviations of the background, the unit of `default`'s signals (8.8)."""
     mean = activation.mean(1, keepdim=True)
     more = activation.amax(1, keepdim=True) - mean
     unit = torch.maximum(activation.std(1, keepdim=True), more / _UNITS)
@@ -182,7 +183,7 @@ def background(activation: Tensor) -> Tensor:  # [B, A]
 
 
 def recall_of(score: Tensor, gold: Tensor, at: int) -> Tensor:  # [B, T], [B, G] -> [B]
-    """Share of the gold among the first; NaN without gold."""
+    """Return the share of gold in the first hits; NaN without gold."""
     best = score.topk(min(at, score.shape[1]), dim=1).indices
     found = (best[:, :, None] == gold[:, None, :]).any(1).sum(1)
     return found.double() / (gold >= 0).sum(1)
@@ -191,16 +192,16 @@ def recall_of(score: Tensor, gold: Tensor, at: int) -> Tensor:  # [B, T], [B, G]
 def confirmed(
     found: Judgement, settings: Sequence[Setting], drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The best of all settings, chosen on one half and judged on the other, both ways.
+    """Return the best setting, chosen on one half and measured on the other, both ways.
 
-    Nothing is one of the choices: where no setting is better than the base, it stays. Settings of
-    no rounds are controls: what the anchors bring that the base has not, without any edge.
+    The base itself is one of the choices. Settings without rounds are controls: the gain of the
+    anchors without any edge.
 
     Returns:
         `n`, the number `tried`, recall of the `base`; `best`, the gain of the best setting on the
-        questions it was chosen on; `gain` with its interval, on the others; `anchors`, the same of
-        the best control, and `of_graph`, what the best setting has more than that; `of_presets`;
-        `preset`, what the whole preset has more than the base; the settings `chosen`.
+        questions it was chosen on; `gain` on the others, with its interval; `anchors`, the same of
+        the best control; `of_graph`, the best setting's advantage over it; `of_presets`; `preset`,
+        the whole preset's gain over the base; the settings `chosen`.
     """
     spreads = [place for place, one in enumerate(settings) if one.spread.rounds]
     alone = [place for place, one in enumerate(settings) if not one.spread.rounds]
@@ -240,7 +241,7 @@ def _crossed(
     gains: Tensor,  # [S, n]
     half: Tensor,  # [n] bool
 ) -> tuple[Tensor, list[tuple[int | None, float]]]:  # [n]
-    """The gain of the best of each half on the other, and which it was, with its gain there."""
+    """Return the gain of each half's best on the other, with its index and its own gain."""
     more, picked = torch.zeros(len(half), dtype=torch.float64), list[tuple[int | None, float]]()
     for own in (half, ~half):
         place, value = None, 0.0
@@ -256,7 +257,7 @@ def _crossed(
 def best_published(
     found: Judgement, settings: Sequence[Setting], drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The best setting of SYNAPSE's own score, chosen on one half and judged on the other."""
+    """Return the best setting of SYNAPSE's own score, chosen on one half, measured on the other."""
     own = next(place for place, one in enumerate(settings) if one.name == "synapse-published")
     value, chosen = torch.zeros_like(found.base), []
     for half in (found.half, ~found.half):

@@ -1,8 +1,8 @@
-"""Facts that change, told in many words among other talk, with what was true and known when.
+"""Made-up facts that change, told in varied wording among small talk, with their true history.
 
 Everything is drawn from a seed: people, products and projects, each with slots (where somebody
-lives, what something costs) whose value changes a few times. A change is told on the day or days
-later, by the one it is about or by somebody else, with the value of before or without it.
+lives, what something costs) whose value changes a few times. A change is told on the same day or
+days later, by the subject or by somebody else, with or without the previous value.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ END = BEGIN + 730 * DAY
 
 _TELLER = "Robin"
 _LATE = 0.25  # share of changes that are told days later
-_LATEST = 10  # days
-_LEAST = 20  # days that a value is true
+_LATEST = 10  # maximum days of delay
+_LEAST = 20  # minimum days that a value is true
 _AGAIN = 0.1  # share of values that were true before
-_SLOTS_OF_ONE = 5  # that change of one person
+_SLOTS_OF_ONE = 5  # changing slots of one person
 _PRODUCTS, _PROJECTS = 0.1, 0.06  # share of the facts
 
 
 @dataclass(frozen=True)
 class Version:
-    """A value of a fact.
+    """Value of a fact.
 
     Attributes:
-        value: As it is told.
-        begun: From when on it was true, seconds since the epoch UTC.
-        told: When that was said.
-        id: Of the atom that says it.
-        again: Of those that say it again, later and before the next value begins.
+        value: Wording of the value.
+        begun: Start of its validity, seconds since the epoch, UTC.
+        told: Time of the statement.
+        id: Id of the atom that states it.
+        again: Ids of atoms that repeat it before the next value begins.
     """
 
     value: str
@@ -66,18 +66,19 @@ class Version:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of all that say it."""
+        """Return the ids of all atoms that state it."""
         return (self.id, *self.again)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a fact.
+    """Question about a fact.
 
     Attributes:
-        fact: Its number.
-        text: In words.
-        answer: The value asked for, where the question itself says which; None: that of the moment.
+        fact: Number of the fact.
+        text: Wording.
+        answer: Requested value if the question itself determines it; None for the value of the
+            moment.
     """
 
     fact: int
@@ -87,12 +88,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Fact:
-    """A slot of a subject, and its values in the order of time.
+    """Slot of a subject, with its values in order of time.
 
     Attributes:
-        subject: Who or what it is of.
-        slot: Its name.
-        versions: Its values.
+        subject: Subject of the slot.
+        slot: Name of the slot.
+        versions: Values.
     """
 
     subject: str
@@ -100,11 +101,11 @@ class Fact:
     versions: tuple[Version, ...]
 
     def true_at(self, when: float) -> str | None:
-        """The value that was true at a moment; None before the first."""
+        """Return the value that was true at a moment; None before the first."""
         return self._last([version.begun for version in self.versions], when)
 
     def known_at(self, when: float) -> str | None:
-        """The last value that had been told at a moment."""
+        """Return the last value that had been told at a moment."""
         return self._last([version.told for version in self.versions], when)
 
     def _last(self, times: Sequence[float], when: float) -> str | None:
@@ -121,20 +122,20 @@ def evolving_facts(
     mentions: int = 1,
     held_out: bool = False,
 ) -> tuple[list[Fact], list[Atom], list[Question], list[Question]]:
-    """Facts, all that is told in the order of telling, and a question on each fact.
+    """Return facts, all turns in the order of telling, and a question on each fact.
 
     Args:
-        count: Facts.
-        versions: Values of each; of several numbers each draws one.
-        distractors: Turns that tell nothing of them, in the same words.
-        seed: Of all that is drawn.
-        mentions: How often a value is told at most; how often each is, is drawn.
-        held_out: Whether they are told in the other words, `wording.HELD_OUT`.
+        count: Number of facts.
+        versions: Number of values of each; one of several numbers is drawn for each.
+        distractors: Number of unrelated turns in the same wording.
+        seed: Seed of all random draws.
+        mentions: Maximum mentions of a value; the number is drawn.
+        held_out: Whether to use the held-out wording, `wording.HELD_OUT`.
 
     Returns:
-        The facts; atoms, ids `f<fact>v<version>`, of what is told again `f<fact>v<version>m<time>`,
-        and `d<number>`; a question on the value of a moment for each fact, and one on the value
-        before another for each where only one value was before it.
+        Facts; atoms with ids `f<fact>v<version>`, `f<fact>v<version>m<time>` for repetitions, and
+        `d<number>`; a question on the value of a moment for each fact; and one on the value before
+        another, if only one value was before it.
     """
     dice = random.Random(seed)
     told: list[Atom] = []
@@ -179,7 +180,7 @@ def evolving_facts(
 
 
 def _subjects(count: int, dice: random.Random) -> list[tuple[str, str, Slot]]:
-    """What the facts are of: subject, name of the slot, and the slot."""
+    """Return the subjects: subject, name of the slot, and the slot."""
     products = [f"{make} {thing}" for make in MAKES for thing in THINGS]
     names = [f"{first} {last}" for first in FIRST for last in LAST]
     codes = list(CODES)
@@ -197,7 +198,7 @@ def _subjects(count: int, dice: random.Random) -> list[tuple[str, str, Slot]]:
 
 
 def _values(slot: Slot, name: str, count: int, dice: random.Random) -> list[str]:
-    """Values of which no two beside each other are the same."""
+    """Return values, no two consecutive ones equal."""
     found: list[str] = []
     while len(found) < count:
         if len(found) > 1 and dice.random() < _AGAIN:
@@ -214,7 +215,7 @@ def _values(slot: Slot, name: str, count: int, dice: random.Random) -> list[str]
 
 
 def _days(count: int, dice: random.Random) -> list[int]:
-    """Days of a span of two years, none too near another."""
+    """Return days within two years, none too near another."""
     room = 700 - _LEAST * (count - 1)
     return [day + _LEAST * i for i, day in enumerate(sorted(dice.choices(range(room), k=count)))]
 
@@ -250,7 +251,7 @@ def _talk(name: str, subject: str, dice: random.Random) -> Atom:
 
 
 def _seated(atom: Atom) -> Atom:
-    """In the session of its week."""
+    """Return the atom in the session of its week."""
     assert atom.time is not None
     week = int((atom.time - BEGIN) // (7 * DAY))
     return Atom(

@@ -1,4 +1,4 @@
-"""The judge: facts that change, and the temporal questions of LoCoMo (`docs/evaluation.md` 4)."""
+"""Judge of changing facts, and of LoCoMo's temporal questions (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from .facts import BEGIN, END, Fact, Question, evolving_facts
 __all__ = ["FACTS", "INSTANTS", "carried", "judge"]
 
 FACTS = (1_000, 5, 2_000)
-"""Facts, values of each, and turns that tell nothing of them."""
+"""Numbers of facts, of values of each, and of unrelated turns."""
 
 WEIGHTS = (0.0, -0.5, -1.0, -2.0, -4.0, -8.0)
-"""Of the signal `ended`, that are tried."""
+"""Tested weights of the signal `ended`."""
 
 INSTANTS = tuple(BEGIN + share * (END - BEGIN) for share in (0.2, 0.4, 0.6, 0.8))
-"""Moments of which is asked."""
+"""Moments that questions are about."""
 
 _PART = 50  # questions of one batch, each at all instants
 _NEWEST = 5  # hits of which the newest is taken
 _DEPTH = 30
-_FIRST = 5  # hits among which the value before another is looked for
+_FIRST = 5  # hits in which the value before another is looked for
 _MEASURES = ("now", "first hit", "as of", "true at", "before")
-_TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
+_TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits of recall
 _NOTHING, _FOUND, _OTHER = "nothing superseded", "superseded as found", "other words"
 _WHOLE, _RECONCILED = "as it is", "reconciled"
 _TIMES = ("date", "event", "time_expression")
@@ -60,19 +60,19 @@ def judge(
     instants: Sequence[float] = INSTANTS,
     resamples: int = 2000,
 ) -> Judged:
-    """Asks for values of now, as they were known, as they were true, and before another.
+    """Ask for present values, values as known, values as true, and values before another.
 
-    An answer is right where the first hit about the fact, among 30, carries the value that was
-    true, and, by `first hit`, where that is the first hit of all; of a value before another, where
-    it is among the first 5 hits. The preset is told what was superseded, or finds it by itself
-    (`Facts.reconcile`), or is asked for the present (`QueryPlan.order`); beside it stand the
-    preset without any and search by cosine.
+    An answer is right if the first hit about the fact, in 30, has the value that was true; by
+    `first hit`, if that is the first hit of all. For a value before another it must be in the first
+    5. The preset is given the supersessions, or detects them (`Facts.reconcile`), or is asked for
+    the present (`QueryPlan.order`). Baselines are the preset without any of these and search by
+    cosine.
 
     Args:
-        request: What is evaluated; its data is a LoCoMo file.
-        facts: As `FACTS`.
-        weights: As `WEIGHTS`.
-        instants: As `INSTANTS`.
+        request: Evaluation request; its data is a LoCoMo file.
+        facts: Numbers of facts, values and other turns, see `FACTS`.
+        weights: Tested weights of `ended`, see `WEIGHTS`.
+        instants: Moments of questions, see `INSTANTS`.
         resamples: Number of resamples of the intervals.
 
     Raises:
@@ -113,11 +113,11 @@ def judge(
 
 
 class _Told:
-    """Facts, what is told of them, and what is asked.
+    """Facts, turns about them, and questions.
 
     Attributes:
-        facts, atoms, now, past: As `evolving_facts` gives them.
-        instants: Moments of which is asked, seconds since the epoch UTC.
+        facts, atoms, now, past: Results of `evolving_facts`.
+        instants: Moments that questions are about, seconds since the epoch, UTC.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class _Told:
         self.texts = [question.text for question in now]
 
     def right(self, ranked: Ranking, answers: Sequence[str | None]) -> Tensor:  # [B] float64
-        """Whether each question of `now` got its answer; NaN where there is none."""
+        """Return whether each question of `now` got its answer; NaN if it has none."""
         asked = [question.fact for question in self.now]
         return torch.tensor(
             [
@@ -149,11 +149,11 @@ class _Told:
         )
 
     def right_first(self, ranked: Ranking, answers: Sequence[str | None]) -> Tensor:  # [B] float64
-        """Whether the first hit of each question of `now` is about the fact and has its answer."""
+        """Return whether the first hit of each question of `now` has the fact and its answer."""
         return self.right([hits[:1] for hits in ranked], answers)
 
     def right_before(self, ranked: Ranking) -> Tensor:  # [B] float64
-        """Whether the answer of each question of `past` is among its first hits."""
+        """Return whether the answer of each question of `past` is in its first hits."""
         wanted = [(question.fact, question.answer) for question in self.past]
         return torch.tensor(
             [
@@ -165,12 +165,12 @@ class _Told:
 
 
 def carried(hits: Sequence[str], fact: int, value: Mapping[str, tuple[int, str]]) -> str | None:
-    """The value that the first hit about a fact carries; None where no hit is about it.
+    """Return the value of the first hit about a fact; None if no hit is about it.
 
     Args:
         hits: Ids of atoms.
-        fact: Its number.
-        value: Of atoms that tell a fact, its number and the value.
+        fact: Number of the fact.
+        value: Number and value of the fact of each atom about one.
     """
     of = (value[hit] for hit in hits if hit in value)
     return next((told for number, told in of if number == fact), None)
@@ -183,7 +183,7 @@ def _evolving(
     request: Request,
     weights: Sequence[float],
 ) -> tuple[dict[str, dict[str, Tensor]], dict[float, dict[str, Tensor]]]:
-    """Which questions are answered, by system and by weight of `ended`; a row for each fact."""
+    """Return which questions are answered, by system and by weight of `ended`; a row a fact."""
     concepts = encoder.extractor(config.link.concepts)
     own = request.device
     with memory_of(told.atoms, config, encoder, own, concepts=concepts) as memory:
@@ -207,9 +207,9 @@ def _evolving(
 def _reconciled(
     told: _Told, config: Config, encoder: CachingEmbedder, request: Request
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """What a memory answers that finds by itself what was superseded, and how well it does.
+    """Measure a memory that detects supersessions itself: answers and detections.
 
-    The answers are by how it is asked: plainly, and for the present.
+    The answers are by form of the question: plain, and for the present.
     """
     concepts = encoder.extractor(config.link.concepts)
     with memory_of(told.atoms, config, encoder, request.device, concepts=concepts) as memory:
@@ -238,7 +238,7 @@ def _reconciled(
 
 
 def _of(told: _Told, name: str) -> int | None:
-    """The fact that an atom tells."""
+    """Return the fact that an atom tells."""
     return told.value[name][0] if name in told.value else None
 
 
@@ -250,7 +250,7 @@ def _asked(
     swept: bool = False,
     plan: QueryPlan | None = None,
 ) -> dict[str, Tensor]:
-    """What a memory answers; `swept`: of now and before alone; `plan`: but for before."""
+    """Return the answers of a memory; `swept`: of now and before alone; `plan`: except before."""
     facts = told.facts
 
     def ranked(
@@ -297,7 +297,7 @@ def _over_instants(
 
 
 def _by_cosine(told: _Told, memory: Memory, *, newest: int) -> dict[str, Tensor]:
-    """Search by cosine among what had been told, or had begun; the newest of the best first."""
+    """Search by cosine in turns told, or values begun, by then; the newest of the best is first."""
     columns = memory.store.columns()
     own = ~columns.is_concept
     atoms = memory.store.atoms(columns.node[own].tolist())
@@ -334,7 +334,7 @@ def _parts(questions: Sequence[str]) -> Iterator[list[str]]:
 
 
 def variants(config: Config) -> dict[str, Config]:
-    """The preset as it is, without what reads times, and with a query plan."""
+    """Return the preset unchanged, without the parts that read times, and with a query plan."""
 
     def without(*names: str) -> Config:
         weights = {
@@ -356,7 +356,7 @@ def variants(config: Config) -> dict[str, Config]:
 def _locomo(
     config: Config, encoder: CachingEmbedder, request: Request, drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Recall of LoCoMo's temporal questions, and of all, by what of a preset is there."""
+    """Return recall of LoCoMo's temporal questions, and of all, by variant of a preset."""
     asked = locomo_set(request.data, evidence=request.evidence).answerable()
     tasks, _ = build_tasks(asked.conversations, config, encoder, request.device, request.progress)
     recall = {
@@ -388,7 +388,7 @@ def _locomo(
 
 
 def _recall(task: RetrievalTask, config: Config) -> Tensor:  # [B]
-    """Recall of the questions of a conversation."""
+    """Return the recall of a conversation's questions."""
     task.adopt(config)
     results = task.retrieve(task.questions, _DEPTH)
     ranked = task.positions([[hit.id for hit in result.hits] for result in results])

@@ -1,4 +1,4 @@
-"""What facts that change are made of: values, and the words in which they are told and asked."""
+"""Wording of changing facts: values, statements and questions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Slot:
-    """How a slot is told and asked for.
+    """Wording of a slot.
 
     Attributes:
-        values: What it may be; of none they are drawn as numbers.
-        others: As somebody else tells it: `{who}`, `{v}` the value and `{old}` the one before.
-        own: As the subject tells it.
-        asked: In the present.
-        before: For the value before `{v}`.
+        values: Possible values; if empty, numbers are drawn.
+        others: Statements by somebody else: `{who}`, `{v}` the value and `{old}` the previous one.
+        own: Statements by the subject.
+        asked: Questions in the present.
+        before: Questions for the value before `{v}`.
     """
 
     values: tuple[str, ...]
@@ -43,7 +43,7 @@ class Slot:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The parts of a text between bars, or its words where it has none."""
+    """Return the parts of a text between bars, or its words if it has none."""
     return tuple(text.split("|" if "|" in text else None))
 
 
@@ -432,7 +432,7 @@ HELD_OUT: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
 }
-"""Other words for the same, by slot: as somebody else and as the subject tells it.
+"""Held-out wording by slot: statements by somebody else and by the subject.
 
-The local judge was written with the forms of the slots in view, and without these.
+The local judge was written with the other wording in view, and without this one.
 """

@@ -1,4 +1,4 @@
-"""What the tests of several judges read."""
+"""Data for the tests of several judges."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def clusters(groups: int, each: int, width: int = 16) -> torch.Tensor:
 
 
 def of_sizes(data: Path, *sizes: int) -> Request:
-    """What is asked of a judge of memories of several sizes."""
+    """Return a request to a judge of memories of several sizes."""
     return Request(data=data, sizes=sizes, config=PATTERN, embedder="hashing:32", device="cpu")
 
 

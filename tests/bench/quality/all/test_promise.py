@@ -1,4 +1,4 @@
-"""What a preset has more than the best of its ingredients; collections and chats of a data root."""
+"""A preset's gain over the best of its ingredients; collections and chats of a data root."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Counting(HashingEmbedder):
 
 
 def _encode(folder: Path, texts: Sequence[str], token_dim: int = 8) -> tuple[Encoded, list[str]]:
-    """What a run gets, and what it had to encode for that."""
+    """Return the encodings of a run, and the texts it had to encode."""
     inner = _Counting(token_dim)
     embedder = CachingEmbedder(inner, Encodings(folder, inner))
     with embedder.caching():

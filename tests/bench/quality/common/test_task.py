@@ -1,4 +1,4 @@
-"""What a retrieval task makes of a memory."""
+"""A retrieval task as a view of a memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATOMS = [
 
 
 def test_task_goes_on_with_other_weights_and_another_gate() -> None:
-    """As a memory that was made with them."""
+    """The task equals that of a memory made with them."""
     rank = replace(PATTERN.rank, weights={"lexical": -1.0, "length": 0.5})
     gate = GateConfig({"best_semantic": 0.3}, bias=0.1, link="sigmoid", threshold=0.9)
     both, other = replace(PATTERN, rank=rank, gate=gate), replace(PATTERN, gate=gate)
@@ -67,7 +67,7 @@ def test_task_goes_on_with_other_weights_and_another_gate() -> None:
 
 
 def test_task_asks_each_question_at_its_time() -> None:
-    """What "yesterday" is depends on when it is asked."""
+    """The meaning of "yesterday" depends on when it is asked."""
     questions = [
         Question(f"What did I see {words}?", 1, (f"t{i}",), time=1.69e9 + 6e5 * i + 86_400)
         for i, words in enumerate(["yesterday", "the day before", "one day ago"])

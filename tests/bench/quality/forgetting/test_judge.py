@@ -1,4 +1,4 @@
-"""What a judge of forgetting finds, and that it finds what was left on purpose."""
+"""The judge of forgetting, and remains left on purpose that it must find."""
 
 from __future__ import annotations
 

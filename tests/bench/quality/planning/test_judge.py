@@ -18,7 +18,7 @@ from graphmem_torch.quality.request import Request
 def expected(
     group: str, graph: Any, named: Sequence[int], ready: Collection[int]
 ) -> list[tuple[int, int]]:
-    """What answers a question, by another's graph."""
+    """Return the answer to a question by networkx."""
     if group == "before":
         return [*graph.in_edges(named)]
     if group == "waiting":

@@ -272,7 +272,7 @@ def test_a_set_that_cannot_be_judged_does_not_stop_the_others(
 
 
 def test_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:
-    """What rests on a theorem is neither candidate nor voter when it is asked for as new."""
+    """Dependents of a theorem are neither candidates nor voters when it is asked for as new."""
     graph = _dag(15, 30, 7)
     other = nx.DiGraph(graph.edge_index.T.tolist())
     other.add_nodes_from(range(15))

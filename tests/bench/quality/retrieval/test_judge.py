@@ -77,7 +77,7 @@ def _collection(folder: Path) -> Collection:
 
 @dataclass(frozen=True)
 class Run:
-    """What one command wrote: the folder, the report, the rankings."""
+    """Output of one command: the folder, the report, the rankings."""
 
     folder: Path
     report: dict[str, Any]
