@@ -1,4 +1,4 @@
-"""The command line of a script: its options, a run, and the report as JSON."""
+"""Command line of a script: its options, a run, and the report as JSON."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def command(
     arguments: Sequence[str] | None,
     description: str | None,
 ) -> Mapping[str, Any]:
-    """Reads the options, runs, and writes the report where they say.
+    """Read the options, run, and write the report to the given file.
 
     Args:
-        options: A dataclass.
-        run: Makes the report of them.
-        arguments: Of the command line; those of the process by default.
-        description: For `--help`.
+        options: Dataclass of the options.
+        run: Function from options to a report.
+        arguments: Arguments of the command line; those of the process by default.
+        description: Description for `--help`.
 
     Raises:
-        SystemExit: With one line, where the package refuses something.
+        SystemExit: The package refuses an argument; the message has one line.
     """
     chosen = tyro.cli(options, args=arguments, description=description)
     try:

@@ -1,14 +1,15 @@
-"""One store and many that write and ask at once: processes, then threads with one memory.
+"""Concurrent writers and readers of one store: processes, then threads with one memory.
 
 `python -m bench.concurrency --seconds 600 [--refining 2 [--reconciling]] [--json OUT]`
 
 Writers add turns to a few sessions, one by one and not always in order, and change or delete some
-of their own. Askers ask for what was said to be stored: it must be found, and every hit must have
-the text of its id. In the end the temporal edges must be those of a loop over the sessions, `check`
-must find nothing, and the index must be that of the store at once. With `--refining` every writer
-refines in the background as well: what is the least important is archived, and must be there then.
-With `--reconciling` some turns also tell where somebody lives now, and refining reconciles them: in
-the end no conflict that is sure enough may be open.
+of their own. Readers ask for stored memories: these must be found, and every hit must have the text
+of its id. At the end, the temporal edges must equal those of a loop over the sessions, `check` must
+find nothing, and the index must equal one built from the store at once.
+
+With `--refining`, every writer also refines in the background: the least important memories are
+archived, and must then be in the archive. With `--reconciling`, some turns also say where their
+speaker lives now, and refining reconciles them. In the end, no sure enough conflict may be open.
 """
 
 from __future__ import annotations
@@ -45,27 +46,27 @@ __all__ = ["Concurrency", "main", "run"]
 
 _SESSIONS = 5
 _TOWNS = ("Lisbon", "Oslo", "Turin", "Ghent", "Riga", "Graz", "Cork")
-_LEAST = 3  # turns of a writer before it deletes any
-_WAITING = 30.0  # seconds beyond the end of a run before somebody counts as stuck
+_LEAST = 3  # turns of a writer before its first deletion
+_WAITING = 30.0  # seconds after the end of a run before a worker counts as stuck
 
 
 @dataclass(frozen=True)
 class Concurrency:
-    """Write and ask at once, and look at what came of it.
+    """Write and ask concurrently, and inspect the result.
 
     Attributes:
-        seconds: Of each of the two parts.
-        adding: Threads that add.
-        asking: Threads that ask.
-        writing: Processes that add.
-        reading: Processes that only read.
-        atoms: That are there from the start.
-        pause: Seconds between two turns of a writer, so that the store stays of one size.
-        refining: Seconds from one look for changes to the next, of writers that keep as many atoms
-            as there are from the start, and make aggregates; 0: they do not.
+        seconds: Duration of each of the two parts.
+        adding: Number of threads that add.
+        asking: Number of threads that ask.
+        writing: Number of processes that add.
+        reading: Number of processes that only read.
+        atoms: Number of atoms at the start.
+        pause: Seconds between two turns of a writer, so that the store keeps its size.
+        refining: Seconds between two checks for changes by writers that keep the initial number of
+            atoms and build aggregates; 0: no refining.
         reconciling: Whether refining reconciles, and some turns say where their speaker lives now.
         preset: Preset or path of a YAML file.
-        json: Where to write the counts; standard output by default.
+        json: File to write the counts to; standard output by default.
     """
 
     seconds: float = 600.0
@@ -82,17 +83,17 @@ class Concurrency:
 
 
 class _Counts:
-    """What somebody did and saw; `wrong` must stay empty."""
+    """Actions and observations of one worker; `wrong` must stay empty."""
 
     def __init__(self) -> None:
         self.added = self.changed = self.deleted = self.asked = self.locked = self.away = 0
-        self.seconds: list[float] = []  # wall, of questions
-        self.cpu: list[float] = []  # of their threads
+        self.seconds: list[float] = []  # wall time of questions
+        self.cpu: list[float] = []  # CPU time of their threads
         self.wrong: list[str] = []
 
     @contextmanager
     def watched(self) -> Any:
-        """An error is a fault, unless it is the clear one of a lock."""
+        """Count an error as a fault, unless it is that of a lock."""
         try:
             yield
         except StoreLockedError:
@@ -112,7 +113,7 @@ def _opened(folder: Path, options: Concurrency, mode: Any = "w") -> Memory:
 
 
 def _turns(name: str, count: int, options: Concurrency) -> list[Atom]:
-    """The turns of a writer; the text says the id, and times are all different and in disorder."""
+    """Return the turns of a writer; texts contain the id, times are distinct and unordered."""
     chance, rows = random.Random(name), texts(count, 7, prefix=name)
     turns = []
     for i, row in enumerate(rows):
@@ -131,9 +132,9 @@ def _write(
     counts: _Counts,
     options: Concurrency,
     goes_on: Callable[[], bool],
-    alive: set[str],  # what was said to be stored and nobody deletes at present
+    alive: set[str],  # ids that are stored and not about to be deleted
 ) -> None:
-    """Adds turns one by one; now and then it changes one of them, or deletes one."""
+    """Add turns one by one; now and then change or delete one of them."""
     chance, own = random.Random(name), list[str]()
     most = 100 + int(options.seconds / max(options.pause, 0.002))
     for turn in _turns(name, most, options):
@@ -167,7 +168,7 @@ def _archived(memory: Memory, name: str) -> bool:
 
 @contextmanager
 def _unless_archived(memory: Memory, name: str, counts: _Counts) -> Any:
-    """What was archived meanwhile can be neither changed nor deleted."""
+    """Ignore that an atom archived meanwhile can be neither changed nor deleted."""
     try:
         yield
     except InputError:
@@ -183,7 +184,7 @@ def _ask(
     goes_on: Callable[[], bool],
     alive: Callable[[], set[str]],
 ) -> None:
-    """Asks for what is stored, by its id and without."""
+    """Ask for stored memories, by id and without."""
     chance = random.Random(name)
     while goes_on():
         known = sorted(alive())
@@ -206,7 +207,7 @@ def _ask(
 
 
 def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
-    """Threads with one memory."""
+    """Run threads with one memory."""
     alive: set[str] = set()
     with _opened(folder, options) as memory:
         first = _turns("start", options.atoms, options)
@@ -267,7 +268,7 @@ def _process(
 
 
 def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
-    """Processes with one folder; and the readers alone, afterwards."""
+    """Run processes with one folder, and then the readers alone."""
     with _opened(folder, options) as memory:
         first = _turns("start", options.atoms, options)
         memory.add(first)
@@ -294,7 +295,7 @@ def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
         for _ in processes:
             try:
                 ended.append(queue.get(timeout=seconds + 3 * _WAITING))
-            except Empty:  # whoever says nothing is stuck, or has died
+            except Empty:  # a silent process is stuck, or has died
                 break
         stuck += len(processes) - len(ended)
         for process in processes:
@@ -323,11 +324,11 @@ def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
 
 
 def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[str, Any]:
-    """The store and the index as they are in the end."""
+    """Inspect the store and the index at the end."""
     store = memory.store
     conflicts: dict[str, int] = {}
     if options.reconciling:
-        replaced = _superseded(memory)  # as refining left it
+        replaced = _superseded(memory)  # as left by refining
         memory.facts.reconcile()
         found, least = memory.facts.conflicts(), memory.config.reconcile.confidence
         unresolved = [each for each in found if each.state == "open" and each.confidence >= least]
@@ -366,7 +367,7 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
 
 
 def _superseded(memory: Memory) -> int:
-    """How many memories others took the place of, in the memory and in its archive."""
+    """Return the number of superseded memories, in the memory and in its archive."""
     archive = memory.upkeep.archived()
     count = 0
     for part in (memory,) if archive is None else (memory, archive):
@@ -376,11 +377,11 @@ def _superseded(memory: Memory) -> int:
 
 
 def run(options: Concurrency) -> dict[str, Any]:
-    """Both parts, each with a store of its own."""
+    """Run both parts, each with its own store."""
     torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="graphmem-concurrency-"))
     try:
-        # The processes are forks, which are safe as long as there is one thread.
+        # The processes are forks, which are safe while there is one thread.
         parts = {"processes": _processes(folder / "processes", options)}
         parts["threads"] = _threads(folder / "threads", options)
     finally:
@@ -391,7 +392,7 @@ def run(options: Concurrency) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes and asks, and writes the counts; 1 where anything was not as it must be."""
+    """Write and ask, and write the counts; return 1 if anything is wrong."""
     return int(not command(Concurrency, run, arguments, __doc__)["holds"])
 
 

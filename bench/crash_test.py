@@ -1,12 +1,11 @@
-"""Kill a writer at random instants and count what was lost.
+"""Kill a writer at random instants and count lost atoms.
 
 `python -m bench.crash_test --rounds 200 [--json OUT]`
 
-By turns a child process runs `graphmem index` on a file, or calls `Memory.add` again and again;
-SIGKILL comes at a random instant of its life. What was acknowledged must be there afterwards: for
-`Memory.add` the ids it noted after each return, for `graphmem index` what a reader saw in the store
-just before the kill. Then the store must open for writing, be whole (`check`), and answer a
-question.
+In turn, a child process runs `graphmem index` on a file, or calls `Memory.add` repeatedly. SIGKILL
+comes at a random instant of its life. Acknowledged atoms must be there afterwards: for `Memory.add`
+the ids it noted after each return, for `graphmem index` those a reader saw in the store just before
+the kill. Then the store must open for writing, pass `check`, and answer a question.
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ _PEOPLE = ("Ada", "Boris", "Chandra", "Dmitri", "Esra", "Farid")
 
 @dataclass(frozen=True)
 class CrashTest:
-    """Kill writers and look at what is left.
+    """Kill writers and inspect the stores they leave.
 
     Attributes:
-        rounds: Kills; every second one hits `graphmem index`.
-        atoms: Atoms a writer adds when nobody kills it.
+        rounds: Number of kills; every second one hits `graphmem index`.
+        atoms: Number of atoms that a writer adds if it is not killed.
         preset: Preset or path of a YAML file.
-        concepts: Concept extractor; the quick one, so that a writer's life is spent writing.
-        fresh: Rounds after which a new store is begun.
-        seed: Of the texts and of the instants.
-        json: Where to write the counts; standard output by default.
+        concepts: Concept extractor; a fast one, so that a writer spends its life writing.
+        fresh: Rounds after which a new store is started.
+        seed: Seed of the texts and of the instants.
+        json: File to write the counts to; standard output by default.
     """
 
     rounds: int = 200
@@ -85,8 +84,8 @@ class Outcome:
 
 
 def run(options: CrashTest) -> Outcome:
-    """Runs all rounds."""
-    # The children fork from here, where torch is loaded, so that most of their life is writing; a
+    """Run all rounds."""
+    # Fork the children from here, where torch is loaded, so that they spend their life writing; a
     # fork is safe from a process with one thread.
     torch.set_num_threads(1)
     context = multiprocessing.get_context("fork")
@@ -96,7 +95,7 @@ def run(options: CrashTest) -> Outcome:
     try:
         spans = [_span(context, options, folder / f"span{kind}", kind) for kind in range(2)]
         acknowledged: set[str] = set()
-        # A writer may finish first; only kills count, within reason.
+        # A writer may finish first; only kills count, up to a limit of rounds.
         while outcome.killed < options.rounds and outcome.rounds < 3 * options.rounds:
             number = outcome.rounds
             store = folder / f"store{number // options.fresh}"
@@ -122,7 +121,7 @@ def run(options: CrashTest) -> Outcome:
 
 
 def _span(context: ForkContext, options: CrashTest, store: Path, kind: int) -> float:
-    """Seconds of a writer's whole life, the second time; kills are spread over it."""
+    """Return the seconds of a writer's whole life, on its second run; kills are spread over it."""
     seconds = 0.0
     for number in (-2, -1):
         start = time.perf_counter()
@@ -154,7 +153,7 @@ def _settings(options: CrashTest) -> Config:
 
 
 def _add(store: str, config: Config, atoms: list[dict[str, str]]) -> None:
-    """Adds atoms a few at a time and notes the ids of each call after it has returned."""
+    """Add atoms a few at a time and note the ids of each call after it has returned."""
     _quiet()
     note = os.open(f"{store}.noted", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with Memory.open(store, config=config, embedder="hashing") as memory:
@@ -178,7 +177,7 @@ def _quiet() -> None:
 
 
 def _visible(store: Path) -> set[str]:
-    """Ids that a reader sees in the store while the writer is at work; none before it is made."""
+    """Return the ids that a reader sees while the writer works; none before the store exists."""
     try:
         with MemoryStore.open(store, mode="r") as reader:
             return {atom.id for atom in reader.atoms(range(reader.num_nodes))}
@@ -192,7 +191,7 @@ def _noted(store: Path) -> set[str]:
 
 
 def _kill(process: BaseProcess, outcome: Outcome) -> None:
-    # Not `os.kill`: the writer may end in this very moment, and `kill` takes that in its stride.
+    # Not `os.kill`: the writer may end in this very moment, which `kill` ignores.
     process.kill()
     process.join()
     if process.exitcode == -signal.SIGKILL:
@@ -204,7 +203,7 @@ def _kill(process: BaseProcess, outcome: Outcome) -> None:
 def _inspect(
     options: CrashTest, store: Path, acknowledged: set[str], outcome: Outcome, number: int
 ) -> None:
-    """Opens the store as a writer would, and counts."""
+    """Open the store as a writer would, and count."""
     try:
         with Memory.open(store, config=_settings(options), embedder="hashing") as memory:
             present = memory.store.known(sorted(acknowledged))
@@ -214,7 +213,7 @@ def _inspect(
             if acknowledged:
                 memory.retrieve("Where did Ada leave the silver lantern?", k=3)
     except Exception as error:
-        # Whatever it is, it counts, and the rounds go on.
+        # Count any error, and continue with the next round.
         outcome.unopened += 1
         outcome.problems.append(f"round {number}: {error!r}")
         return
@@ -227,7 +226,7 @@ def _inspect(
 
 
 def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
-    """Made-up remarks of made-up people in a few sessions, as fields of an atom."""
+    """Return made-up remarks of made-up people in a few sessions, as fields of atoms."""
     chance = random.Random(seed)
     rows = []
     for i in range(count):
@@ -245,7 +244,7 @@ def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kills, and writes the counts; 1 when anything was lost or would not open."""
+    """Kill writers and write the counts; return 1 if anything was lost or would not open."""
     report = command(CrashTest, lambda options: asdict(run(options)), arguments, __doc__)
     return int(any(report[fault] for fault in ("lost", "unopened", "not_whole")))
 

@@ -1,18 +1,18 @@
-"""Days that people write of: how many are read right, beside three libraries.
+"""Dates in texts: the share read correctly, compared with three libraries.
 
 `python -m bench.dates [--readers NAME ...] [--wrong] [--json OUT]`
 
-`dated_phrases.jsonl` holds statements and questions with the day on which each is said, and the
-days that are meant: 21 that are hard to read ("spoken"), and 100 each after turns of LoCoMo and of
-LongMemEval. These were drawn at random among turns with a word of time, at most seven with the same
-words, reduced to a phrase, and annotated by hand before any reader saw them. `first` to `last` must
-lie in the days that are read, and these within `low` to `high`; where a line has no days, nothing
-may be read: it names a habit ("every Friday"), or is vague ("the other day").
+`dated_phrases.jsonl` contains statements and questions with the day on which each is said, and the
+days they mean: 21 difficult ones ("spoken"), and 100 each after turns of LoCoMo and of LongMemEval.
+These were drawn at random from turns with a word of time, at most seven with the same words,
+reduced to a phrase, and annotated by hand before any reader saw them. A reading must cover `first`
+to `last` and stay within `low` to `high`. If a line has no days, nothing may be read: it names a
+habit ("every Friday"), or is vague ("the other day").
 
-Readers are `package`, and `dateparser`, `parsedatetime` and `recognizers`, which are not installed
-with it: `pip install dateparser parsedatetime recognizers-text-suite "emoji<2"`. Of several dates
-in a text the narrowest counts, of equal ones the first. If a library names a moment and the unit it
-is told in, that moment's day and that unit around it are both tried.
+Readers are `package`, and `dateparser`, `parsedatetime` and `recognizers`, which are installed
+separately: `pip install dateparser parsedatetime recognizers-text-suite "emoji<2"`. Of several
+dates in a text, the narrowest counts; of equal ones, the first. If a library returns a moment and
+its unit, the day of the moment and the unit around it are both tried.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DAY = timedelta(days=1)
 _EPOCH = date(1970, 1, 1)
 
 Days = tuple[date, date]
-"""The first day and the last."""
+"""First day and last day."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Dates:
 
     Attributes:
         readers: Names of readers, of `READERS`.
-        wrong: Whether the phrases that are read wrong are listed.
+        wrong: Whether to list the phrases that are read wrong.
         json: File to write the report to; standard output by default.
     """
 
@@ -63,7 +63,7 @@ class Phrase(NamedTuple):
     """A phrase and the days it means.
 
     Attributes:
-        source: Where it comes from.
+        source: Data set of the phrase.
         said: Day on which it is said, at noon UTC.
         text: The phrase.
         asked: Whether it is a question, for `asked_window`.
@@ -96,7 +96,7 @@ def phrases(path: Path = _DATA) -> Iterator[Phrase]:
 
 
 def is_right(phrase: Phrase, read: Sequence[Days]) -> bool:
-    """Return whether one of the readings of a phrase is right; no reading: that it names no day."""
+    """Return whether a reading of a phrase is right; an empty reading says that it has no day."""
     if phrase.least is None or phrase.most is None:
         return not read
     (least_first, least_last), (most_first, most_last) = phrase.least, phrase.most
@@ -131,7 +131,7 @@ def _unit_around(day: date, unit: str) -> Days:
 
 
 def _narrowest(found: Iterable[tuple[date, str]]) -> list[Days]:
-    """Readings of the moment that is told in the narrowest unit."""
+    """Return readings of the moment in the narrowest unit."""
     order = ("day", "week", "month", "year")
     day, unit = min(found, key=lambda each: order.index(each[1]), default=(None, ""))
     return [] if day is None else [(day, day), _unit_around(day, unit)]
@@ -182,12 +182,12 @@ def _recognizers(phrase: Phrase) -> list[Days]:
                     values.append((day, day))
                 elif value["type"] in ("daterange", "datetimerange"):
                     first, last = (date.fromisoformat(value[key][:10]) for key in ("start", "end"))
-                    # It names the day after the last, or, after "to", the last one.
+                    # It returns the day after the last or, after "to", the last day.
                     values += [(first, max(first, last - _DAY)), (first, last)]
             except (KeyError, ValueError):
                 continue
         begun = [days for days in values if days[0] <= phrase.said]
-        if values:  # of the same date in two years, the latest that has begun
+        if values:  # for one date in two years, the latest that has begun
             chosen = max(begun)[0] if begun else values[0][0]
             found.append([days for days in values if days[0] == chosen])
     return min(found, key=lambda days: days[0][1] - days[0][0], default=[])
@@ -199,11 +199,11 @@ READERS: Mapping[str, Callable[[Phrase], list[Days]]] = {
     "parsedatetime": _parsedatetime,
     "recognizers": _recognizers,
 }
-"""Readers by name; each returns the readings of a phrase, none if it names no day."""
+"""Readers by name; each returns the readings of a phrase, none if it has no day."""
 
 
 def run(options: Dates) -> Mapping[str, Any]:
-    """Return how many phrases each reader reads right, by where they come from."""
+    """Return the number of phrases that each reader reads right, by data set."""
     unknown = set(options.readers) - READERS.keys()
     if unknown:
         raise InputError(

@@ -1,8 +1,8 @@
-"""Whole questions on a GPU: the same hits as on the CPU, how fast, and what the host waits for.
+"""Whole questions on a GPU: agreement with the CPU, speed, and waits of the host.
 
-`python -m bench.device [--atoms 100000 1000000] [--batch 1 64 256] [--json OUT]`; needs torch and
-numpy alone. Memories are made up: sessions of turns in time, topics in the embeddings, Zipf words,
-int8 token vectors, the edges that linking would draw; a question is a noisy copy of a memory.
+`python -m bench.device [--atoms 100000 1000000] [--batch 1 64 256] [--json OUT]`; needs only torch
+and numpy. Memories are made up: sessions of turns in time, topics in the embeddings, Zipf words,
+int8 token vectors, and edges as linking would draw them. A question is a noisy copy of a memory.
 `--device cpu` measures the CPU alone.
 """
 
@@ -34,13 +34,13 @@ from graphmem_torch.rank.query import QueryBatch
 __all__ = ["columns", "main", "questions", "run"]
 
 _WIDTH, _TOKEN_WIDTH = 384, 128
-_WORDS, _TOKENS, _ASKED = 9, 15, 7  # of an atom on average, of an atom, of a question
+_WORDS, _TOKENS, _ASKED = 9, 15, 7  # mean words of an atom; tokens of an atom; tokens of a question
 _VOCABULARY, _PIECES = 40_000, 20_000
 _SESSION, _SPEAKERS, _TOPIC = 24, 50, 200  # turns of a session; speakers; atoms of a topic
 
 
 def columns(atoms: int, *, seed: int = 0) -> IndexInput:
-    """A memory of so many turns, and a concept for every ten of them."""
+    """Return a memory of `atoms` turns, with a concept for every ten of them."""
     g = torch.Generator().manual_seed(seed)
 
     def integers(high: int, *shape: int) -> Tensor:
@@ -57,7 +57,7 @@ def columns(atoms: int, *, seed: int = 0) -> IndexInput:
     concepts, node = max(1, atoms // 10), torch.arange(atoms)
     session = node // _SESSION
     after = node[1:][session[1:] == session[:-1]]
-    # Near ones of the same topic, as linking by cosine would find them.
+    # Link near atoms of one topic, as linking by cosine would.
     by_topic = topic.argsort(stable=True)
     near = [torch.stack([by_topic[step:], by_topic[:-step]]) for step in (1, 2, 3)]
     mention = torch.stack([integers(atoms, 2 * atoms), atoms + zipf(concepts, 2 * atoms)])
@@ -90,7 +90,7 @@ def columns(atoms: int, *, seed: int = 0) -> IndexInput:
 
 
 def questions(data: IndexInput, count: int, *, seed: int = 1) -> QueryBatch:
-    """Noisy copies of random memories: most of their words, some of their tokens."""
+    """Return noisy copies of random memories: most of their words, some of their tokens."""
     g = torch.Generator().manual_seed(seed)
     row = torch.randint(len(data.embeddings), (count,), generator=g)
     noise = torch.randn(count, _WIDTH, generator=g) / _WIDTH**0.5
@@ -120,7 +120,7 @@ def run(
     compared: int = 64,
     seconds: float = 2.0,
 ) -> list[dict[str, Any]]:
-    """One report for each preset, of which every size of a batch is timed for so long."""
+    """Report on each preset; each batch size is timed for the given seconds."""
     data = columns(atoms)
     asked = questions(data, max(*batches, compared))
     reports = []
@@ -150,7 +150,7 @@ def run(
 
 
 def _agreement(found: Retrieval, expected: Retrieval) -> dict[str, float]:
-    """How much of each list of hits both have, and how far scores of one place are apart."""
+    """Return the overlap of each list of hits, and the difference of scores at one place."""
     rows, scores = found.rows.cpu(), found.scores.cpu()
     common = (rows[:, :, None] == expected.rows[:, None, :]).any(2).float().mean()
     return {
@@ -161,7 +161,7 @@ def _agreement(found: Retrieval, expected: Retrieval) -> dict[str, float]:
 
 
 def _measured(index: MemoryIndex, asked: QueryBatch, device: str, seconds: float) -> dict[str, Any]:
-    """Milliseconds of a batch; on a GPU also its stages, launches, waits and idle share."""
+    """Return milliseconds of a batch; on a GPU also stages, launches, waits and idle share."""
 
     def once() -> None:
         index(asked)
@@ -197,7 +197,7 @@ def _measured(index: MemoryIndex, asked: QueryBatch, device: str, seconds: float
 
 
 def _waits(call: Callable[[], Any]) -> dict[str, int]:
-    """By line of the package, how often the host waits for the device."""
+    """Count the waits of the host for the device, by line of the package."""
     with _warning_of_waits(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
@@ -219,7 +219,7 @@ def _warning_of_waits() -> Iterator[None]:
 
 
 def _launches(once: Callable[[], Any], median: float) -> dict[str, Any]:
-    """Kernels of a batch, how long they run, and the share of its time that the GPU has none."""
+    """Return the kernels of a batch, their duration, and the share of time without any."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -240,7 +240,7 @@ def _launches(once: Callable[[], Any], median: float) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """The name of a kernel without what all templates share."""
+    """Return the name of a kernel without the part shared by all templates."""
     plain = (
         name.removeprefix("void ")
         .replace("at::native::", "")
@@ -250,7 +250,7 @@ def _short(name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measures, prints a line for each preset and size, and writes the report."""
+    """Measure, print a line for each preset and size, and write the report."""
     parser = argparse.ArgumentParser(prog="python -m bench.device", description=__doc__)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--atoms", type=int, nargs="+", default=[100_000, 1_000_000])

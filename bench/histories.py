@@ -1,13 +1,13 @@
-"""Random histories of a memory: the index that followed each against one that is built at once.
+"""Random histories of a memory: compares the index that follows each with one built at once.
 
 `python -m bench.histories --histories 1000 --steps 200 [--json OUT]`
 
-A history is a folder and what happens to it: turns come alone, together or late, edges come and
-go, memories are changed, deleted, forgotten, used and pinned, questions are asked, others write,
-the memory is closed and opened again, with a snapshot or without, and a writer is killed. Now and
-then, and at the end, every tensor of the index is compared with that of an index made of the store
-at once, and what is stored with what was put there. A history is that of its number, but for when a
-kill comes.
+A history is a folder and a series of events: turns are added alone, together or late; edges are
+added and removed; memories are changed, deleted, forgotten, used and pinned; questions are asked;
+other processes write; the memory is closed and reopened, with a snapshot or without; and a writer
+is killed. Now and then, and at the end, every tensor of the index is compared with an index built
+from the store at once, and the store with the data put into it. The number of a history determines
+it, except for the instants of kills.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ __all__ = ["Histories", "Outcome", "differences", "main", "run"]
 
 _PRESETS = ("default", "synapse", "contextos", "sgrm")
 _QUESTIONS = ("Where is the silver lantern of Ada?", "What did Boris say of the bay, and when?")
-_LONGEST_LIFE = 0.5  # seconds that a writer has before it is killed
+_LONGEST_LIFE = 0.5  # maximum seconds of a writer before it is killed
 _EPOCH = 1.6e9
-_ROUNDING = 1e-5  # of a PageRank that is found at once, relative L1
+_ROUNDING = 1e-5  # of a PageRank that is computed at once, relative L1
 
 
 @dataclass(frozen=True)
 class Histories:
-    """Lead many memories through random histories.
+    """Run many memories through random histories.
 
     Attributes:
-        histories: How many.
-        steps: Of each.
+        histories: Number of histories.
+        steps: Steps of each history.
         first: Number of the first history.
-        every: Steps between two comparisons, on average.
-        seconds: Begins no further history after so long.
-        json: Where to write the counts; standard output by default.
+        every: Mean number of steps between two comparisons.
+        seconds: Time after which no further history starts.
+        json: File to write the counts to; standard output by default.
     """
 
     histories: int = 100
@@ -69,15 +69,15 @@ class Histories:
 
 @dataclass
 class Outcome:
-    """Counts over all histories; of `problems` there must be none.
+    """Counts over all histories; `problems` must be empty.
 
     Attributes:
-        histories: That came to their end.
-        steps: By what was done.
-        acknowledged: What writers had said to be done before they were killed.
-        comparisons: Of an index with one that was built at once.
-        rank_error: The largest bound of a carried PageRank that was met.
-        problems: What was not as it must be, with the number of the history and of the step.
+        histories: Number of finished histories.
+        steps: Number of steps by kind.
+        acknowledged: Actions that writers had acknowledged before they were killed.
+        comparisons: Comparisons of an index with one built at once.
+        rank_error: Largest bound of an incremental PageRank.
+        problems: Differences, with the numbers of the history and of the step.
     """
 
     histories: int = 0
@@ -89,9 +89,9 @@ class Outcome:
 
 
 def differences(memory: Memory) -> list[str]:
-    """Names of what is not the same in the memory's index and in one that is built at once.
+    """Return the names of differences between the memory's index and one built at once.
 
-    PageRank, which is carried along, may be off by the bound that it states.
+    PageRank is incremental and may differ by its stated bound.
     """
     pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
     anew, found = IndexBuilder(), memory._state.current()
@@ -129,19 +129,19 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 class _History:
-    """One memory, and what must be in it."""
+    """Memory with its expected contents."""
 
     def __init__(self, folder: Path, number: int, outcome: Outcome) -> None:
         self._folder, self._outcome = folder, outcome
         self._chance = chance = random.Random(number)
         own = {"link.concepts": "pattern", "link.batch_atoms": chance.choice([4, 64])}
         if chance.random() < 0.5:
-            own["rank.exhaustive_up_to"] = 5  # the other way to rank
+            own["rank.exhaustive_up_to"] = 5  # uses the other ranking method
         self._config = load_config(chance.choice(_PRESETS), own)
         self._embedder = HashingEmbedder(32)
         self._rows = texts(3000, number, prefix="n")
-        self._next = 0  # of the turns that never were there
-        self._kept: dict[str, list[str]] = {}  # by id the texts of all versions
+        self._next = 0  # next number of a turn that never existed
+        self._kept: dict[str, list[str]] = {}  # texts of all versions, by id
         self._memory = self._opened()
         self._steps: dict[str, tuple[int, Callable[[], None]]] = {
             "one": (6, lambda: self._add(1)),
@@ -161,7 +161,7 @@ class _History:
         }
 
     def live(self, steps: int, every: int) -> str | None:
-        """Goes through so many steps; what is wrong after the first after which anything is."""
+        """Run the steps; return the differences after the first step that causes any."""
         names = list(self._steps)
         weights = [weight for weight, _ in self._steps.values()]
         done = []
@@ -196,7 +196,7 @@ class _History:
         return Memory.open(self._folder, config=self._config, embedder=self._embedder, device="cpu")
 
     def _turns(self, count: int, *, late: bool = False) -> list[Atom]:
-        """New turns of a few sessions; some have neither session, speaker nor time."""
+        """Return new turns of a few sessions; some have neither session, speaker nor time."""
         turns, chance = [], self._chance
         for row in self._rows[self._next : self._next + count]:
             when = chance.uniform(0, self._next) if late else self._next
@@ -219,7 +219,7 @@ class _History:
         self._kept |= {turn.id: [turn.text] for turn in turns}
 
     def _again(self) -> None:
-        """What is stored already, and what was deleted, under its old id."""
+        """Add atoms that are stored already, and deleted ones under their old ids."""
         row = self._chance.choice(self._rows[: self._next + 1])
         if row["id"] not in self._kept and row is not self._rows[self._next]:
             self._memory.add(Atom(row["id"], row["text"]))
@@ -228,7 +228,7 @@ class _History:
             self._memory.add(self._memory.get(self._some(3)))
 
     def _elsewhere(self) -> None:
-        """Another memory of the folder writes, as another process would."""
+        """Let another memory of the folder write, as another process would."""
         with self._opened() as other:
             if self._chance.random() < 0.3 and self._kept:
                 self._drop(other, self._some(2))
@@ -240,7 +240,7 @@ class _History:
         self._memory.graph.connect(edges)
 
     def _disconnect(self) -> None:
-        """Edges go that are there, temporal ones among them."""
+        """Remove existing edges, including temporal ones."""
         store = self._memory.store
         edges, node = store.edges(), store.columns().node.tolist()
         name = dict(zip(node, store.ids(), strict=True))
@@ -271,7 +271,7 @@ class _History:
             del self._kept[name]
 
     def _derived(self, memory: Memory, ids: set[str]) -> set[str]:
-        """What was derived from them, or from what was: it is forgotten with them."""
+        """Return everything derived from the ids, directly or not, which is forgotten with them."""
         edges, node = memory.store.edges(), memory.store.columns().node.tolist()
         name = dict(zip(node, memory.store.ids(), strict=True))
         kind = edges.type == int(EdgeType.DERIVED_FROM)
@@ -295,7 +295,7 @@ class _History:
         self._memory = self._opened()
 
     def _kill(self) -> None:
-        """A writer of its own is killed at some instant; what it had said is done must be."""
+        """Kill a separate writer at some instant; everything it acknowledged must be stored."""
         self._memory.store.close()
         work = _work(self._turns(12))
         note = self._folder.with_suffix(".note")
@@ -310,7 +310,7 @@ class _History:
         said = note.stat().st_size if note.exists() else 0
         self._outcome.acknowledged += said
         self._memory = self._opened()
-        # The next may be done: it was killed before it could say so.
+        # The next action may be done: the kill can precede its acknowledgement.
         for count in (said + 1, said):
             kept = _done(work[:count])
             there = [name for name in {turn.id for _, turn in work} if name in self._memory]
@@ -321,7 +321,7 @@ class _History:
 
 
 def _work(turns: Sequence[Atom]) -> list[tuple[str, Atom]]:
-    """What a writer does, one after another: it adds turns, changes, deletes and forgets some."""
+    """Return the actions of a writer: it adds turns, and changes, deletes and forgets some."""
     work = []
     for i, turn in enumerate(turns):
         work.append(("add", turn))
@@ -334,7 +334,7 @@ def _work(turns: Sequence[Atom]) -> list[tuple[str, Atom]]:
 
 
 def _done(work: Sequence[tuple[str, Atom]]) -> dict[str, list[str]]:
-    """The texts of the versions that are there when all of it is done."""
+    """Return the texts of the versions that exist after all of it is done."""
     kept: dict[str, list[str]] = {}
     for what, turn in work:
         if what in ("delete", "forget"):
@@ -345,7 +345,7 @@ def _done(work: Sequence[tuple[str, Atom]]) -> dict[str, list[str]]:
 
 
 def _write(folder: str, config: Config, work: Sequence[tuple[str, Atom]], note: str) -> None:
-    """Does it, and notes each when it is done."""
+    """Perform the actions, and note each one when it is done."""
     said = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu") as memory:
         for what, turn in work:
@@ -362,7 +362,7 @@ def _write(folder: str, config: Config, work: Sequence[tuple[str, Atom]], note: 
 
 
 def run(options: Histories) -> Outcome:
-    """Goes through all histories."""
+    """Go through all histories."""
     torch.set_num_threads(1)  # writers are forks of this process
     outcome, begin = Outcome(), time.perf_counter()
     for number in range(options.first, options.first + options.histories):
@@ -371,7 +371,7 @@ def run(options: Histories) -> Outcome:
         folder = Path(tempfile.mkdtemp(prefix="graphmem-history-"))
         try:
             wrong = _History(folder / "store", number, outcome).live(options.steps, options.every)
-        except Exception as error:  # whatever it is, it counts, and the others go on
+        except Exception as error:  # any error counts, and the other histories continue
             wrong = repr(error)
             traceback.print_exc()
         finally:
@@ -387,7 +387,7 @@ def run(options: Histories) -> Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Lives, and writes the counts; 1 where anything was not as it must be."""
+    """Run histories and write the counts; return 1 if anything differs."""
     report = command(Histories, lambda options: asdict(run(options)), arguments, __doc__)
     return int(bool(report["problems"]))
 

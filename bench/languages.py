@@ -1,11 +1,11 @@
-"""Questions in scripts that an encoder does not read: how much must BM25 weigh?
+"""Questions in scripts that an encoder cannot read: the weight that BM25 needs.
 
 `python -m bench.languages [--embedder NAME] [--weights 0 8 20 40] [--json OUT]`
 
-The small memories of `tests/languages.py`, eight languages with eight questions each, and what is
-mixed: memories beside English ones, questions in an English frame, all languages in one memory,
-and English questions about somebody whose name is written in another script, where three other
-memories and one that is nothing but the name share it.
+Uses the small memories of `tests/languages.py`, eight languages with eight questions each, and
+mixtures: memories beside English ones, questions in an English frame, all languages in one memory,
+and English questions about a person whose name is in another script. In the last case, three other
+memories share the name, and one contains only the name.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _BESIDE = (
 
 @dataclass(frozen=True)
 class Languages:
-    """Weights of BM25 for what an encoder does not read.
+    """Measure weights of BM25 for texts that an encoder cannot read.
 
     Attributes:
         embedder: Name of the encoder.
-        weights: Of `lexical_unread`, each tried.
+        weights: Values of `lexical_unread` to try.
         json: File to write the report to; standard output by default.
     """
 
@@ -81,12 +81,12 @@ class Languages:
 
 @dataclass(frozen=True)
 class Case:
-    """A memory, and questions with the place of the text that answers each.
+    """Memory, and questions with the place of the text that answers each.
 
     Attributes:
-        kind: What is mixed.
+        kind: Kind of mixture.
         said: Texts.
-        questions: Each with a place in `said`.
+        questions: Questions, each with a place in `said`.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All memories with their questions."""
+    """Yield all memories with their questions."""
     every: list[str] = []
     shifted: list[tuple[str, int]] = []
     for said, questions in LANGUAGES.values():
@@ -119,7 +119,7 @@ def cases() -> Iterator[Case]:
 def right(
     embedder: Embedder, weights: Sequence[float], asked: Iterable[Case]
 ) -> dict[str, dict[str, Any]]:
-    """How many questions of each kind have their answer first, by the weight of the signal."""
+    """Return the questions of each kind whose answer comes first, by the weight of the signal."""
     config = load_config("default", {"link.concepts": "pattern"})
     cached = CachingEmbedder(embedder)
     found: dict[str, dict[str, Any]] = {}
@@ -140,7 +140,7 @@ def right(
 
 
 def run(options: Languages) -> Mapping[str, Any]:
-    """The report."""
+    """Return the report."""
     embedder = load_embedder(options.embedder, "cpu")
     return {
         "commit": code_version(),
@@ -150,7 +150,7 @@ def run(options: Languages) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
-    """Reads the options, asks, and reports how many answers come first."""
+    """Read the options, ask, and report how many answers come first."""
     return command(Languages, run, arguments, __doc__)
 
 

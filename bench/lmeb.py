@@ -1,11 +1,11 @@
-"""LoCoMo as LMEB has it (arXiv 2603.12572), by the task of `mteb`, on a memory.
+"""LoCoMo in the form of LMEB (arXiv 2603.12572), by the task of `mteb`, on a memory.
 
 `python -m bench.lmeb [--data locomo.json] [--preset NAME] [--json OUT]`, with the extra `mteb`
 
-Five subsets, one a category; the turns of all conversations are one corpus, those of its own
-conversation the candidates of a question; nDCG@10 is the main score. Without `--data` the task
-fetches its own data. A LoCoMo file takes its place: then the documents are `[time] speaker: text`,
-which is not how LMEB writes them, and the figures are in its form but not its own.
+There are five subsets, one a category. The turns of all conversations are one corpus; the
+candidates of a question are those of its own conversation. nDCG@10 is the main score. Without
+`--data` the task fetches its own data. With a LoCoMo file, the documents are `[time] speaker:
+text`, which is not how LMEB writes them, so the figures are not comparable with LMEB's own.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SHOWN = ("ndcg_at_10", "recall_at_10", "R_cap_at_10")
 
 @dataclass(frozen=True)
 class Lmeb:
-    """What to ask.
+    """Options of the measurement.
 
     Attributes:
-        data: A LoCoMo file, in the place of LMEB's own data.
+        data: LoCoMo file, instead of LMEB's own data.
         preset: Name of a preset, or path of a YAML file.
         embedder: Name of an encoder; the preset's by default.
-        json: Where the report goes; printed without.
+        json: File to write the report to; printed by default.
     """
 
     data: Annotated[Path | None, arg(metavar="FILE")] = None
@@ -56,9 +56,9 @@ class Lmeb:
 
 
 def subsets(data: Path) -> dict[str, dict[str, Any]]:
-    """The subsets of a LoCoMo file: `corpus`, `queries`, `relevant_docs` and `top_ranked` of each.
+    """Return the subsets of a LoCoMo file: `corpus`, `queries`, `relevant_docs`, `top_ranked`.
 
-    Questions without evidence are left out, as LMEB does.
+    Questions without evidence are left out, as in LMEB.
     """
     found = read_conversations(data, evidence=find_evidence(data.parent))
     corpus = [
@@ -87,14 +87,14 @@ def subsets(data: Path) -> dict[str, dict[str, Any]]:
 
 
 def _document(atom: Atom) -> str:
-    """A turn with its time."""
+    """Return a turn with its time."""
     if atom.time is None:
         return atom.rendered
     return f"[{datetime.fromtimestamp(atom.time, UTC):%d %B %Y, %H:%M}] {atom.rendered}"
 
 
 def run(options: Lmeb) -> dict[str, Any]:
-    """The figures of each subset, and their mean."""
+    """Return the figures of each subset, and their mean."""
     mteb = optional_import("mteb", "LMEB's task", "graphmem-torch[mteb]")
     parts = {} if options.data is None else subsets(options.data)
     parts = {name: own for name, own in parts.items() if own["queries"]}
@@ -126,7 +126,7 @@ def run(options: Lmeb) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it."""
+    """Run the measurement."""
     command(Lmeb, run, arguments, __doc__)
     return 0
 

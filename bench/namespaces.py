@@ -1,15 +1,14 @@
-"""Namespaces that share everything but their content: what crosses, and what a question costs.
+"""Namespaces that share everything but their content: leaks, and the cost of a question.
 
 `python -m bench.namespaces --questions 1000000 [--json OUT]`
 
-Ids, sessions, speakers, times and most texts of every namespace are those of others; the names are
-alike, too (case, Unicode forms, characters of paths). Questions are texts, words and names of other
-namespaces. Each answer of a batch over many namespaces is compared with that of a store of its own
-that holds the same memories and nothing else: ids, texts, owners, scores, shares and confidence,
-all to the last bit, so that a count or an idf of others would show. Half way through everybody adds
-and some delete.
+Ids, sessions, speakers, times and most texts of every namespace occur in others, and names are
+similar (case, Unicode forms, characters of paths). Questions are texts, words and names of other
+namespaces. Each answer of a batch over many namespaces is compared with that of a separate store of
+the same memories: ids, texts, owners, scores, shares and confidence, to the last bit, so that a
+count or an idf of another namespace would show. Half way through, all add memories and some delete.
 
-`--stores N` then makes N namespaces and times one question at a time, in CPU time of one thread.
+`--stores N` then creates N namespaces and times one question at a time, in CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ __all__ = ["Crossing", "main", "run"]
 _NOUNS = "oven kite canoe violin comet bakery harbour saddle garden ledger".split()  # noqa: SIM905
 _VERBS = "restores sells paints borrows hides repairs forgets steals".split()  # noqa: SIM905
 _PEOPLE = ["Nora", "Theo", "Ada", "Ben", "Cleo", "Bertrand"]
-_BATCH = 20_000  # questions that are asked at once
+_BATCH = 20_000  # questions asked at once
 _ALIKE = ("user {}", "USER {}", "user/{}", "../user {}", "us\u00e9r {}", "use\u0301r {}", "{}")
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """What to ask.
+    """Options of the measurement.
 
     Attributes:
-        namespaces: How many are asked.
-        atoms: Memories of each.
-        questions: Questions in all, of which each namespace is asked an equal part.
-        k: Hits of each.
-        stores: Namespaces of the timing; 0 leaves it out.
-        timed: Questions of each kind that are timed.
-        seed: Of texts and questions.
-        json: Where the report goes; printed without.
+        namespaces: Number of namespaces.
+        atoms: Memories of each namespace.
+        questions: Number of questions, an equal part for each namespace.
+        k: Hits of each question.
+        stores: Namespaces of the timing; 0 omits it.
+        timed: Timed questions of each kind.
+        seed: Seed of texts and questions.
+        json: File to write the report to; printed by default.
     """
 
     namespaces: int = 100
@@ -69,7 +68,7 @@ class Crossing:
 
 
 def _texts(rng: random.Random, count: int) -> list[str]:
-    """Sentences that the namespaces draw from."""
+    """Return the sentences that the namespaces draw from."""
     return [
         f"{rng.choice(_PEOPLE)} {rng.choice(_VERBS)} the {rng.choice(_NOUNS)} number "
         f"{rng.randrange(40)} beside the {rng.choice(_NOUNS)}."
@@ -78,7 +77,7 @@ def _texts(rng: random.Random, count: int) -> list[str]:
 
 
 def _atoms(rng: random.Random, pool: list[str], owner: str, start: int, stop: int) -> list[Atom]:
-    """Memories of one owner, who is named in `meta` alone; all else is as of any other."""
+    """Return the memories of one owner, who is named only in `meta`; the rest is shared."""
     return [
         Atom(
             f"m{i}",
@@ -93,7 +92,7 @@ def _atoms(rng: random.Random, pool: list[str], owner: str, start: int, stop: in
 
 
 def _questions(rng: random.Random, pool: list[str], names: list[str], count: int) -> list[str]:
-    """What somebody might ask who is after the memories of others."""
+    """Return questions of a user who wants the memories of others."""
     kinds: list[Callable[[], str]] = [
         lambda: rng.choice(pool),
         lambda: f"What did {rng.choice(_PEOPLE)} say about the {rng.choice(_NOUNS)}?",
@@ -105,7 +104,7 @@ def _questions(rng: random.Random, pool: list[str], names: list[str], count: int
 
 
 def _seen(result: Result) -> tuple[Any, ...]:
-    """All that an answer shows."""
+    """Return everything that an answer shows."""
     hits = tuple(
         (h.id, h.text, h.score, h.why, tuple(h.signals.items()), h.path) for h in result.hits
     )
@@ -118,7 +117,7 @@ def _open(path: Path | None = None) -> Memory:
 
 
 def run(options: Crossing, folder: Path, say: Callable[[str], object] = print) -> dict[str, Any]:
-    """Asks and compares; then times, where that is wanted."""
+    """Ask and compare; then measure times, if requested."""
     torch.set_num_threads(1)
     rng = random.Random(options.seed)
     pool = _texts(rng, 4 * options.atoms)
@@ -174,7 +173,7 @@ def run(options: Crossing, folder: Path, say: Callable[[str], object] = print) -
 def _batches(
     rng: random.Random, pool: list[str], names: list[str], count: int
 ) -> Iterator[list[tuple[str, str]]]:
-    """Questions and namespaces, in equal parts for each namespace and mixed."""
+    """Return questions and namespaces, in equal parts for each namespace and mixed."""
     while count > 0:
         size = min(count, _BATCH)
         drawn = [names[i % len(names)] for i in range(size)]
@@ -184,7 +183,7 @@ def _batches(
 
 
 def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str]) -> dict[str, Any]:
-    """CPU milliseconds of a question: of a store of its own, and in one namespace of many."""
+    """Return CPU milliseconds of a question: in a separate store, and in one of many namespaces."""
     names = [f"user {i}" for i in range(options.stores)]
     asked = _questions(rng, pool, names, options.timed)
     with _open(folder / "many") as memory, _open(folder / "own") as own:
@@ -195,7 +194,7 @@ def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str])
         for name in names:
             memory.namespaces.create(name).add(_atoms(rng, pool, name, 0, options.atoms))
         made = (time.process_time() - begun) / len(names)
-        for name in names:  # once, as a service has asked every one of them before
+        for name in names:  # a warm-up, as in a service that has asked each of them before
             memory.retrieve(["anything"], scope=Scope(namespaces=[name]))
         view = memory.namespaces[names[-1]]
         lately = names[-8:]
@@ -217,13 +216,13 @@ def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str])
 
 
 def _ask_opened(path: Path, question: str) -> None:
-    """Opens a store, asks it and closes it."""
+    """Open a store, ask it and close it."""
     with _open(path) as memory:
         memory.retrieve(question)
 
 
 def _timed(ask: Callable[[str], object], questions: list[str]) -> dict[str, float]:
-    """CPU milliseconds of a call, the median and the 95th percentile; the first are left out."""
+    """Return median and 95th percentile of CPU milliseconds of a call, without the first ones."""
     taken = []
     for question in questions:
         start = time.process_time()
@@ -234,14 +233,14 @@ def _timed(ask: Callable[[str], object], questions: list[str]) -> dict[str, floa
 
 
 def _open_files(folder: Path) -> int:
-    """How many files in a folder this process has open; 0 where the system does not say."""
+    """Return the files in a folder that this process has open; 0 if the system does not say."""
     found = Path("/proc/self/fd")
     links = [each.resolve() for each in found.iterdir()] if found.is_dir() else []
     return sum(each.is_relative_to(folder.resolve()) for each in links)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; the exit code is 1 where anything crossed."""
+    """Run the measurement; the exit code is 1 if anything leaked."""
 
     def crossing(options: Crossing) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
-"""The knapsack against OR-tools: the same optimum on many instances, and the time each takes.
+"""The knapsack against OR-tools: the same optimum on many instances, and the time of each.
 
 `python -m bench.packing --instances 10000 [--json OUT]`
 
-Instances are random, correlated as the literature makes hard ones (Pisinger 2005), or memories: as
-many tokens as turns of a dialogue have (log-normal, median 24), worth what a ranking says. Values
-are whole numbers, because OR-tools takes no others. One problem at a time is timed for both, in
-turn, and for `knapsack` also all problems of a shape in one call. Times are CPU time of one thread.
+Instances are random, correlated like hard ones in the literature (Pisinger 2005), or memories:
+tokens as in turns of a dialogue (log-normal, median 24), values as from a ranking. Values are whole
+numbers, because OR-tools takes no others. Both solve one problem at a time, in turn; `knapsack`
+also solves all problems of a shape in one call. Times are CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["KINDS", "Packing", "instances", "main", "run"]
 KINDS = ("random", "weakly correlated", "strongly correlated", "subset sum", "memories")
 _SIZES = (50, 200, 1000)
 _BUDGETS = (512, 1024, 4096)
-_LIMIT = 0.2  # seconds for OR-tools' branch and bound; beyond, its table over tokens solves it
+_LIMIT = 0.2  # seconds for OR-tools' branch and bound; after that, its table over tokens is used
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What to solve.
+    """Options of the measurement.
 
     Attributes:
-        instances: Problems in all; each kind, size and budget has an equal part.
-        seed: Of the problems.
-        json: Where the report goes; printed without.
+        instances: Number of problems, an equal part for each kind, size and budget.
+        seed: Seed of the problems.
+        json: File to write the report to; printed by default.
     """
 
     instances: Annotated[int, arg(aliases=["-n"])] = 10_000
@@ -51,7 +51,7 @@ class Packing:
 
 
 def instances(kind: str, count: int, n: int, seed: int) -> tuple[Tensor, Tensor]:  # [B, n] each
-    """Whole values (float64) and costs in tokens of some problems of a kind."""
+    """Return whole values (float64) and costs in tokens of some problems of a kind."""
     generator = torch.Generator().manual_seed(seed)
     noise = torch.rand(count, n, generator=generator, dtype=torch.float64)
     if kind == "memories":
@@ -67,10 +67,10 @@ def instances(kind: str, count: int, n: int, seed: int) -> tuple[Tensor, Tensor]
 
 
 def run(options: Packing) -> dict[str, Any]:
-    """Solves everything and compares.
+    """Solve everything and compare.
 
     Raises:
-        MissingPackageError: Where OR-tools is not installed.
+            MissingPackageError: OR-tools is not installed.
     """
     knapsack_solver = optional_import(
         "ortools.algorithms.python.knapsack_solver", "this comparison", "graphmem-torch[bench]"
@@ -96,7 +96,7 @@ def run(options: Packing) -> dict[str, Any]:
 
 
 class _Tally:
-    """What came of the problems of one kind."""
+    """Results for the problems of one kind."""
 
     def __init__(self) -> None:
         self.count = self.same = self.proven = self.tables = 0
@@ -105,7 +105,7 @@ class _Tally:
         self.batched = 0.0
 
     def add(self, values: Tensor, costs: Tensor, budget: int, solver: Any) -> None:
-        """Solves some problems of one shape with everybody."""
+        """Solve some problems of one shape with all solvers."""
         budgets = torch.full((len(values),), budget)
         rows = zip(values.split(1), costs.split(1), budgets.split(1), strict=True)
         for worth, tokens, room in rows:
@@ -121,7 +121,7 @@ class _Tally:
         self.batched += _timed(lambda: knapsack(values, costs, budgets))[1]
 
     def report(self) -> dict[str, Any]:
-        """As plain JSON values; times in milliseconds."""
+        """Return plain JSON values; times in milliseconds."""
         ours, theirs = (1e3 * statistics.median(each) for each in (self.ours, self.theirs))
         return {
             "n": self.count,
@@ -138,7 +138,7 @@ class _Tally:
 
 
 def _ortools(lists: tuple[Any, ...], module: Any) -> tuple[int, float, bool]:
-    """Optimum, seconds of what found it, and whether that was the table over tokens."""
+    """Return the optimum, the seconds it took, and whether the table over tokens found it."""
     kinds = module.SolverType
     for kind in (
         kinds.KNAPSACK_MULTIDIMENSION_BRANCH_AND_BOUND_SOLVER,
@@ -165,7 +165,7 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and writes the report."""
+    """Measure and write the report."""
 
     def measured(options: Packing) -> dict[str, Any]:
         own = {name: str(value) for name, value in asdict(options).items()}

@@ -1,16 +1,16 @@
-"""Query plans: what they add on people's questions, and what they take at scale.
+"""Query plans: their gain on human questions, and their cost at scale.
 
 `python -m bench.plans --data ROOT [--json OUT]`
 
-LoCoMo and LongMemEval below a data root, by plans of windows, of concepts, of both, and with the
-first or the latest hits in front, each against none; 95 % bootstrap intervals of the difference.
+Compares plans on LoCoMo and LongMemEval below a data root: windows, concepts, both, and the first
+or latest hits in front, each against no plan, with 95 % bootstrap intervals of the difference.
 
 `python -m bench.plans --atoms 100000 [--store DIR] [--json OUT]`
 
-Generated diaries of five years: who did what where, said on the day, in sessions of twenty. A
-question names a person, a place and a month; what answers it is known. It is asked with a plan that
-is chosen from its words, and without, one at a time and in batches, by turns. The window is right
-by construction here, which it need not be of people's words (`docs/evaluation.md` 6).
+Generates diaries of five years: who did what where, written on the day, in sessions of twenty. A
+question names a person, a place and a month; its answers are known. It is asked with a plan chosen
+from its words, and without, one at a time and in batches, in turn. The window is right by
+construction, which it need not be for human questions (`docs/evaluation.md` 6).
 """
 
 from __future__ import annotations
@@ -79,19 +79,19 @@ _CUTOFFS = (5, 10, 25)
 
 @dataclass(frozen=True)
 class Plans:
-    """Fill a store with diaries, or open one that is filled, and ask it; or ask data of people.
+    """Fill a store with diaries, or open a filled one, and ask it; or ask a data set.
 
     Attributes:
-        data: Folder of the data; without it diaries are generated.
-        atoms: Memories.
-        embedder: As for `graphmem index`.
+        data: Folder of the data sets; without it, diaries are generated.
+        atoms: Number of memories.
+        embedder: Name of the encoder, as for `graphmem index`.
         preset: Preset or path of a YAML file.
         device: `auto`, `cpu`, `cuda`.
-        questions: Asked one at a time, and again in batches.
+        questions: Questions asked one at a time, and again in batches.
         batch: Questions of a batch.
-        store: Folder of the store, kept and used again; a temporary one by default.
-        json: Where to write the figures; standard output by default.
-        seed: Of the diaries and the questions.
+        store: Folder of the store, kept for reuse; a temporary one by default.
+        json: File to write the figures to; standard output by default.
+        seed: Seed of the diaries and the questions.
     """
 
     data: Annotated[Path | None, arg(metavar="ROOT")] = None
@@ -107,7 +107,7 @@ class Plans:
 
 
 def run(options: Plans) -> dict[str, Any]:
-    """Does the measurement and returns its figures."""
+    """Run the measurement and return its figures."""
     if options.data is not None:
         return _added(options.data, options)
     folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-plans-"))
@@ -123,7 +123,7 @@ Variant = Callable[[QueryPlan], QueryPlan | None]
 
 
 def variants() -> dict[str, Variant]:
-    """What plans are made of, each by itself."""
+    """Return variants of plans, with one part each."""
 
     def dated(plan: QueryPlan, **change: Any) -> QueryPlan | None:
         return None if plan.between is None else replace(plan, order="relevance", **change)
@@ -143,7 +143,7 @@ def variants() -> dict[str, Variant]:
 
 
 def _added(data: Path, options: Plans) -> dict[str, Any]:
-    """By set, variant and group: questions, planned ones, recall with a plan minus without."""
+    """Return questions, planned ones, and the gain in recall, by set, variant and group."""
     request = Request(data=data, preset=options.preset, device=options.device)
     (encoder,) = load_encoders(request)
     found = {}
@@ -166,7 +166,7 @@ def _compared(
     groups: Mapping[str, tuple[int, ...]],
     seed: int,
 ) -> dict[str, Any]:
-    """By variant and group of one set the questions, recall without a plan, and what it adds."""
+    """Return questions, recall without a plan, and its gain, by variant and group of one set."""
     for task in tasks:
         task.adopt(settings)
 
@@ -237,7 +237,7 @@ def _measure(options: Plans, folder: Path) -> dict[str, Any]:
 def _asked(
     memory: Memory, asked: Mapping[str, set[str]], options: Plans, clock: Stopwatch
 ) -> dict[str, Any]:
-    """Latencies with a plan and without, interleaved; what each step leaves; recall of both."""
+    """Return latencies with a plan and without, interleaved; the size after each step; recall."""
     ways: dict[str, Callable[[Sequence[str]], list[Result]]] = {
         "plan": lambda part: memory.retrieve(list(part), k=10, scope=Scope(plan=True)),
         "no plan": lambda part: memory.retrieve(list(part), k=10, scope=Scope(plan=False)),
@@ -278,7 +278,7 @@ def _asked(
 
 
 def _steps(results: Sequence[Result]) -> dict[str, list[float]]:
-    """Median number of memories before and after each step."""
+    """Return the median number of memories before and after each step."""
     counts: dict[str, list[tuple[int, int]]] = {}
     for result in results:
         assert result.plan is not None
@@ -299,7 +299,7 @@ def _recall(asked: Mapping[str, set[str]], results: Sequence[Result]) -> float:
 
 
 def _follow(when: Tensor, order: Tensor, rounds: int = 50) -> dict[str, float | None]:
-    """CPU milliseconds to follow one atom in the order by time, and to sort it anew."""
+    """Return CPU milliseconds to insert one atom into the order by time, and to sort anew."""
     rows = torch.arange(len(when), dtype=order.dtype, device=order.device)
     before = order[order != len(when) - 1]
     taken: dict[str, list[float]] = {"merged": [], "sorted": []}
@@ -315,7 +315,7 @@ def _follow(when: Tensor, order: Tensor, rounds: int = 50) -> dict[str, float | 
 
 
 def _told(count: int, seed: int) -> Iterator[tuple[Atom, tuple[str, str, str]]]:
-    """The diaries, and of each entry who, where and the month."""
+    """Yield the diaries, with person, place and month of each entry."""
     chance = random.Random(seed)
     for i in range(count):
         day = _FIRST + timedelta(days=_DAYS * i / count)
@@ -332,7 +332,7 @@ def _told(count: int, seed: int) -> Iterator[tuple[Atom, tuple[str, str, str]]]:
 def _questions(
     told: Sequence[tuple[Atom, tuple[str, str, str]]], count: int, seed: int
 ) -> dict[str, set[str]]:
-    """Questions, and the ids of what answers them: that person did something there then."""
+    """Return questions with the ids of their answers: what that person did there in that month."""
     answers: dict[tuple[str, str, str], set[str]] = {}
     for atom, key in told:
         answers.setdefault(key, set()).add(atom.id)
@@ -344,7 +344,7 @@ def _questions(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and writes the report."""
+    """Measure and write the report."""
     command(Plans, run, arguments, __doc__)
     return 0
 

@@ -1,11 +1,11 @@
-"""How much of a memory the graph reaches, by the age of the memories.
+"""Reach of the graph in a memory, by the age of the memories.
 
 `python -m bench.reach --data PATH/novels.jsonl.xz [--atoms 1000 10000 100000] [--json OUT]`
 
-Paragraphs become memories in their order, and sentences of them and of later ones questions.
-Reached is what has activation after the last round and was no anchor. In each tenth of the
-memories, the oldest first, the share that a question reaches, in the mean of all questions: caps on
-the edges of a node that favour old or new ends would show here.
+Paragraphs become memories in their order; their sentences and later ones become questions. An atom
+is reached if it has activation after the last round and is not an anchor. The report gives the mean
+share that a question reaches in each tenth of the memories, the oldest first. Caps on the edges of
+a node that favour old or new ends would show here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphmem_torch.quality.common.measure import code_version
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = ["Reach", "deciles", "main", "run"]
-_ADDED = 5000  # memories that are added at once
+_ADDED = 5000  # memories added at once
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Reach:
     Attributes:
         data: JSON lines with `text`, `book`, `chapter` and `par`; also `.xz`.
         atoms: Numbers of memories.
-        presets: Whose edges and propagation.
+        presets: Presets whose edges and propagation are measured.
         questions: Number of questions.
-        batch: Questions that are asked at once.
+        batch: Questions asked at once.
         embedder: Name of an encoder.
-        concepts: What finds concepts.
-        seed: Of the questions.
+        concepts: Name of a concept extractor.
+        seed: Seed of the questions.
         json: File to write the report to; standard output by default.
     """
 
@@ -59,13 +59,13 @@ class Reach:
 
 
 def deciles(reached: Tensor) -> Tensor:  # [B, A] bool -> [10]
-    """The share of each tenth of the atoms that a question reaches, in the mean."""
+    """Return the mean share of each tenth of the atoms that a question reaches."""
     share = reached.float().mean(0)
     return torch.stack([part.mean() for part in share.tensor_split(10)])
 
 
 def run(options: Reach) -> dict[str, Any]:
-    """The shares by preset and size, and how far the largest is from the least."""
+    """Return the shares by preset and size, and the ratio of the largest to the smallest."""
     found = {
         preset: {str(size): _measured(options, preset, size) for size in options.atoms}
         for preset in options.presets
@@ -104,7 +104,7 @@ def _measured(options: Reach, preset: str, size: int) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and writes the report."""
+    """Measure and write the report."""
     command(Reach, run, arguments, __doc__)
     return 0
 

@@ -1,9 +1,9 @@
-"""Index and query at scale, on disk: where the seconds and the megabytes go.
+"""Indexing and querying at scale, on disk: where the seconds and the megabytes go.
 
 `python -m bench.scale --data PATH/novels.jsonl.xz --atoms 100000 --embedder NAME --json OUT`
 
-The encoder and the other stages are timed apart, by wrappers around them. One question in two is
-a sentence of an indexed paragraph, the other of a paragraph that is not indexed.
+Wrappers time the encoder and the other stages separately. One question in two is a sentence of an
+indexed paragraph, the other of a paragraph that is not indexed.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Scale:
     Attributes:
         data: JSON lines (`.xz` or plain) with `text`, `book`, `chapter`, `par`.
         atoms: Paragraphs to index.
-        embedder: As for `graphmem index`; `hashing` leaves the cost of a model out.
+        embedder: Name of the encoder, as for `graphmem index`; `hashing` omits the cost of a model.
         preset: Preset or path of a YAML file.
         concepts: Concept extractor: `auto`, `spacy`, `pattern` or `none`.
         device: `auto`, `cpu`, `cuda`.
         questions: Questions asked one at a time, and again in batches.
         batch: Questions of a batch.
         store: Folder for the store, kept afterwards; a temporary one by default.
-        json: Where to write the figures; standard output by default.
-        seed: Of the choice of questions.
+        json: File to write the figures to; standard output by default.
+        seed: Seed of the choice of questions.
     """
 
     data: Annotated[Path, arg(metavar="FILE")]
@@ -74,7 +74,7 @@ class Scale:
 
 
 def run(options: Scale) -> dict[str, Any]:
-    """Does the measurement and returns its figures."""
+    """Run the measurement and return its figures."""
     kept = options.store is not None
     folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-scale-"))
     clock = Stopwatch()
@@ -87,7 +87,7 @@ def run(options: Scale) -> dict[str, Any]:
 
 
 def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
-    # The parts do not overlap: what is left of the whole is reading, linking and book-keeping.
+    # The parts do not overlap: the rest of the whole is reading, linking and book-keeping.
     clock.watch(SpacyConcepts, "extract", "concepts")
     clock.watch(PatternConcepts, "extract", "concepts")
     clock.watch(link, "knn_graph", "similarity")
@@ -122,7 +122,7 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     with peak_memory() as peak_query:
         start = time.perf_counter()
         with Memory.open(folder, mode="r", **opening) as memory:
-            memory.index  # noqa: B018 - opened when it is first asked for
+            memory.index  # noqa: B018 - opened at first access
             open_seconds = time.perf_counter() - start
             start = time.perf_counter()
             memory.retrieve(asked[:1])
@@ -149,18 +149,18 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
 
 
 def _latency(memory: Memory, clock: Stopwatch, asked: Sequence[str], size: int) -> dict[str, Any]:
-    """Milliseconds of a batch, in all, without the encoder, and of its parts."""
+    """Return milliseconds of a batch: in all, without the encoder, and of its parts."""
     memory.retrieve(list(asked[:size]))
     whole: list[float] = []
     parts: dict[str, list[float]] = {}
     for start in range(0, len(asked) - size + 1, size):
-        # An encoder that remembers its last texts may not be called at all.
+        # An encoder that caches its last texts may not be called at all.
         clock.seconds = {"encoder": 0.0}
         begin = time.perf_counter()
         memory.retrieve(list(asked[start : start + size]))
         whole.append(time.perf_counter() - begin)
         spent = dict(clock.seconds)
-        # Making the question's tensors includes the encoder's work.
+        # The time of the question's tensors includes the encoder.
         spent["question"] -= spent["encoder"]
         spent["answer"] = whole[-1] - sum(spent.values())
         for part, seconds in spent.items():
@@ -176,7 +176,7 @@ def _latency(memory: Memory, clock: Stopwatch, asked: Sequence[str], size: int) 
 
 
 def paragraphs(path: Path, count: int | None) -> Iterator[Atom]:
-    """The first `count` paragraphs as chunks; a book is a session."""
+    """Yield the first `count` paragraphs as chunks; a book is a session."""
     for number, row in enumerate(_rows(path)):
         if number == count:
             return
@@ -185,7 +185,7 @@ def paragraphs(path: Path, count: int | None) -> Iterator[Atom]:
 
 
 def questions(path: Path, indexed: int, count: int, seed: int) -> list[str]:
-    """Sentences of 5 to 30 words, one half from the indexed paragraphs, the other from beyond."""
+    """Return sentences of 5 to 30 words, half of them from indexed paragraphs."""
     inside: list[str] = []
     outside: list[str] = []
     for number, row in enumerate(_rows(path)):
@@ -211,7 +211,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and writes the report."""
+    """Measure and write the report."""
     command(Scale, run, arguments, __doc__)
     return 0
 

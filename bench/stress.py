@@ -1,8 +1,8 @@
-"""Stress of the kernels: what a race, a wrong mask or a full grid axis would break.
+"""Stress test of the kernels, for races, wrong masks and full grid axes.
 
 `python -m bench.stress --device cuda [--huge] [--json OUT]`, or small in Triton's interpreter:
 `TRITON_INTERPRET=1 python -m bench.stress --device cpu --nodes 60 --questions 2 --rounds 1
---repeats 1 --epsilon 0.01`. Needs torch and triton alone.
+--repeats 1 --epsilon 0.01`. Needs only torch and triton.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _HUGE_NODES, _HUGE_QUESTIONS = 70_000_000, 4_200_000  # beyond 65,535 blocks of 
 
 @dataclass(frozen=True)
 class Stress:
-    """The sizes of a run.
+    """Sizes of a run.
 
     Attributes:
         device: "cuda", or "cpu" for the interpreter.
-        nodes: Nodes of the graph, of which the first is a hub in both directions.
+        nodes: Nodes of the graph, the first of which is a hub in both directions.
         degree: Edges a node besides those of the hub.
         questions: Questions of a push; of a sparse product at most 65.
         rounds: Pushes of fresh questions.
         repeats: Runs whose results must have the same bits.
         keys: Rows that `topk_cosine` searches.
-        epsilon: What a push leaves at a node, by its number of edges.
-        huge: Also inhibit 7e7 nodes and search for 4.2e6 questions.
+        epsilon: Mass per edge that a push may leave at a node.
+        huge: Whether to inhibit 7e7 nodes and search for 4.2e6 questions, too.
     """
 
     device: str = "cuda"
@@ -56,7 +56,7 @@ class Stress:
 
 
 def run(sizes: Stress, tell: Callable[[dict[str, Any]], object] = id) -> dict[str, Any]:
-    """The worst figure of every check and whether it holds; `tell` is given each as it comes."""
+    """Return the worst figure of every check and whether it passes; call `tell` with each."""
     found = []
     parts = [_pushes, _same_bits, _searches, *([_huge] if sizes.huge else [])]
     for name, worst, bound in chain.from_iterable(part(sizes) for part in parts):
@@ -66,7 +66,7 @@ def run(sizes: Stress, tell: Callable[[dict[str, Any]], object] = id) -> dict[st
 
 
 def _hub_graph(sizes: Stress) -> Graph:
-    """A ring, so that no node loses its mass, random edges, and a hub that all know."""
+    """Return a ring, so that no node loses its mass, with random edges and a common hub."""
     generator, n = torch.Generator().manual_seed(0), sizes.nodes
     node = torch.arange(n)
     drawn = torch.randint(0, n, (2, n * sizes.degree), generator=generator)
@@ -81,7 +81,7 @@ def _pushes(sizes: Stress) -> Iterator[tuple[str, float, float]]:
     from graphmem_torch.kernels.local_push import launch_local_push
 
     graph, generator = _hub_graph(sizes), torch.Generator().manual_seed(1)
-    # Room for all nodes, or for some 0.25 / epsilon that a push touches and their neighbours.
+    # Room for all nodes, or for the 0.25 / epsilon that a push visits and their neighbours.
     slots = 1 << min(15, max(10, (sizes.nodes * 4 // 3).bit_length()))
     balance = waiting = twice = unfinished = full = 0.0
     fan = graph.out_degree.clamp(min=1)
@@ -112,7 +112,7 @@ def _pushes(sizes: Stress) -> Iterator[tuple[str, float, float]]:
 
 
 def _same_bits(sizes: Stress) -> Iterator[tuple[str, float, float]]:
-    """Operations that add up in a fixed order give the same bits every time."""
+    """Check that operations with a fixed order of sums give the same bits every time."""
     from graphmem_torch.kernels.inhibit import launch_inhibit
     from graphmem_torch.kernels.maxsim import launch_maxsim
     from graphmem_torch.kernels.propagate import launch_propagate
@@ -150,7 +150,7 @@ def _same_bits(sizes: Stress) -> Iterator[tuple[str, float, float]]:
 
 
 def _postings_added(scores: Tensor, questions: int) -> Tensor:  # [N] -> [questions, N]
-    """Terms that every, every second and every third document has, and a question for all."""
+    """Add terms that every, every second and every third document has; one question asks all."""
     from graphmem_torch.kernels.bm25 import launch_add_postings
 
     documents = torch.arange(len(scores), dtype=torch.int32, device=scores.device)
@@ -164,10 +164,10 @@ def _postings_added(scores: Tensor, questions: int) -> Tensor:  # [N] -> [questi
 
 
 def _searches(sizes: Stress) -> Iterator[tuple[str, float, float]]:
-    """`topk_cosine` of odd sizes and every pair of types against float64."""
+    """Compare `topk_cosine` of odd sizes and every pair of types with float64."""
     from graphmem_torch.kernels.topk_cosine import launch_topk_cosine
 
-    # Every number of one list meets two of another; each triple is a kernel to compile.
+    # Every number of one list is paired with two of another; each triple is a kernel to compile.
     shapes = [(1, 1, 5), (3, 7, 100), (65, 128, 385), (1, 7, 385), (3, 128, 5), (65, 1, 100)]
     if sizes.device == "cpu":  # a program takes milliseconds in the interpreter
         shapes = [(1, 7, 5), (3, 1, 100), (17, 3, 65)]
@@ -222,7 +222,7 @@ def _huge(sizes: Stress) -> Iterator[tuple[str, float, float]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the checks and prints one line each; 1 if one does not hold."""
+    """Run the checks and print one line each; return 1 if one fails."""
     parser = argparse.ArgumentParser(prog="python -m bench.stress", description=__doc__)
     usual = Stress()
     parser.add_argument("--device", default=usual.device, choices=("cuda", "cpu"))

@@ -1,11 +1,11 @@
-"""Measure the surface and the inner ways of the package: members, sizes, calls, start-up, prose.
+"""Measure the surface and the structure of the package: members, sizes, calls, start-up, prose.
 
 `python -m bench.trace [--rounds 5] [--json OUT]`
 
-Finds everything by introspection, starting at `graphmem_torch.Memory`, so that figures before and
-after a renaming compare. Calls are traced with `sys.setprofile`, with the hashing encoder, concepts
-by pattern and a made-up memory of 40 turns, where every question scores all atoms. The same calls
-run once before they are traced, so that nothing loaded once is counted.
+Finds everything by introspection from `graphmem_torch.Memory`, so that figures compare across
+renamings. Traces calls with `sys.setprofile`, with the hashing encoder, concepts by pattern, and a
+made-up memory of 40 turns, where every question scores all atoms. The calls run once before they
+are traced, so that one-time loading does not count.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TEXTS = (
     "Boris works as a nurse at the hospital in Porto.",
 )
 _QUESTION = "Where does Ada live, and who plays the violin?"
-_BUDGET = 200  # tokens of the context that is compiled
+_BUDGET = 200  # tokens of the compiled context
 
 # A comprehension is a frame of its own before Python 3.12 only, and `<module>` is an import.
 _NO_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"})
@@ -65,7 +65,7 @@ _NO_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", 
 _GROUPS = ((), ("store",), ("atoms",))
 """Words before the name of a command; a command is looked for in this order."""
 
-_FRAGMENT = re.compile(r"(?:Of|As|Likewise|What|Those|Whether)\b")
+_FRAGMENT = re.compile(r"(?:Of|As|Likewise|What|Those|Whether|How|There (?:is|are))\b")
 _BOOLEAN = re.compile(r"\b(?:bool|Tensor|TypeGuard|TypeIs)\b")
 _SECTION = re.compile(r"(Args|Attributes):$")
 _ENTRY = re.compile(r"([*\w][*\w, ]*?)(?: \([^)]*\))?: *(.*)$")
@@ -86,12 +86,12 @@ class Trace:
 
 @dataclass
 class Calls:
-    """Functions of a package that a call enters; comprehensions are no functions.
+    """Functions of a package that a call enters; comprehensions do not count.
 
     Attributes:
         functions: Distinct functions, each by file, qualified name and line.
-        pairs: Distinct pairs of the file that calls and another file that is called. Frames of
-            other packages in between are skipped.
+        pairs: Distinct pairs of a calling file and another called file. Frames of other packages in
+            between are skipped.
         deepest: Largest number of the package's functions on the stack at once.
     """
 
@@ -158,11 +158,10 @@ def members(owner: object) -> list[str]:
 def parts(owner: object) -> dict[str, type]:
     """Return the public attributes that are parts of an object, by name.
 
-    A part is an instance of a public class that is defined in the folder of the object's own class,
-    or in a folder inside it.
+    A part is an instance of a public class defined in the folder of the object's class or below.
 
     Args:
-        owner: Object of a class that is defined in a file of a package.
+        owner: Object of a class defined in a file of a package.
     """
     home = type(owner).__module__.rpartition(".")[0] + "."
     values = {name: getattr(owner, name) for name in members(owner)}
@@ -197,7 +196,7 @@ def sizes(files: Sequence[Path]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fragment:
-    """A description in a docstring that begins with Of, As, Likewise, What, Those or Whether.
+    """Description in a docstring that begins like a clause, such as with Of, As, What or How.
 
     Attributes:
         line: Line of the source where the docstring begins.
@@ -213,9 +212,10 @@ class Fragment:
 
 
 def fragments(source: str) -> list[Fragment]:
-    """Find the fragments among first lines and descriptions of arguments and attributes.
+    """Find the fragments in first lines and descriptions of arguments and attributes.
 
-    "Whether" is right for an argument, attribute or result that is a boolean or a tensor of them.
+    "Whether" is right for an argument, attribute or constant that is a boolean or a tensor of them;
+    a function says "Return whether".
 
     Args:
         source: Python source.
@@ -223,9 +223,10 @@ def fragments(source: str) -> list[Fragment]:
     found = []
     for owner, text, line in _docstrings(ast.parse(source)):
         types = _types(owner)
+        function = isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef)
         for name, description in [("", text.partition("\n")[0]), *_entries(text)]:
             match = _FRAGMENT.match(description)
-            boolean = _BOOLEAN.search(types.get(name, ""))
+            boolean = _BOOLEAN.search(types.get(name, "")) and (name or not function)
             if match and not (match[0] == "Whether" and boolean):
                 found.append(Fragment(line, name, match[0], description))
     return found
@@ -356,9 +357,9 @@ def _commands(folder: Path, bytecode: Path, rounds: int) -> dict[str, dict[str, 
 
     Args:
         folder: Folder of the store.
-        bytecode: Folder where the first run leaves compiled modules for the others, so that the
-            figures are those of an installed package.
-        rounds: Runs of each command that are timed.
+        bytecode: Folder for compiled modules, which the first run writes, as in an installed
+            package.
+        rounds: Timed runs of each command.
 
     Raises:
         RuntimeError: A command is missing.

@@ -1,4 +1,4 @@
-"""Atoms: the unit of memory, and the typed edges between them.
+"""Atoms, the unit of memory, and the typed edges between them.
 
 An atom is one piece of text that can be remembered on its own: a dialogue turn, a chunk of a
 document, an extracted fact, a concept. Every atom is one node of the graph.
@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 CONCEPT = "concept"
-"""Kind of the nodes that linking derives from the text; they conduct but are never hits."""
+"""Kind of the nodes that linking extracts from texts; they conduct activation but are no hits."""
 
 FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "title", "meta"]
-"""Fields of atoms that are read one by one."""
+"""Fields of atoms that can be read one at a time."""
 
 AGGREGATE = "aggregate"
-"""Kind of what is made of other memories; it is derived from each of them."""
+"""Kind of atoms made from other memories; derived from each of them."""
 
 BUILT = "aggregate:"
-"""Prefix of the ids of aggregates that a consolidation makes."""
+"""Prefix of the ids of aggregates made by consolidation."""
 
 KINDS: Mapping[str, str] = {
     "turn": "what one person said in a dialogue",
@@ -60,10 +60,10 @@ KINDS: Mapping[str, str] = {
     AGGREGATE: "what several others say, or the conflict between two",
     CONCEPT: "a name that linking found in the text",
 }
-"""Kinds of nodes and what they mean; any other word is a kind as well."""
+"""Kinds of nodes with their meaning; any other word is also a kind."""
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
-"""Types of memory (`docs/mathematics.md` 6): facts, events, instructions, what is at hand."""
+"""Types of memory (`docs/mathematics.md` 6): facts, events, instructions, current context."""
 
 SIGNIFIERS = (
     "assertion",
@@ -74,10 +74,10 @@ SIGNIFIERS = (
     "event",
     "instruction",
 )
-"""What a text may be, more than one of them at once (`docs/mathematics.md` 5.3)."""
+"""Signifiers of a text, which may have several (`docs/mathematics.md` 5.3)."""
 
 MAX_EDGE_WEIGHT = 1000.0
-"""Largest size of a stated weight; sums over many edges then stay finite in float32."""
+"""Maximum size of a stated weight; keeps sums over many edges finite in float32."""
 
 
 class EdgeType(IntEnum):
@@ -122,12 +122,12 @@ DEFAULT_EDGE_WEIGHT: Mapping[EdgeType, float] = {
     EdgeType.DERIVED_FROM: 1.0,
     EdgeType.RELATED_TO: 0.5,
 }
-"""Weight of an edge that is given without one (`docs/mathematics.md` 2.1)."""
+"""Default weight of an edge of each type (`docs/mathematics.md` 2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An edge that an input states: from the atom that carries it to the atom with id `target`."""
+    """Edge stated by an input: from the atom that carries it to the atom with id `target`."""
 
     target: str
     type: EdgeType = EdgeType.RELATED_TO
@@ -135,7 +135,7 @@ class Link:
 
     @property
     def strength(self) -> float:
-        """The stated weight, else the default of the type; a contradiction is never positive."""
+        """Return the stated weight, else the type's default; a contradiction is never positive."""
         if self.weight is None:
             return DEFAULT_EDGE_WEIGHT[self.type]
         return -abs(self.weight) if self.type == EdgeType.CONTRADICTS else self.weight
@@ -146,27 +146,27 @@ class Atom:
     """One memory.
 
     Attributes:
-        id: Unique in its store; names in other forms of Unicode are the same (NFC).
+        id: Unique in its store; ids with the same Unicode normal form (NFC) are equal.
         text: The content, verbatim.
-        kind: One of `KINDS`, or any other word of the user's.
-        speaker: Who said it.
-        session: The dialogue session or the document it belongs to; temporal edges stay inside it.
-        time: When it was said, seconds since the epoch, UTC; `Memory.add` makes them of a
+        kind: One of `KINDS`, or any other word.
+        speaker: Name of the speaker.
+        session: Dialogue session or document; temporal edges stay inside it.
+        time: Time of the utterance, seconds since the epoch, UTC. `Memory.add` converts a
             `datetime` or an ISO string (`text.times.parse_time`).
-        event_time: When what it tells happened, likewise.
+        event_time: Start of the event in the text, in the same form.
         type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
-        meta: Anything else that JSON can hold, numbers of any size and decimals with all of their
-            digits among it (`exact`); stored, never interpreted. `Memory.add` makes strings of a
-            `datetime` with a time zone (in UTC), a `date` and a `UUID`, and plain values of `Enum`
-            and of scalars of numpy (`plain`): these come back, and are what filters compare.
-        edges: Edges the input states.
-        event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
-        title: Title in one line: of a document, or the headings above a section. It is
-            searched and shown as a line of its own above the text.
+        meta: Any JSON value, stored but never interpreted. Numbers of any size and decimals keep
+            all digits (`exact`). `Memory.add` converts a `datetime` with a time zone (to UTC), a
+            `date`, a `UUID`, an `Enum` and numpy scalars (`plain`); reads and filters see the
+            result.
+        edges: Edges stated by the input.
+        event_end: End of the event, in the form of `event_time`; None if it lasts or is unknown.
+        title: Title in one line: of a document, or the headings above a section. It is searched and
+            shown as a line above the text.
 
-    An aggregate that a consolidation makes has the time of its latest member, from which on it may
-    be known; `event_time` and `event_end` are the first and the last of the days that its members
-    tell of, and say nothing about how long it is true.
+        The `time` of an aggregate made by consolidation is that of its latest member: before that,
+        it could not be known. Its `event_time` and `event_end` are the first and last day that its
+        members mention. They do not say how long it is true.
     """
 
     id: str
@@ -184,27 +184,27 @@ class Atom:
 
     @property
     def whole(self) -> str:
-        """The text below its title: what concepts and names are found in."""
+        """Title and text, from which concepts and names are extracted."""
         return titled(self.title, self.text)
 
     @property
     def said(self) -> str:
-        """The text with its speaker in front: what is compared with what others say."""
+        """Speaker and text, as compared with what others say."""
         return f"{self.speaker}: {self.text}" if self.speaker else self.text
 
     @property
     def rendered(self) -> str:
-        """The text as it is embedded and shown: its speaker in front, its title above."""
+        """Title, speaker and text, as embedded and shown."""
         return titled(self.title, self.said)
 
     @property
     def is_built(self) -> bool:
-        """Whether it is an aggregate that a consolidation made."""
+        """Return whether it is an aggregate made by consolidation."""
         return self.kind == AGGREGATE and self.id.startswith(BUILT)
 
     @property
     def content(self) -> str:
-        """Everything but the id, as JSON."""
+        """Return everything but the id, as JSON."""
         content = [
             self.text,
             self.kind,
@@ -215,7 +215,7 @@ class Atom:
             self.type,
             dict(self.meta),
             [[e.target, int(e.type), e.weight] for e in self.edges],
-            # Left out where there is none, as atoms of older stores are known by.
+            # Omitted if None, so that digests of older stores stay the same.
             *([] if self.event_end is None else [self.event_end]),
             *([] if self.title is None else [{"title": self.title}]),
         ]
@@ -223,31 +223,31 @@ class Atom:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of `content`: atoms of one id and one digest are the same."""
+        """SHA-256 of `content`; atoms with equal id and digest are equal."""
         return text_hash(self.content)
 
     @property
     def former_digest(self) -> str:
-        """The digest in releases that kept a title in `meta`; ids made of content are of it."""
+        """Digest of releases that kept the title in `meta`, as in ids made from content."""
         if self.title is None:
             return self.digest
         return replace(self, title=None, meta={"title": self.title, **self.meta}).digest
 
     def is_of(self, digest: str) -> bool:
-        """Whether a stored digest is its own, or that of a release before titles had a field."""
+        """Return whether a stored digest is that of this atom, now or in the former form."""
         return digest in (self.digest, self.former_digest)
 
 
 def titled(title: str | None, text: str) -> str:
-    """A text with its title as a line of its own above it."""
+    """Return a text with its title on a line above it."""
     return f"{title}\n{text}" if title else text
 
 
 def one_line(title: str | None) -> str | None:
-    """A title without line breaks and doubled spaces; None where nothing is left."""
+    """Return a title without line breaks and repeated spaces; None if nothing is left."""
     return " ".join(title.split()) or None if title else None
 
 
 def text_hash(text: str) -> str:
-    """SHA-256 of a text as 64 hex digits: the key under which its embedding is cached."""
+    """Return the SHA-256 of a text as 64 hex digits, the cache key of its embedding."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,9 +1,8 @@
-"""Checks that the operations share; they look at shapes, dtypes and devices.
+"""Argument checks shared by the operations: shapes, dtypes and devices.
 
-Looking at data would wait for the GPU and break `torch.compile`: `check_unit_rows` does so only
-elsewhere, and `check_entries` is for operations that wait anyway. Where an operation depends on
-finite or nonnegative values, its docstring says so, and the graph, the embedder and the store check
-at their borders.
+Looking at values would wait for the GPU and break `torch.compile`. Only `check_unit_rows`, on a
+CPU, and `check_entries`, for operations that wait anyway, do so. Operations that need finite or
+nonnegative values say so in their docstrings. Graph, embedder and store check values on entry.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _KINDS = {
     "floating point": ("float16", "bfloat16", "float32", "float64"),
     "integers": ("uint8", "int8", "int16", "int32", "int64"),
 }
-_UNIT = 0.01  # by which the length of a unit row may be off, as rounding to bfloat16 makes it
+_UNIT = 0.01  # tolerance of the length of a unit row, for rounding to bfloat16
 
 
 def check_tensor(
@@ -50,15 +49,15 @@ def check_tensor(
     *,
     device: torch.device | None = None,
 ) -> None:
-    """Raises `InputError` unless the dtype, the shape and the device are those expected.
+    """Raise `InputError` unless dtype, shape and device are as expected.
 
     Args:
         name: Name of the argument.
-        value: What came.
+        value: Argument to check.
         kind: A dtype, "floating point" or "integers"; "" for any.
-        shape: Lengths of the axes, a name where any length will do.
-        do: What to do about it, for the message.
-        device: None for any.
+        shape: Expected lengths of the axes; a name stands for any length.
+        do: Advice for the message.
+        device: Expected device; None for any.
     """
     import torch
 
@@ -76,13 +75,13 @@ def check_tensor(
 
 
 def check_matrix(name: str, value: Tensor, shape: str) -> None:
-    """Raises `InputError` unless `value` is a floating-point matrix; `shape` names its axes."""
+    """Raise `InputError` unless `value` is a floating-point matrix; `shape` names its axes."""
     axes = shape.strip("[]").split(", ")
     check_tensor(name, value, "floating point", axes, f"a single row is {name}[None]")
 
 
 def check_entries(name: str, values: Tensor, low: int, high: int, do: str) -> None:
-    """Raises `InputError` for an integer outside `low..high`; waits for the device."""
+    """Raise `InputError` for an integer outside `low..high`; waits for the device."""
     if not values.numel():
         return
     least, most = (int(end) for end in values.aminmax())
@@ -92,7 +91,7 @@ def check_entries(name: str, values: Tensor, low: int, high: int, do: str) -> No
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether no number is NaN or infinite; one pass. Waits for the device."""
+    """Return whether all numbers are finite, in one pass; waits for the device."""
     import torch
 
     if not values.numel():
@@ -101,9 +100,9 @@ def all_finite(values: Tensor) -> bool:
 
 
 def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
-    """Raises `InputError` for a row that is neither of length 1 nor zero, or not finite.
+    """Raise `InputError` for a row that is not finite, or has a length other than 1 and 0.
 
-    Only on a CPU and outside of `torch.compile`.
+    Checks only on a CPU and outside `torch.compile`.
     """
     import torch
 
@@ -112,7 +111,7 @@ def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
     kind = torch.promote_types(rows.dtype, torch.float32)
     length = torch.linalg.vector_norm(rows.detach(), dim=1, dtype=kind)
     low, high = (float(end) for end in length.aminmax()) if len(length) else (1.0, 1.0)
-    if low >= 1 - _UNIT and high <= 1 + _UNIT:  # no NaN is
+    if low >= 1 - _UNIT and high <= 1 + _UNIT:  # false for NaN
         return
     bad = ~(((length - 1).abs() <= _UNIT) | (length == 0))
     if bool(bad.any()):
@@ -124,14 +123,14 @@ def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises `InputError` unless `value` is one of `choices`."""
+    """Raise `InputError` unless `value` is one of `choices`."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise InputError(f"{name}: expected one of {listed}, got {value!r}; choose one of them")
 
 
 def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:
-    """Raises `InputError` unless `value` is an integer of at least `low` and at most `high`."""
+    """Raise `InputError` unless `value` is an integer from `low` to `high`."""
     if isinstance(value, bool) or not (isinstance(value, int) or _symbolic(value)):
         raise InputError(
             f"{name}: expected an integer of at least {low}, got {value!r:.60}; give a whole number"
@@ -152,7 +151,7 @@ def _symbolic(value: object) -> bool:
 
 
 def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
-    """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
+    """Raise `InputError` unless `low <= value <= high` (so NaN is refused)."""
     # The usual first: `Real` is slow.
     number = isinstance(value, (float, int, Real)) or _symbolic(value)
     number = number and not isinstance(value, bool)
@@ -162,7 +161,7 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"))
 
 
 def check_share(name: str, value: float, *, usual: float) -> None:
-    """Raises `InputError` unless `0 <= value < 1`; `usual` is what the message proposes."""
+    """Raise `InputError` unless `0 <= value < 1`; the message suggests `usual`."""
     if not isinstance(value, (int, float)) or not 0.0 <= value < 1.0:
         raise InputError(
             f"{name}: expected a share in [0, 1), got {value!r:.60}; {usual:g} is usual"
@@ -170,7 +169,7 @@ def check_share(name: str, value: float, *, usual: float) -> None:
 
 
 def check_no_gradient(name: str, *values: object) -> None:
-    """Raises `InputError` if a gradient is asked for in any of the values that are tensors."""
+    """Raise `InputError` if any tensor in `values` requires a gradient."""
     if needs_gradient(*values):
         raise InputError(
             f"{name}: expected no gradient, got an input that requires one; detach it, or "
@@ -179,7 +178,7 @@ def check_no_gradient(name: str, *values: object) -> None:
 
 
 def needs_gradient(*values: object) -> bool:
-    """Whether a gradient is asked for in any of the values that are tensors."""
+    """Return whether any tensor in `values` requires a gradient while gradients are recorded."""
     import torch
 
     return torch.is_grad_enabled() and any(
@@ -188,10 +187,10 @@ def needs_gradient(*values: object) -> bool:
 
 
 def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.0) -> None:
-    """Raises `InputError` for a number below `low`, or a tensor that does not fit `like`.
+    """Raise `InputError` for a number below `low`, or a tensor that does not fit `like`.
 
-    A tensor fits as a scalar or with one value for each row of `like`. Its values are not looked
-    at, because that would wait for the device.
+    A tensor fits if it is a scalar or has one value for each row of `like`. Its values are not
+    checked, because that would wait for the device.
     """
     import torch
 
@@ -204,7 +203,7 @@ def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.
 
 
 def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # [] or [B]
-    """The constant in the type that `like` is computed in, on its device; waits for no device."""
+    """Return `value` on the device of `like`, in its computing type; never waits for the device."""
     import torch
 
     kind = torch.promote_types(like.dtype, torch.float32)

@@ -1,7 +1,7 @@
 """Exceptions of graphmem_torch.
 
-Every message reads `name: expected ..., got ...; what to do`. `InputError` and its kin derive from
-`ValueError`, so that callers who only know the standard library catch them too.
+Every message reads `name: expected ..., got ...; what to do`. `InputError` and its subclasses are
+`ValueError`s, so callers that know only the standard library catch them too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "unknown",
 ]
 
-_ENTRIES = 10_000  # of a folder that are looked at for a similar name
+_ENTRIES = 10_000  # of a folder, compared to find a similar name
 
 
 class GraphMemError(Exception):
@@ -46,7 +46,7 @@ class GraphMemError(Exception):
 
 
 class InputError(GraphMemError, ValueError):
-    """Input that cannot be used; `where` is the file and line it came from, when there is one."""
+    """Unusable input; `where` is its file and line, if known."""
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -54,53 +54,53 @@ class InputError(GraphMemError, ValueError):
 
 
 class EmptyMessageError(InputError):
-    """A message of a chat without any text; whoever reads many passes over it."""
+    """Chat message without text; readers of many messages skip it."""
 
 
 class NoExportError(InputError):
-    """A zip without an export of a chat program; one in a folder is passed over."""
+    """Zip without a chat export; readers of a folder skip it."""
 
 
 class MissingNodeError(InputError):
-    """A node number that no atom has; it may have had one when the number was read."""
+    """Node number without an atom, which may have existed when the number was read."""
 
 
 class MissingPackageError(InputError, ImportError):
-    """A package that is not installed; the message names what brings it."""
+    """Missing package; the message says how to install it."""
 
 
 class ConfigError(GraphMemError, ValueError):
-    """A preset or an override that does not fit the configuration dataclasses."""
+    """Preset or override that does not match the configuration dataclasses."""
 
 
 class EmbedderError(GraphMemError, ValueError):
-    """An embedder that cannot be loaded, gives unusable vectors, or is not the store's own."""
+    """Embedder that cannot be loaded, returns unusable vectors, or is not the store's own."""
 
 
 class OracleError(GraphMemError):
-    """A language model gave no usable answer; the message says why and what to do."""
+    """Missing or unusable answer of a language model; the message says why and what to do."""
 
 
 class StoreError(GraphMemError):
-    """The store cannot do what was asked (full disk, read-only, wrong schema version)."""
+    """Operation that the store cannot perform (full disk, read-only, wrong schema version)."""
 
 
 class StoreLockedError(StoreError):
-    """Another writer has kept the store for too long; the message names its process."""
+    """Store held by another writer for too long; the message names its process."""
 
 
 class StoreDamagedError(StoreError):
-    """The store's database is damaged; the message says how to find and mend it."""
+    """Damaged database of a store; the message says how to find and repair the damage."""
 
 
 def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of") -> str:
-    """The message for a value that is none of those known, with the nearest of them.
+    """Return the message for an unknown value, with the most similar known one.
 
     Args:
         name: Name of the argument, setting or field.
-        got: Value that came.
-        known: Values that would do.
-        what: Words before their list.
+        got: Unknown value.
+        known: Known values.
+        what: Words before the list of known values.
     """
     listed = [str(value) for value in known]
     if not listed:
@@ -111,7 +111,7 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
-    """The one of some names that is most like another, in whatever case; None: none is like it."""
+    """Return the name most similar to `name`, ignoring case; None if none is similar."""
     return next(iter(nearest_names(name, known, 1, cutoff=cutoff)), None)
 
 
@@ -132,11 +132,11 @@ def nearest_names(name: str, known: Iterable[str], count: int, *, cutoff: float 
 
 
 def nearest_path(path: Path, fits: Callable[[Path], bool] = Path.exists) -> Path | None:
-    """The path that may have been meant by one that is not there; None: there is none like it.
+    """Return the existing path most similar to a missing one; None if none is similar.
 
     Args:
-        path: Path; each part of it that is missing is taken for the nearest name in its place.
-        fits: Whether a path would do.
+        path: Path; each missing part is replaced by the most similar name in its folder.
+        fits: Condition that the path must satisfy.
     """
     folder = path.parent
     with suppress(OSError, ValueError):
@@ -152,14 +152,14 @@ def nearest_path(path: Path, fits: Callable[[Path], bool] = Path.exists) -> Path
 
 
 def output_file(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """The path of a file that is to be written, looked at before the work for it is done.
+    """Return the path of a file to write, checked before the work for it is done.
 
     Args:
-        path: Path of the file, which may be there.
+        path: Path of the file, which may exist.
         name: Name of the argument.
 
     Raises:
-        InputError: A folder, or a file in a folder that is not there.
+        InputError: The path is a folder, or its folder does not exist.
     """
     target = Path(path)
     if target.is_dir():
@@ -174,15 +174,15 @@ def output_file(path: str | os.PathLike[str], name: str = "path") -> Path:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, in one line of bounded length."""
+    """Return the message of a foreign error, in one line of bounded length."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Lets Ctrl-C be a `KeyboardInterrupt` while tensors are read from a file.
+    """Let Ctrl-C raise `KeyboardInterrupt` while tensors are read from a file.
 
-    Where it comes while torch looks at a storage, torch raises a `ValueError` in its place.
+    If it arrives while torch inspects a storage, torch raises a `ValueError` instead.
     """
     try:
         yield
@@ -194,7 +194,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def located(where: str | None) -> Iterator[None]:
-    """Has an `InputError` say the file and line of what it is about, where it does not yet."""
+    """Add the file and line to an `InputError` that does not have them yet."""
     try:
         yield
     except InputError as error:
@@ -204,16 +204,16 @@ def located(where: str | None) -> Iterator[None]:
 
 
 def optional_import(module: str, purpose: str, install: str, otherwise: str = "") -> Any:
-    """A module that not every installation has.
+    """Import a module that may be missing.
 
     Args:
         module: Dotted name of the module.
-        purpose: What needs it, for the message.
-        install: What pip installs to have it, such as "graphmem-torch[openai]".
-        otherwise: What to do without it.
+        purpose: Use of the module, for the message.
+        install: Argument of pip that installs it, such as "graphmem-torch[openai]".
+        otherwise: Alternative without the module, for the message.
 
     Raises:
-        MissingPackageError: It cannot be imported.
+        MissingPackageError: The module cannot be imported.
     """
     try:
         return importlib.import_module(module)

@@ -1,7 +1,7 @@
-"""Numbers that lose no digit: as JSON, and as values that compare exactly.
+"""Exact numbers: JSON without lost digits, and values that compare exactly.
 
-JSON writes numbers of any size. Python reads those with a point or an exponent as floats, of which
-some have other digits than what is written; these are `Decimal` here.
+JSON has numbers of any size. Python reads a number with a point or an exponent as a float, which
+may have other digits; this module reads such numbers as `Decimal`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any
 
 __all__ = ["DigitsError", "dump_json", "exact_value", "load_json"]
 
-_MOST = 4300  # digits: as many as Python reads of an integer
+_MOST = 4300  # digits, the limit of Python for reading an integer
 _MOST_BITS = int(_MOST * math.log2(10))
-_SHORT = 16  # characters of a numeral without exponent whose digits every float keeps
+_SHORT = 16  # characters of a numeral without exponent that every float reproduces
 
 
 class DigitsError(ValueError):
-    """A number with more digits than are read or written."""
+    """Number with more digits than can be read or written."""
 
 
 class _Encoder(json.JSONEncoder):
-    """Encoder of one value; it writes a mark for a decimal, which `dump_json` replaces.
+    """Encoder of one value; writes a mark for a decimal, which `dump_json` replaces.
 
     Attributes:
         numerals: Numerals of the decimals, in order.
-        mark: A string that the value does not contain, for nobody can foresee it.
+        mark: Random string, so that the value cannot contain it.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -43,13 +43,13 @@ class _Encoder(json.JSONEncoder):
         self.mark = ""
 
     def default(self, o: object) -> Any:
-        """A number as one that JSON knows; a decimal as a marked string."""
+        """Return a number as one that JSON has, or a decimal as a marked string."""
         if isinstance(o, Integral):
             return int(o)
         if isinstance(o, Decimal) and not o.is_finite():
             raise ValueError(f"{o} is not finite")
         if isinstance(o, Real | Decimal) and (number := float(o)) == o:
-            return number  # one form of one number: what is read is written as it was
+            return number  # one form for equal numbers: a number read back is written as before
         if isinstance(o, Decimal):
             self.mark = self.mark or secrets.token_hex(16)
             self.numerals.append(_numeral(o))
@@ -58,14 +58,14 @@ class _Encoder(json.JSONEncoder):
 
 
 def dump_json(value: object, **options: Any) -> str:
-    """Write JSON that `load_json` reads back as equal numbers; options as of `json.dumps`.
+    """Write JSON that `load_json` reads back as equal numbers; takes the options of `json.dumps`.
 
-    Decimals, and numbers of other libraries, keep all of their digits. No string becomes a number.
+    Decimals and numbers of other libraries keep all digits. No string becomes a number.
 
     Raises:
-        TypeError: A value that JSON has no form for.
-        DigitsError: A number of more than 4,300 digits.
-        ValueError: A number that JSON cannot write exactly.
+        TypeError: A value has no JSON form.
+        DigitsError: A number has more than 4,300 digits.
+        ValueError: JSON cannot represent a number exactly.
     """
     encoder = _Encoder(**options)
     with _few_digits():
@@ -78,15 +78,15 @@ def dump_json(value: object, **options: Any) -> str:
 
 
 def load_json(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
-    """Read JSON: an integer as an int, another number as a float of the same digits, else exactly.
+    """Read JSON: integers as int, other numbers as float if that keeps the digits, else Decimal.
 
     Args:
         text: JSON.
-        constant: Called with NaN, Infinity and -Infinity, which JSON does not have.
+        constant: Function called for NaN, Infinity and -Infinity, which JSON lacks.
 
     Raises:
-        DigitsError: A number of more than 4,300 digits.
-        ValueError: No JSON.
+        DigitsError: A number has more than 4,300 digits.
+        ValueError: The text is not JSON.
     """
     with _few_digits():
         return json.loads(text, parse_float=_read, parse_constant=constant)
@@ -94,7 +94,7 @@ def load_json(text: str | bytes, *, constant: Callable[[str], Any] | None = None
 
 @contextmanager
 def _few_digits() -> Iterator[None]:
-    """Says in our words what Python says of an integer with too many digits."""
+    """Replace Python's error for an integer of too many digits by `DigitsError`."""
     try:
         yield
     except ValueError as error:
@@ -104,12 +104,12 @@ def _few_digits() -> Iterator[None]:
 
 
 def exact_value(number: Real | Decimal) -> int | Fraction | float:
-    """The value of a number for exact comparisons; infinite and NaN ones are floats.
+    """Return a number for exact comparisons; infinities and NaN are floats.
 
     Raises:
-        DigitsError: A number of more than 4,300 digits.
+        DigitsError: The number has more than 4,300 digits.
     """
-    if isinstance(number, int | Integral):  # the usual first: `Integral` is slow
+    if isinstance(number, int | Integral):  # the most common first: `Integral` is slow
         if (whole := int(number)).bit_length() > _MOST_BITS:
             raise DigitsError(_many(f"an integer of {whole.bit_length():,} bits"))
         return whole
@@ -123,12 +123,12 @@ def exact_value(number: Real | Decimal) -> int | Fraction | float:
     value = float(number)
     if not math.isfinite(value):
         return value
-    # A float of more than 64 bits says what it is itself.
+    # A float of more than 64 bits has its own exact ratio.
     return Fraction(*getattr(number, "as_integer_ratio", value.as_integer_ratio)())
 
 
 def _read(numeral: str) -> float | Decimal:
-    """A number with a point or an exponent: a float if it has the digits that are written."""
+    """Read a number with a point or exponent: a float if it keeps the digits, else a decimal."""
     value = float(numeral)
     short = len(numeral) <= _SHORT and "e" not in numeral and "E" not in numeral
     if short or repr(value) == numeral:
@@ -145,15 +145,15 @@ def _read(numeral: str) -> float | Decimal:
 
 
 def _numeral(number: Decimal) -> str:
-    """A decimal that no float is, as JSON writes it so that it is read as an equal number.
+    """Return the JSON numeral of a decimal that no float equals, which reads back as equal.
 
     Raises:
-        DigitsError: It has too many digits.
+        DigitsError: The decimal has too many digits.
     """
     _expect_few(number)
     whole, _, exponent = str(number).partition("E")
     zeros = 0
-    # 0.1 is read as the float, which is another number: enough zeros say that it is not meant.
+    # 0.1 reads as a float, which is another number; enough zeros mark the decimal.
     while (text := whole + _zeros(whole, zeros) + (exponent and f"E{exponent}")) and (
         load_json(text) != number
     ):

@@ -1,8 +1,7 @@
 """Graph: a directed, typed, weighted graph as tensors, compressed by target and by source.
 
-Row i of the compressed form lists the edges that come *into* node i, because that is how
-propagation reads them; `out_indptr` and `out_edge` list the edges that leave a node, for frontiers
-and for gradients.
+Row i of the compressed form lists the edges into node i, the order in which propagation reads them.
+`out_indptr` and `out_edge` list the edges that leave a node, for frontiers and gradients.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["GRAPH_PARTS", "Graph", "Stored"]
 
 GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
-"""The arrays of a graph, by name."""
+"""Names of the tensors of a graph."""
 
 
-_FORMAT = "graphmem_torch.Graph 1"  # what `save` writes into its file, to know it again
+_FORMAT = "graphmem_torch.Graph 1"  # the mark by which `load` recognises a file of `save`
 _MIX = -7046029254386353131  # 2^64 over the golden ratio, as int64
 
 
@@ -50,22 +49,20 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A directed graph of `num_nodes` nodes and E edges; immutable, on one device.
+    """Directed graph of `num_nodes` nodes and E edges; immutable, on one device.
 
-    Make one with `from_edges`, which validates; the constructor takes the derived arrays as they
-    are.
+    Build it with `from_edges`, which validates; the constructor takes the derived arrays unchecked.
 
     Attributes:
         indptr: `[N + 1]` int32; edges `indptr[i]:indptr[i + 1]` come into node i.
-        source: `[E]` int32, where each edge starts; ascending inside a row.
-        target: `[E]` int32, where each edge ends; ascending.
+        source: `[E]` int32, source node of each edge; ascending inside a row.
+        target: `[E]` int32, target node of each edge; ascending.
         weight: `[E]` float32, signed.
-        type: `[E]` uint8, an `EdgeType`.
+        type: `[E]` uint8, `EdgeType` of each edge.
         out_indptr: `[N + 1]` int32; `out_edge[out_indptr[j]:out_indptr[j + 1]]` leave node j.
         out_edge: `[E]` int32, positions in the arrays above, ordered by source.
         num_nodes: N.
-        time: `[E]` float64, seconds since the epoch, UTC, NaN where unknown; None when no edge has
-            one.
+        time: `[E]` float64, seconds since the epoch, UTC, NaN if unknown; None if all are unknown.
     """
 
     indptr: Tensor
@@ -88,21 +85,20 @@ class Graph:
         time: Tensor | None = None,  # [E] seconds
         num_nodes: int | None = None,
     ) -> Graph:
-        """Builds the graph of a list of edges, in any order.
+        """Build a graph from a list of edges in any order.
 
-        Parallel edges of one (source, target, type) become the one of largest |weight| (the first
-        on a tie).
+        Of parallel edges with one (source, target, type), the first of largest |weight| stays.
 
         Args:
             edge_index: `[2, E]`, row 0 the sources, row 1 the targets (the convention of PyG).
-            weight: `[E]`; ones when omitted. A gradient flows back to it.
+            weight: `[E]`; ones when omitted. Gradients flow back to it.
             type: `[E]` in 0..255; zeros when omitted.
             time: `[E]`, seconds since the epoch, UTC.
             num_nodes: N; the largest id + 1 when omitted.
 
         Raises:
-            InputError: For a wrong shape, dtype or device, an id outside 0..N-1, a type outside
-                0..255, or a weight that is not finite.
+            InputError: A shape, dtype or device is wrong, an id is outside 0..N-1, a type is
+                outside 0..255, or a weight is not finite.
         """
         nodes = check_edge_index(edge_index, num_nodes)
         device, count = edge_index.device, edge_index.shape[1]
@@ -153,12 +149,12 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """E, after parallel edges were merged."""
+        """Number of edges E, after merging parallel ones."""
         return self.source.shape[0]
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.source.device
 
     @property
@@ -168,47 +164,47 @@ class Graph:
 
     @property
     def out_degree(self) -> Tensor:
-        """`[N]` float32, the number of edges that leave each node: its fan."""
+        """`[N]` float32, number of edges that leave each node (its fan)."""
         return self.out_indptr.diff().to(torch.float32)
 
     @property
     def in_degree(self) -> Tensor:
-        """`[N]` float32, the number of edges that come into each node."""
+        """`[N]` float32, number of edges into each node."""
         return self.indptr.diff().to(torch.float32)
 
     @property
     def stored(self) -> Stored:
-        """What is known of edges, by the numbers that `leaving` gives them."""
+        """Edges as columns, numbered as in `leaving`."""
         return Stored(self.source, self.target, self.weight, self.type)
 
     def fan(self, nodes: Tensor | None = None) -> Tensor:  # [n] integers -> [n], or [N]
-        """How many edges leave some nodes, or each."""
+        """Return the number of edges that leave each of `nodes`, or each node."""
         return self.spans(nodes)[1]
 
     def spans(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:  # -> [n], [n] integers
-        """Where the edges that leave some nodes, or each, begin, and how many they are."""
+        """Return first place and number of the edges that leave each of `nodes`, or each node."""
         if nodes is None:
             return self.out_indptr[:-1], self.out_indptr.diff()
         first = self.out_indptr.index_select(0, nodes)
         return first, self.out_indptr.index_select(0, nodes + 1) - first
 
     def leaving(self, place: Tensor) -> Tensor:  # [n] int64 -> [n] integers
-        """The edges at places of `spans`, as `stored` numbers them: by target, then type."""
+        """Return the numbers in `stored` of edges at places of `spans`: by target, then type."""
         return self.out_edge.index_select(0, place)
 
     def unweighted(self) -> Graph:
-        """The same edges, each of weight 1."""
+        """Return the same edges, each with weight 1."""
         return self.with_weight(torch.ones_like(self.weight))
 
     def by_source(self) -> tuple[Tensor, Tensor]:
-        """The transpose: `out_indptr` `[N + 1]` and `out_edge` `[E]`, which indexes `weight`."""
+        """Return the transpose: `out_indptr` `[N + 1]`, `out_edge` `[E]` into `weight`."""
         return self.out_indptr, self.out_edge
 
     def with_weight(self, weight: Tensor) -> Graph:  # [E]
-        """The same edges with other weights, which may require a gradient.
+        """Return the same edges with other weights, which may require a gradient.
 
         Raises:
-            InputError: If the shape, the device or the dtype does not fit.
+            InputError: The shape, device or dtype does not match.
         """
         do = "give one weight for each edge, in the order of `edge_index`"
         shape = (self.num_edges,)
@@ -216,10 +212,10 @@ class Graph:
         return replace(self, weight=weight)
 
     def select(self, mask: Tensor) -> Graph:  # [E] bool
-        """The graph of the same nodes and the edges where `mask` is true.
+        """Return the same nodes with only the edges where `mask` is true.
 
         Raises:
-            InputError: If the mask is not a boolean `[E]`.
+            InputError: The mask is not a boolean `[E]`.
         """
         do = "compare an edge attribute, e.g. graph.type == EdgeType.TEMPORAL"
         check_tensor("mask", mask, "bool", (self.num_edges,), do)
@@ -240,25 +236,25 @@ class Graph:
         by: Literal["source", "target"] = "source",
         ties: Literal["fair", "first"] = "fair",
     ) -> Graph:
-        """Keeps the k edges of largest |weight| of each node.
+        """Keep the k edges of largest |weight| of each node.
 
         Args:
             k: Number of edges to keep.
-            by: Whether they leave the node ("source") or come into it ("target").
-            ties: Choice among equal weights. "fair": by a hash of both ends and the type, which
-                prefers no node, but is the same in every run. "first": the smaller number at the
-                other end.
+            by: Node that an edge belongs to: its source, or its target.
+            ties: Choice between equal weights. "fair": by a hash of both ends and the type; favours
+                no node, and is the same in every run. "first": the edge whose other end has the
+                smaller number.
 
         Raises:
-            InputError: If k is negative, or for an unknown name.
+            InputError: k is negative, or a name is unknown.
         """
         check_count("k", k, 0)
         check_choice("by", by, ("source", "target"))
         check_choice("ties", ties, ("fair", "first"))
         source, target = self.source.to(torch.int64), self.target.to(torch.int64)
         node, indptr = (source, self.out_indptr) if by == "source" else (target, self.indptr)
-        # The bits of a nonnegative float32 order like its value, so one sort of nonnegative
-        # integers does, which on the CPU is a radix sort.
+        # The bits of nonnegative float32 numbers are ordered like their values, so one sort of
+        # nonnegative integers suffices; on the CPU that is a radix sort.
         bits = self.weight.detach().float().abs().view(torch.int32).to(torch.int64)
         key = (node << 32) + (0x7FFFFFFF - bits)
         if ties == "fair":
@@ -277,18 +273,18 @@ class Graph:
         device: torch.device | torch.dtype | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Graph:
-        """The same graph on another device, or with weights of another floating-point type.
+        """Return the graph on another device, or with weights of another floating-point type.
 
-        As `Tensor.to`: either may stand first. Indices, types and times keep their type.
+        Takes both arguments in either order, like `Tensor.to`. Only weights change their type.
 
         Raises:
-            InputError: If the dtype is not a floating-point one.
+            InputError: The dtype is not a floating-point type.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
         if dtype is not None and not dtype.is_floating_point:
             raise InputError(
-                f"dtype: expected a floating-point type, got {dtype}; weights are real"
+                f"dtype: expected a floating-point type, got {dtype}; give torch.float32"
             )
         moved = {f.name: getattr(self, f.name) for f in fields(self)}
         if device is not None:
@@ -297,7 +293,7 @@ class Graph:
         return graph if dtype is None else replace(graph, weight=graph.weight.to(dtype))
 
     def save(self, path: str | Path) -> None:
-        """Writes the graph to one safetensors file, whole or not at all."""
+        """Write the graph to one safetensors file, atomically."""
         from safetensors.torch import save_file
 
         tensors = {"edge_index": self.edge_index, "weight": self.weight.detach(), "type": self.type}
@@ -314,11 +310,11 @@ class Graph:
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Graph:
-        """The graph that `save` wrote; runs no code from the file and checks what is in it.
+        """Load a graph written by `save`; checks the contents and runs no code from the file.
 
         Raises:
-            InputError: If the file is truncated, no graph, or not as `save` wrote it.
-            FileNotFoundError: If there is none.
+            InputError: The file is truncated, is not a graph, or was changed after `save`.
+            FileNotFoundError: The file does not exist.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -348,7 +344,7 @@ class Graph:
         return graph.with_weight(weight).to(device)
 
     def __repr__(self) -> str:
-        """What is there: sizes, edges of each type, the range of the weights, times, the device."""
+        """Return a summary: sizes, edges of each type, range of the weights, times, device."""
         said = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
         if self.num_edges:
             count = torch.bincount(self.type.to(torch.int64))
@@ -363,7 +359,7 @@ class Graph:
         return f"Graph({', '.join(said)}, device='{self.device}')"
 
     def to_pyg(self) -> Data:
-        """As PyG's `Data`: `edge_index`, `edge_weight`, `edge_type`, `edge_time` where known."""
+        """Convert to PyG's `Data`: `edge_index`, `edge_weight`, `edge_type`, known `edge_time`."""
         from torch_geometric.data import Data
 
         data = Data(
@@ -378,14 +374,14 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Data | HeteroData) -> Graph:
-        """From a PyG graph; of a heterogeneous one, edge type i is the i-th of `data.edge_types`.
+        """Convert a PyG graph; edge type i of a heterogeneous one is the i-th of its `edge_types`.
 
-        Weights are `edge_weight`, else an `edge_attr` of shape `[E]` or `[E, 1]`, else ones (wider
-        attributes are features, not weights); types are `edge_type`; times are `edge_time`, NaN in
-        an edge type that has none.
+        Weights are `edge_weight`, else an `edge_attr` of shape `[E]` or `[E, 1]`, else ones. Wider
+        attributes are features, not weights. Types are `edge_type`. Times are `edge_time`, NaN for
+        edge types without it.
 
         Raises:
-            InputError: If there is no `edge_index`, or as for `from_edges`.
+            InputError: There is no `edge_index`, or as for `from_edges`.
         """
         flat = data.to_homogeneous() if hasattr(data, "edge_types") else data
         if flat.edge_index is None:
@@ -396,7 +392,7 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: DiGraph, *, weight: str = "weight", type: str = "type") -> Graph:
-        """From a networkx graph; nodes are numbered in its order, undirected edges go both ways."""
+        """Convert a networkx graph; nodes keep its order, undirected edges become two."""
         number = {node: i for i, node in enumerate(graph.nodes)}
         edges = list(graph.to_directed(as_view=True).edges(data=True))
         index = torch.tensor([[number[u] for u, _, _ in edges], [number[v] for _, v, _ in edges]])

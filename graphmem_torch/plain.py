@@ -1,6 +1,6 @@
-"""Values of Python and numpy as the values of JSON that stand for them, in `meta` and in filters.
+"""Conversion of Python and numpy values to JSON values, for `meta` and for filters.
 
-Both ways go through `plain_value`, so that a filter finds what was stored from the same value.
+Both use `plain_value`, so a filter finds what was stored from the same value.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["plain_meta", "plain_value"]
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})  # by far the most
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # the most common types
 
 
 def plain_meta(value: Any, place: str) -> Any:
-    """Return `meta`, or a part of it, with a plain value for each value in it.
+    """Return `meta`, or a part of it, with every value as a JSON value.
 
     Args:
-        value: Value from a caller; lists and mappings in any depth.
+        value: Value from a caller; lists and mappings of any depth.
         place: Name of the field, for messages, such as `atom 'a': meta`.
 
     Raises:
-        InputError: A value that JSON has no single form for; the message names its key.
+        InputError: A value has no single JSON form; the message names its key.
     """
     if type(value) in _PLAIN:
         return value
@@ -47,35 +47,34 @@ def plain_meta(value: Any, place: str) -> Any:
 
 
 def plain_value(value: Any, place: str) -> Any:
-    """Return the value of JSON that stands for a scalar.
+    """Return the JSON value of a scalar.
 
-    - `datetime` with a time zone: ISO 8601 in UTC, `2024-05-03T10:00:00+00:00`; as text these are
-      in the order of time.
+    - `datetime` with a time zone: ISO 8601 in UTC, `2024-05-03T10:00:00+00:00`; sorts by time.
     - `date`: ISO 8601. `UUID`: its 36 characters. `Enum`: its value.
-    - Scalars of numpy: the values of Python; a `datetime64` in days is a date.
+    - Numpy scalars: Python values; a `datetime64` in days is a date.
 
-    Numbers of other libraries stay as they are, for `exact` keeps all of their digits.
+    Other numbers are returned unchanged, because `exact` keeps all their digits.
 
     Args:
         value: Scalar.
         place: Name of the field, for messages.
 
     Raises:
-        InputError: A value of another type, or a time without a zone.
+        InputError: The type has no JSON form, or a time has no zone.
     """
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Enum) and value.value is not value:
         return plain_value(value.value, place)
     if isinstance(value, str):
-        return str.__str__(value)  # a subclass may hash, and be written, as something else
+        return str.__str__(value)  # a subclass may define its own hash or text
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise InputError(
                 f"{place}: expected a datetime with a time zone, got {value!r:.80}; give it one, "
                 "such as value.replace(tzinfo=timezone.utc), or a string"
             )
-        with suppress(OverflowError):  # the first and the last day that there is
+        with suppress(OverflowError):  # the first and last day of the calendar
             value = value.astimezone(UTC)
         return value.isoformat()
     if isinstance(value, date):
@@ -92,11 +91,11 @@ def plain_value(value: Any, place: str) -> Any:
             return int(value)
         return float(value) if kind == "f" and float(value) == value else value
     raise InputError(
-        f"{place}: expected a string, number, truth value, date, UUID or None, got {value!r:.80} "
+        f"{place}: expected a string, number, boolean, date, UUID or None, got {value!r:.80} "
         f"({type(value).__name__}); give its text, such as str(value)"
     )
 
 
 def _is_numpy(value: object) -> bool:
-    """Whether a value is a scalar of numpy, which need not be installed."""
+    """Return whether a value is a numpy scalar; numpy need not be installed."""
     return type(value).__module__ == "numpy"

@@ -1,4 +1,4 @@
-"""Progress: how far long work has come, as a bar on a terminal and as lines in a log."""
+"""Progress of long work, as a bar on a terminal and as lines in a log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A bar on standard error where that is a terminal; elsewhere a line now and then.
+    """Progress bar on standard error if that is a terminal, else a log line now and then.
 
-    Work that is shorter than `every` leaves no line in a log. Used by iterating over it, or in a
-    `with` that calls `update`.
+    Iterate over it, or call `update` in a `with`. Work shorter than `every` logs nothing.
 
     Attributes:
-        done: How many are done.
+        done: Number of items done.
     """
 
     def __init__(
@@ -31,17 +30,16 @@ class Progress:
         every: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is shown yet.
+        """Prepare the display; nothing is shown yet.
 
         Args:
-            items: Items to work on, one after another; `update` counts instead where there is
-                none.
+            items: Items to iterate over; without them, `update` counts.
             what: Name of the work.
-            shown: Whether it is shown at all.
-            total: How many there are, where the items do not say.
-            unit: Name of what is counted.
-            every: Seconds between two lines.
-            clock: Seconds that only grow.
+            shown: Whether to show anything.
+            total: Total number, if the items have no length.
+            unit: Name of an item.
+            every: Seconds between two log lines.
+            clock: Monotonic clock, in seconds.
         """
         known = len(items) if isinstance(items, Sized) and items else None
         self._items, self._what, self._unit = items, what, unit
@@ -50,8 +48,8 @@ class Progress:
         self._start = self._last = clock()
         self.done, self._told = 0.0, 0.0
         self._bar: Any = None
-        # Not even a disabled bar of tqdm: it takes a lock that all forks of a process share, and
-        # one that is killed in that moment would hold up the others for ever.
+        # Avoid even a disabled bar of tqdm: it takes a lock shared by all forks of a process, and a
+        # fork killed at that moment would block the others for ever.
         self._lines = shown and not sys.stderr.isatty()
         if shown and not self._lines:
             from tqdm import tqdm
@@ -74,7 +72,7 @@ class Progress:
             self._tell()
 
     def update(self, n: float) -> None:
-        """Counts n more."""
+        """Count n more."""
         self.done += n
         if self._bar is not None:
             self._bar.update(n)

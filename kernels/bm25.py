@@ -1,7 +1,7 @@
-"""Triton kernel of BM25: the postings of a question's terms, added up term by term.
+"""Triton kernel of BM25: adds the postings of each question's terms, one term after another.
 
-A program owns some documents of one question and adds the postings of one term after the other to
-them. Nobody else writes there, so there are no atomics, and sums have the same bits every time.
+A program owns some documents of one question and is the only one that writes to them. It therefore
+needs no atomics, and its sums have the same bits on every run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["launch_add_postings"]
 
 _BLOCK = 1024  # postings that a program adds at once
 _PROGRAMS = 4224  # of 128 threads: twice what the largest cards hold at once
-_LEAST = 4096  # documents of a program
+_LEAST = 4096  # minimum number of documents of a program
 
 
 @triton.jit
 def _first_from(docs, low, high, document):
-    """The first of the postings `low` to `high`, ascending, whose document is not below one."""
+    """First of the ascending postings `low` to `high` whose document is not below `document`."""
     while low < high:
         middle = (low + high) // 2
         below = tl.load(docs + middle) < document
@@ -48,7 +48,7 @@ def _add_postings_kernel(
                 doc = row + tl.load(docs + at, mask=live, other=0)
                 score = tl.load(scores + at, mask=live, other=0.0)
                 tl.store(doc, tl.load(doc, mask=live, other=0.0) + score, mask=live)
-            # What another thread has added to a document must be seen before the next term is.
+            # All threads must see this term's sums before any of them adds the next term.
             tl.debug_barrier()
 
 
@@ -61,7 +61,7 @@ def launch_add_postings(
     block: int = _BLOCK,
     least: int = _LEAST,
 ) -> None:
-    """Adds the postings of the terms of each question to its row; never waits for the device."""
+    """Add the postings of the terms of each question to its row; never waits for the device."""
     questions, width = query_terms.shape
     documents = out.shape[1]
     if questions == 0 or documents == 0 or docs.numel() == 0:

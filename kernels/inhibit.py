@@ -1,9 +1,8 @@
 """Triton kernels of inhibit: a streaming top-M of every row, then one pass that subtracts.
 
-Each program keeps the M largest values of its share of a row in registers. Once the M are warm
-almost no block holds anything larger, so a block costs one comparison. A second run of the same
-kernel over the shares' winners leaves M values a row; the penalty is then arithmetic, and the row
-is read exactly twice.
+Each program keeps the M largest values of its share of a row in registers. Few later blocks hold
+anything larger, so most blocks cost one comparison. A second run of the kernel reduces the winners
+of the shares to M values a row. The penalty is then arithmetic. Each row is read exactly twice.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ def _top_values_kernel(
     u, out, length, share, stride,
     TOP: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """out[row, share, :TOP] = the largest values of u[row, share * length : ...], in no order.
+    """out[row, share, :TOP] = the largest values of u[row, share * length : ...], unordered.
 
-    Where the share holds fewer, the rest is minus infinity.
+    A share with fewer values is filled with minus infinity.
     """
     row = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1)
@@ -55,7 +54,7 @@ def _inhibit_kernel(
     u, top_values, out, strength, step, length, blocks,
     TOP: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Writes max(0, u - strength * sum_k max(top_k - u, 0)); strength of a row at row * step."""
+    """Write max(0, u - strength * sum_k max(top_k - u, 0)); a row's strength is at row * step."""
     # Only the first axis of a grid holds more than 65,535 programs.
     row = (tl.program_id(0) // blocks).to(tl.int64)
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)

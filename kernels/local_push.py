@@ -1,10 +1,10 @@
-"""Triton kernel of local push: one program a question, with a hash table and a queue of its own.
+"""Triton kernel of local push: one program a question, with its own hash table and queue.
 
-A program works through its queue without the host or any other program: it takes a tile of waiting
-nodes, claims all they hold, and walks their edges, a few of each node at a time. A node enters the
-queue when what it receives lifts it over its limit; sums only grow until they are claimed, so that
-exactly one lane sees the crossing and no node waits twice. Tables lie in global memory, of which a
-question's share stays in the L2 cache; whatever several lanes write is read by atomics or past L1.
+A program takes a tile of waiting nodes, claims their residuals, and walks a few edges of each node
+at a time. It needs neither the host nor other programs. A node joins the queue when a sum lifts it
+over its limit. Sums only grow until they are claimed, so exactly one lane sees the crossing and no
+node waits twice. Tables lie in global memory, and a question's share stays in the L2 cache. Values
+that several lanes write are read by atomics or past L1.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch import Tensor
 
 __all__ = ["launch_local_push"]
 
-# A table belongs to one program, and its barriers order what is read after what was written.
+# A table belongs to one program, whose barriers order reads after writes.
 _SEM, _SCOPE = tl.constexpr("relaxed"), tl.constexpr("cta")
 
-_TILE_NODES, _TILE_EDGES = 8, 16  # waiting nodes taken at once, edges of each walked at once
+_TILE_NODES, _TILE_EDGES = 8, 16  # waiting nodes taken at once, edges walked of each at once
 
 
 @triton.jit
 def _claim(keys, node, wanted, BITS: tl.constexpr):
-    """The slot of each wanted node, claimed where it is new, and how many were new."""
+    """Return the slot of each wanted node, claimed if it is new, and the number of new ones."""
     slot = ((node.to(tl.uint32) * 0x9E3779B1) >> (32 - BITS)).to(tl.int32)
     waiting = wanted.to(tl.int32)
     fresh = waiting * 0
     while tl.max(waiting) > 0:
-        # Lanes that are done compare with what no slot holds, and so change nothing.
+        # Finished lanes compare with a value that no slot holds, so they change nothing.
         found = tl.atomic_cas(
             keys + slot, tl.where(waiting > 0, -1, -2), node, sem=_SEM, scope=_SCOPE
         )
@@ -43,7 +43,7 @@ def _claim(keys, node, wanted, BITS: tl.constexpr):
 def _receive(
     left, queue, tail, out_indptr, slot, node, mass, wanted, epsilon, BITS: tl.constexpr
 ):  # fmt: skip
-    """Adds mass to the slots; nodes that it lifts over their limit join the queue."""
+    """Add mass to the slots; nodes lifted over their limit join the queue."""
     before = tl.atomic_add(left + slot, mass, mask=wanted, sem=_SEM, scope=_SCOPE)
     fan = tl.load(out_indptr + node + 1, mask=wanted, other=0)
     fan -= tl.load(out_indptr + node, mask=wanted, other=0)
@@ -59,7 +59,7 @@ def _local_push_kernel(
     rounds, status, damping_at, epsilon, max_iter, num_seeds, num_nodes,
     BITS: tl.constexpr, NODES: tl.constexpr, EDGES: tl.constexpr, SEEDS: tl.constexpr,
 ):  # fmt: skip
-    """Pushes for question `program_id(0)`; keys are -1, settled, left and tails 0 on entry."""
+    """Push for question `program_id(0)`; on entry keys are -1 and settled, left and tails are 0."""
     question = tl.program_id(0).to(tl.int64)
     keys += question << BITS
     settled += question << BITS
@@ -69,7 +69,7 @@ def _local_push_kernel(
     damping = tl.load(damping_at)
     nodes += question * num_seeds
     weights += question * num_seeds
-    # One slot in four stays empty, so that a search ends, unless there is one for every node.
+    # A quarter of the slots stays empty so that searches end, unless every node has its own slot.
     most: tl.constexpr = (1 << BITS) - (1 << BITS) // 4
     room = tl.where(num_nodes <= most, 1 << BITS, most)
     lane = tl.arange(0, SEEDS)
@@ -102,7 +102,7 @@ def _local_push_kernel(
         node = tl.load(keys + slot, mask=waits, other=0, cache_modifier=".cg")
         held = tl.load(left + slot, mask=waits, other=0.0, cache_modifier=".cg")
         kept = tl.load(settled + slot, mask=waits, other=0.0, cache_modifier=".cg")
-        # Every warp has read before one writes, and all is claimed before anything is received.
+        # All warps read before any writes, and everything is claimed before anything is received.
         tl.debug_barrier()
         tl.store(left + slot, tl.zeros([NODES], total.dtype), mask=waits)
         tl.store(settled + slot, kept + (1 - damping) * held, mask=waits)
@@ -121,12 +121,13 @@ def _local_push_kernel(
         per = tl.where(strength > 0, strength, 1.0)
         for k in range(0, longest, EDGES):
             place = k + tl.arange(0, EDGES)[None, :]
-            # A node of no strength sends nothing, nor does any once the table is full.
+            # Nodes without outgoing weight send nothing; neither does any node once the table is
+            # full.
             sends = tl.where(strength > 0, fan * fits.to(tl.int32), 0)
             live = place < sends[:, None]
             edge = tl.load(out_edge + begin[:, None] + place, mask=live, other=0)
             goal = tl.load(target + edge, mask=live, other=0)
-            # Divided first: anything over a subnormal strength is infinite.
+            # Divide the weight first: mass / strength overflows if the strength is subnormal.
             step = tl.abs(tl.load(weight + edge, mask=live, other=0.0)) / per[:, None]
             to, fresh = _claim(keys, goal, live, BITS)
             used += fresh
@@ -139,7 +140,7 @@ def _local_push_kernel(
             done += 1
             end = tl.atomic_add(tails, 0, sem=_SEM, scope=_SCOPE)
     tl.store(rounds + question, done)
-    # As graphmem_torch.ops.local_push names them: done, stopped, full.
+    # The states of graphmem_torch.ops.local_push: done, stopped, full.
     state = tl.where(fits, tl.where(head < end, 1, 0), 2)
     tl.store(status + question, state)
 
@@ -150,7 +151,7 @@ def launch_local_push(
     target: Tensor,  # [E] int32
     weight: Tensor,  # [E] float32 or float64
     nodes: Tensor,  # [B, S] int64, -1 = none
-    weights: Tensor,  # [B, S], in whose type mass is added up
+    weights: Tensor,  # [B, S], whose type is that of the sums
     damping: float,
     epsilon: float,
     max_iter: int,
@@ -158,7 +159,7 @@ def launch_local_push(
     nodes_at_once: int = _TILE_NODES,
     edges_at_once: int = _TILE_EDGES,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`graphmem::local_push` on CUDA; waits for nothing, so it may run inside a CUDA graph."""
+    """`graphmem::local_push` on CUDA; never waits for the device, so CUDA graphs may record it."""
     questions, seeds = nodes.shape
     shape = (questions, slots)
     keys = torch.full(shape, -1, dtype=torch.int32, device=nodes.device)

@@ -1,10 +1,11 @@
 """Triton kernel of maxsim and token_maxima: products, segment maximum and weighted sum in one pass.
 
-A program takes some atoms and some questions. The products of an atom's tokens with the question
-tokens live in registers, a block of tokens at a time, and only their maximum, or for maxsim its
-weighted sum, is written. Tokens stay int8 in memory. They are exact in half precision, and so is a
-question token as the sum of two halves up to 2^-22, so that two half-precision products on the
-tensor cores, accumulated in float32, are as good as one in float32.
+A program takes some atoms and some questions. It keeps the products of atom tokens and question
+tokens in registers, a block at a time. It writes only maxima or, for maxsim, the weighted sum.
+
+Tokens stay int8 in memory, which half precision represents exactly. A question token is the sum of
+two halves up to 2^-22. Two half-precision products on the tensor cores, accumulated in float32, are
+therefore as accurate as one in float32.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _load_query(
     query, group, word, first, num_questions, num_words, width,
     GROUP: tl.constexpr, WORDS: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """[BLOCK_M, GROUP * WORDS] components of the question tokens, as two halves."""
+    """[BLOCK_M, GROUP * WORDS] components of the question tokens, split into two halves."""
     column = tl.arange(0, GROUP * WORDS)
     question = group * GROUP + column // WORDS
     nth = word + column % WORDS
@@ -46,10 +47,10 @@ def _maxsim_kernel(
     GROUP: tl.constexpr, WORDS: tl.constexpr, ATOMS: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """Writes out[question, place] = sum_w share_w max_t, or out[question, word, place] = max_t.
+    """Write out[question, place] = sum_w share_w max_t, or out[question, word, place] = max_t.
 
-    LISTED: the atom of a place is candidates[question, place] (GROUP is 1), else the place itself.
-    HELD: all question tokens of the program fit one block, which is then loaded only once.
+    LISTED: place p is the atom candidates[question, p], and GROUP is 1; otherwise it is atom p.
+    HELD: all question tokens of the program fit one block, which is loaded only once.
     """
     group = tl.program_id(0) % num_groups  # neighbours share the atoms, which stay in the cache
     block = tl.program_id(0) // num_groups
@@ -146,7 +147,7 @@ def _launch(
     padded = min(_COLUMNS, max(16, triton.next_power_of_2(words)))
     group = 1 if listed else min(_COLUMNS // padded, triton.next_power_of_2(questions))
     groups = triton.cdiv(questions, group)
-    several = 4 if listed else 16  # atoms that use a question block before it is loaded again
+    several = 4 if listed else 16  # atoms that reuse a question block before it is loaded again
     block_m = max(16, min(128, triton.next_power_of_2(width)))
     mean = triton.cdiv(tokens.shape[0], max(1, atoms))
     query_tokens, offsets = query_tokens.contiguous(), offsets.contiguous()

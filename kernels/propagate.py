@@ -1,7 +1,7 @@
 """Triton kernel of propagate: the sparse product of `spmm` with fan, retention and mask fused in.
 
-Activation arrives as [B, N] and leaves as [B, N]; between, a copy [N, B] is what the edges read, in
-rows that fill whole 128-byte lines where they are longer than one.
+Activation is [B, N] on input and output. The edges read a copy [N, B], whose rows fill whole
+128-byte lines if they are longer than one line.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _propagate_kernel(
     HUBS: tl.constexpr, PIECE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
     COLS: tl.constexpr,
 ):  # fmt: skip
-    """Combines retention * own[i, b] with what comes into i; mask and out are [B, N].
+    """Combine retention * own[i, b] with the input of node i; mask and out are [B, N].
 
-    `x` is what the edges read: `own`, or where the scale differs between questions (not SCALED)
-    their product. Retention of question b is at b * step.
+    The edges read `x`. It is `own`, or `own` times the scale if the scale differs between questions
+    (not SCALED). The retention of question b is at b * step.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
@@ -73,7 +73,7 @@ def launch_propagate(
         return out
     own = _panel(activation)
     x, shared = own, scale.dim() == 1
-    if not shared:  # multiplied once a node and question, not once an edge
+    if not shared:  # one multiplication per node and question, not per edge
         x = _panel(activation * scale, width=own.stride(0))
     weight, scale, retention = weight.contiguous(), scale.contiguous(), retention.contiguous()
     tile = tile_for(nodes, source.shape[0], questions)
@@ -92,7 +92,7 @@ def launch_propagate(
 
 
 def _panel(activation: Tensor, width: int | None = None) -> Tensor:  # [N, B]
-    """The activation by node; a row takes up whole lines, or a power of two below one."""
+    """Activation by node; rows are whole lines, or a power of two below one line."""
     questions, nodes = activation.shape
     if width is None:
         line = _LINE // activation.element_size()

@@ -1,18 +1,18 @@
 """Triton kernels of a sparse product: a block of rows walks its edges in step, long rows in pieces.
 
-X is read as [C, B], so that what a column of the matrix sends to all B columns of the panel is one
-contiguous segment. A program holds a tile [rows, lanes, columns]: it takes `lanes` edges of each of
-its rows at once and adds the lanes up at the end, so that several gathers are under way per row.
+X is read as [C, B], so the values that one matrix column sends to the panel are contiguous. A
+program holds a tile [rows, lanes, columns]. It takes `lanes` edges of each row at once and adds the
+lanes at the end, so several gathers per row are in flight.
 
-Rows of one program walk in step, hence as long as the longest of them. Sorting the rows into bins
-of equal degree would even them out, but would also scatter what neighbouring rows write, and cost a
-sort of all rows for every product. Instead a row of more than PIECE edges is cut at every multiple
-of PIECE: what is beyond the first is reduced before, in pieces of at most PIECE edges that have
-programs of their own, and the row then takes in its pieces like edges. So there are two bins, whole
-rows and pieces, no program takes more than PIECE / lanes steps over edges, and a hub is spread over
-the device. A piece finds the row that it is of by bisection, and those of short rows do nothing;
-their number, E / PIECE, does not depend on data, so nothing is prepared and nothing waits for the
-device. Sums are made in a fixed order, so results are reproducible.
+Rows of one program walk in step, so each takes as long as the longest. Sorting the rows by degree
+would balance them, but would scatter the writes and cost a sort for every product. Instead, rows
+longer than PIECE edges are cut at multiples of PIECE. A first kernel reduces all later pieces, one
+program each; the row then adds their results like edges.
+
+No program takes more than PIECE / lanes steps over edges, and the edges of a hub are spread over
+the device. A piece finds its row by bisection; pieces of short rows do nothing. The number of
+pieces is E / PIECE, whatever the data, so nothing is prepared and nothing waits for the device. The
+order of every sum is fixed, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _walk(
     x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
     MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Reduces `count` edges of every row from `first` on into `best` [rows, LANES, columns].
+    """Reduce `count` edges of every row, starting at `first`, into `best` [rows, LANES, columns].
 
-    With PATTERNS the weights of a column are row `pattern[column]` of `weight` [P, edges], and an
-    edge of weight 0 is not there.
+    With PATTERNS, row `pattern[column]` of `weight` [P, edges] has a column's weights, and edges of
+    weight 0 are absent.
     """
     if PATTERNS:
         own = tl.load(pattern + cols, mask=cols < num_cols, other=0).to(tl.int64) * edges
@@ -60,7 +60,7 @@ def _walk(
         if SCALED:
             s = tl.load(scale + sender, mask=live, other=0.0).to(best.dtype)
             a = a * s[:, :, None]
-        # The gradient of the maximum finds its edges by comparing with this very product.
+        # The gradient of the maximum recognises its edges by comparing with exactly this product.
         sent = a * w
         if MAXIMUM:
             best = tl.maximum(best, tl.where(inside, sent, float("-inf")))
@@ -110,9 +110,9 @@ def _hub_kernel(
     MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, PIECE: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """partial[p]: the edges from (p + 1) * PIECE on of the long row that these are in the midst of.
+    """partial[p]: the reduction of the edges after (p + 1) * PIECE of the long row they belong to.
 
-    Pieces that begin with their row, or are of a short one, are not written, and never read.
+    Pieces at the start of a row and pieces of short rows are neither written nor read.
     """
     piece = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
@@ -146,7 +146,7 @@ def _spmm_kernel(
     MAXIMUM: tl.constexpr, HUBS: tl.constexpr, PIECE: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Writes a block of rows of the product."""
+    """Write a block of rows of the product."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     real = row < num_rows
@@ -161,7 +161,7 @@ def _spmm_kernel(
 
 
 class Tile(NamedTuple):
-    """What one program holds: `rows` x `lanes` x `columns` values."""
+    """Size of the tile of one program: `rows` x `lanes` x `columns` values."""
 
     rows: int
     lanes: int
@@ -169,7 +169,7 @@ class Tile(NamedTuple):
 
 
 def tile_for(rows: int, edges: int, columns: int) -> Tile:
-    """As many lanes as a row has edges on average, so far as the panel's width leaves room."""
+    """Return a tile with a lane for each edge of an average row, if the panel leaves room."""
     wide = min(64, triton.next_power_of_2(columns))
     degree = triton.next_power_of_2(max(1, triton.cdiv(edges, max(1, rows))))
     lanes = min(degree, 32, max(4, 256 // wide))
@@ -187,7 +187,7 @@ def hub_totals(
     piece: int = PIECE,
     pattern: Tensor | None = None,  # [B]
 ) -> Tensor:  # [pieces, B] float32 or float64
-    """Reduces what rows have beyond their first piece; waits for no device."""
+    """Reduce the edges of rows beyond their first piece; never waits for the device."""
     rows, columns = indptr.shape[0] - 1, x.shape[1]
     pieces = max(0, column.shape[0] - 1) // piece
     kind = torch.promote_types(x.dtype, torch.float32)

@@ -1,9 +1,8 @@
-"""Triton kernel of topk_cosine: the product and the running top-k in one; scores are never written.
+"""Triton kernel of topk_cosine: product and running top-k in one; scores are never written.
 
-Each program multiplies a block of queries with its share of the keys, tile by tile, and keeps the
-k largest scores of every query in registers. Once they are warm almost no tile holds anything
-larger, so a tile costs its product and one comparison. A second pass over the shares' winners, k
-a share, leaves k a query, in order.
+Each program multiplies a block of queries by its share of the keys, tile by tile. It keeps the k
+largest scores of every query in registers. Few later tiles hold anything larger, so most tiles cost
+their product and one comparison. A second pass reduces the winners to k a query, in order.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from torch import Tensor
 
 __all__ = ["LARGEST_K", "launch_topk_cosine"]
 
-LARGEST_K = 128  # what fits in registers
+LARGEST_K = 128  # the most that registers hold
 _PROGRAMS = 528  # four a multiprocessor on the largest cards
-_QUERIES, _KEYS, _SCORES = 64, 128, 4096  # of a program: most rows, columns and scores of a tile
-_PARTS = {torch.float16: 2, torch.bfloat16: 3}  # that sum up to a float32 query, but for 2^-22
+_QUERIES, _KEYS, _SCORES = 64, 128, 4096  # of a program: maximum rows, columns and scores of a tile
+_PARTS = {torch.float16: 2, torch.bfloat16: 3}  # parts that sum to a float32 query up to 2^-22
 
 
 @triton.jit
@@ -28,11 +27,11 @@ def _topk_cosine_kernel(
     K: tl.constexpr, PADDED: tl.constexpr, PARTS: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """out[q, share, :K] = the largest of queries[q] . keys[share * length : ...], in no order.
+    """out[q, share, :K] = the largest of queries[q] . keys[share * length : ...], unordered.
 
-    Where the share holds fewer, the rest is minus infinity with index -1. With PARTS a query is the
-    sum of as many numbers of the keys' half precision, whose products are exact in float32;
-    without, both factors are widened.
+    A share with fewer keys is filled with minus infinity and index -1. With PARTS, a query is the
+    sum of that many numbers in the keys' half precision, whose products are exact in float32.
+    Without it, both factors are widened.
     """
     # Only the first axis of a grid holds more than 65,535 programs.
     part = tl.program_id(0) % num_shares
@@ -96,9 +95,9 @@ def launch_topk_cosine(
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """`graphmem::topk_cosine` on CUDA; never waits for the device.
 
-    Keys of half precision go to the tensor cores as they are, with queries of the same type, or
-    with others cut into parts of that type; products of halves are exact in float32, in which they
-    are added up. Anything else is multiplied in float32.
+    Half-precision keys go to the tensor cores unchanged. Queries of another type are cut into parts
+    of the keys' type. Products of halves are exact in float32, which also accumulates them. Other
+    types are multiplied in float32.
     """
     k = min(k, keys.shape[0])
     rows, dim = queries.shape
@@ -113,7 +112,7 @@ def launch_topk_cosine(
     if keys.dtype == torch.bfloat16 and not isinstance(
         _topk_cosine_kernel, triton.runtime.JITFunction
     ):
-        parts = 0  # the interpreter computes bfloat16 wrongly
+        parts = 0  # the interpreter computes bfloat16 incorrectly
     block_q = min(queries_at_once, max(16, triton.next_power_of_2(rows)))
     block_n = min(keys_at_once, _SCORES // block_q)
     across = triton.cdiv(rows, block_q)

@@ -1,1 +1,1 @@
-"""Speed of the operations beside the best peers; see `README.md`."""
+"""Speed of the operations compared with the best peers; see `README.md`."""

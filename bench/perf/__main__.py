@@ -1,4 +1,4 @@
-"""Run the speed benchmarks and print the table of everybody's time and accuracy.
+"""Run the speed benchmarks and print the table of all times and accuracies.
 
 `python -m bench.perf [--json OUT] [--markdown OUT] [--smoke] [--contenders NAMES] [--device cuda]
 [pytest arguments]`
@@ -20,7 +20,7 @@ _HERE = Path(__file__).parent
 
 
 def main(arguments: list[str]) -> int:
-    """Runs pytest on this folder, or the files of it that are named, and prints the table."""
+    """Run pytest on this folder, or on the named files of it, and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.perf",
         description="All other arguments go to pytest, e.g. -k propagate, --contenders ours,scipy.",

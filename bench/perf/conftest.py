@@ -14,7 +14,7 @@ from bench.perf.machine import describe, limited
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options of a run."""
+    """Add the options of a run."""
     group = parser.getgroup("speed")
     group.addoption("--smoke", action="store_true", help="only the tiny size of every benchmark")
     group.addoption(
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuses a device that is not there."""
+    """Refuse a device that is not there."""
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: torch sees no CUDA device; leave it out")
 
@@ -42,7 +42,7 @@ def _size(item: Any) -> Size | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the sizes that the run is not about."""
+    """Drop the sizes that the run does not include."""
     smoke, device = config.getoption("--smoke"), config.getoption("--device")
     cpu_time = config.getoption("--cpu-time")
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One run for each number of threads, next to each other, so that inputs can be kept."""
+    """Generate runs for all numbers of threads, next to each other, so that inputs are reused."""
     if "race" not in metafunc.fixturenames:
         return
     found = [
@@ -76,7 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def race(request: pytest.FixtureRequest, benchmark: Any) -> Any:
-    """The race of this test, at its size and number of threads; see `Race`."""
+    """Return the race of this test, at its size and number of threads; see `Race`."""
     size = _size(request.node)
     assert size is not None, "parametrize the benchmark with `size` from `sizes(...)`"
     names = request.config.getoption("--contenders")
@@ -88,15 +88,15 @@ def race(request: pytest.FixtureRequest, benchmark: Any) -> Any:
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
-    """Tells the report what it was measured on."""
+    """Add the machine to the report."""
     machine_info["described"] = describe()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
-    """An interrupted run keeps what it has measured.
+    """Keep the measurements of an interrupted run.
 
-    Without this the report fails on the benchmark that was being timed, which has no data.
+    Otherwise the report fails on the interrupted benchmark, which has no data.
     """
     measured = getattr(session.config, "_benchmarksession", None)
     if measured is not None:

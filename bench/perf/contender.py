@@ -1,4 +1,4 @@
-"""One contender of a race: its times, its accuracy, and how another one compares with it."""
+"""Contender of a race: its times, its accuracy, and its comparison with another."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Call = Callable[[], Any]
 
 @dataclass
 class Contender:
-    """Ours, a peer or a floor.
+    """Our operation, a peer or a floor.
 
     Attributes:
-        name: What the table calls it.
+        name: Name in the table.
         kind: "ours", "peer" or "floor".
-        call: What is timed; None where it is absent from the start.
-        absent: Why it is not timed.
-        accuracy: Of what it computed; a floor has none.
-        fit: Accurate enough to be compared with.
-        first: Seconds of the call that warmed it up.
-        seconds: Of every round.
+        call: Timed call; None if it is absent from the start.
+        absent: Reason why it is not timed.
+        accuracy: Accuracy of its result; a floor has none.
+        fit: Whether it is accurate enough to be compared with.
+        first: Seconds of the warm-up call.
+        seconds: Seconds of every round.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Contender:
     seconds: list[float] = field(default_factory=list)
 
     def run(self) -> Any:
-        """The result of one call."""
+        """Return the result of one call."""
         assert self.call is not None, f"{self.name} is absent: {self.absent}"
         return self.call()
 
     @property
     def median(self) -> float:
-        """Seconds of the middle round."""
+        """Return the median seconds of the rounds."""
         return statistics.median(self.seconds)
 
     def report(self) -> dict[str, Any]:
-        """What goes into the report, in milliseconds."""
+        """Return its entry of the report, in milliseconds."""
         if self.absent is not None:
             return {"kind": self.kind, "absent": self.absent}
         low, high = self.seconds[0], self.seconds[0]
@@ -65,7 +65,7 @@ class Contender:
 
 
 def verdict(field: Mapping[str, Contender], against: str, target: float | None) -> dict[str, Any]:
-    """Ours beside one other: that of the name, or without one the quickest accurate peer."""
+    """Compare ours with the named contender or, without a name, the fastest accurate peer."""
     timed = {name: one for name, one in field.items() if one.absent is None and one.fit}
     if not against:
         peers = [one for one in timed.values() if one.kind == "peer"]

@@ -1,4 +1,4 @@
-"""The contest of an operation with its peers: who computes the same thing, and how fast."""
+"""Contest of an operation with its peers: who computes the same thing, and how fast."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from bench.perf.sizes import Size, sizes
 
 __all__ = ["Call", "Race", "Size", "peer", "sizes"]
 
-_TOO_LONG = 600.0  # seconds of one call: a peer beyond is absent
-_ONCE = 60.0  # seconds of one call from which the first one is the only one
-_SHARE = 30.0  # seconds everybody may spend in all rounds, once there are three of them
-_QUICK = 0.5  # seconds that the rounds of quick calls should at least fill
-_MOST = 101  # rounds
+_TOO_LONG = 600.0  # seconds of one call; a slower peer is absent
+_ONCE = 60.0  # seconds of one call from which it is timed only once
+_SHARE = 30.0  # seconds that a contender may spend in all rounds, after three of them
+_QUICK = 0.5  # minimum seconds of all rounds of fast calls
+_MOST = 101  # maximum number of rounds
 
 
 def peer(module: str) -> Any:
-    """The module, or None where it is not installed; then pass "not installed" as that peer."""
+    """Import a peer's module; None if it is not installed, to be passed as "not installed"."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -33,19 +33,19 @@ def peer(module: str) -> Any:
 
 @dataclass
 class Race:
-    """Times ours and every peer in turn, round by round, with the same number of threads.
+    """Time ours and every peer in turn, round by round, with the same number of threads.
 
-    Interleaving spreads a slow moment of the machine over everybody. Everybody is called once
-    before: to warm up, and for the accuracy of what it computes. Ours is the entry of
-    pytest-benchmark; the rest is in its `extra_info`.
+    Interleaving spreads a slow moment of the machine over all contenders. Each is called once
+    before, to warm up and for the accuracy of its result. Ours is the entry of pytest-benchmark;
+    the rest is in its `extra_info`.
 
     Attributes:
-        benchmark: The fixture of pytest-benchmark.
-        size: What is run.
+        benchmark: Fixture of pytest-benchmark.
+        size: Size of the run.
         threads: Number of CPU threads.
-        title: What the table calls it.
+        title: Title in the table.
         chosen: Names (or their first words) of the peers and floors to run; None: all.
-        clock: Seconds; `time.process_time` where others disturb the machine, with one thread.
+        clock: Clock in seconds; `time.process_time` on a busy machine, with one thread.
     """
 
     benchmark: Any
@@ -69,23 +69,23 @@ class Race:
         against: str | None = None,
         bytes_moved: float | None = None,
     ) -> None:
-        """Runs the race.
+        """Run the race.
 
         Args:
-            ours: The call that is measured.
-            accuracy: Result of a call -> a number; of ours and of every peer.
-            measure: What that number is, e.g. "recall@30" or "largest error".
-            peers: Name -> call, or why that peer is absent ("not installed").
-            floors: Lower bounds, timed beside; they compute less and are no contender.
-            at_least: What the accuracy must reach; a peer that does not is shown, not compared.
-            at_most: What it must not exceed; one of the two is needed.
-            target: Ours / other that must not be exceeded (1/8: eight times as fast); a mapping
-                gives one for each of several others.
-            against: The other; the quickest accurate peer when omitted.
-            bytes_moved: Bytes that have to be read and written once: gives the bandwidth.
+            ours: Measured call.
+            accuracy: Function from the result of a call to a number, for ours and every peer.
+            measure: Name of that number, e.g. "recall@30" or "largest error".
+            peers: Mapping from name to call, or to the reason for absence ("not installed").
+            floors: Lower bounds, timed beside; they compute less and do not compete.
+            at_least: Minimum accuracy; a peer below it is shown, not compared.
+            at_most: Maximum of the accuracy measure; one of the two is needed.
+            target: Maximum of ours / other (1/8: eight times as fast); a mapping gives one for each
+                of several others.
+            against: Name of the other; the fastest accurate peer when omitted.
+            bytes_moved: Bytes that must be read and written once, for the bandwidth.
 
         Raises:
-            AssertionError: If ours is not accurate.
+            AssertionError: Ours is not accurate.
         """
         if (at_least is None) == (at_most is None):
             raise ValueError("expected one of at_least and at_most; give the other None")
@@ -117,7 +117,7 @@ class Race:
             device=self.size.device,
             measure=f"{measure} {bar}",
             contenders={name: one.report() for name, one in field.items()},
-            # A tiny size times the calls' overhead; the targets are about the others.
+            # A tiny size times the overhead of calls; targets apply to the other sizes.
             verdicts=[
                 verdict(field, name, None if self.size.smoke else value)
                 for name, value in targets.items()
@@ -155,10 +155,10 @@ class Race:
             return
         try:
             result, one.first = self._once(one)
-            if one.first < _QUICK / 10:  # the first call of all was busy with other things too
+            if one.first < _QUICK / 10:  # the first call of all includes other work
                 one.first = self._once(one)[1]
         except Exception as error:
-            # At the smoke size nothing is too large, so there a failure is one of the benchmark.
+            # No smoke size is too large, so a failure there is one of the benchmark.
             if one.kind == "ours" or self.size.smoke:
                 raise
             message = (str(error) or "no message").splitlines()[0][:120]
@@ -179,7 +179,7 @@ class Race:
             one.seconds.append(one.first)
 
         def round_of_others() -> None:
-            others.rotate()  # so that nobody always comes after the same one
+            others.rotate()  # so that the order changes
             for one in others:
                 spent = sum(one.seconds)
                 if one in once or (len(one.seconds) >= 3 and spent > _SHARE):
@@ -201,7 +201,7 @@ class Race:
         if bytes_moved is None or self.size.smoke:
             return None
         device = self.size.device
-        # Queued, as launching is no part of what the memory of a device can do.
+        # Queued, because launching is not limited by the memory of a device.
         seconds = queued_seconds(ours.run) if device == "cuda" else ours.median
         speed, copied = bytes_moved / seconds, copy_speed(device, self.threads, self.clock)
         return {"gb_s": speed / 1e9, "copy_gb_s": copied / 1e9, "share": speed / copied}

@@ -1,4 +1,4 @@
-"""How the time and the peak memory of an operation grow: points, their measures, their slopes."""
+"""Growth of the time and peak memory of an operation: points, measurements, slopes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 __all__ = ["Operation", "grown", "measure", "slope"]
 
-_FEWEST, _ENOUGH, _MUCH = 3, 0.2, 4.0  # calls and CPU seconds of a point
+_FEWEST, _ENOUGH, _MUCH = 3, 0.2, 4.0  # of a point: minimum calls, CPU seconds at least and at most
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the table of operations.
+    """Row of the table of operations.
 
     Attributes:
-        name: What the result calls it.
-        make: Parameters -> the call to measure, its inputs made. It may put the number of edges
-            that came out into the parameters.
-        base: The parameters around which one at a time grows.
-        grow: Parameters that grow together ("n e") -> the factors on their base.
-        tiny: Parameters of a call that only warms up, and of a trial run.
+        name: Name in the result.
+        make: Function from parameters to the call to measure, with its inputs built. It may store
+            the resulting number of edges in the parameters.
+        base: Base parameters, of which one at a time grows.
+        grow: Parameters that grow together ("n e"), with factors on their base.
+        tiny: Parameters of a warm-up call, and of a trial run.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Operation:
 
 
 def grown(operation: Operation, *, trial: bool = False) -> Iterator[tuple[str, dict[str, int]]]:
-    """What grows, and the parameters of each point; a trial takes two tiny points."""
+    """Yield the growing parameters and those of each point; a trial has two tiny points."""
     for names, factors in operation.grow.items():
         for factor in (1, 2) if trial else factors:
             start = operation.tiny if trial else operation.base
@@ -55,7 +55,7 @@ def grown(operation: Operation, *, trial: bool = False) -> Iterator[tuple[str, d
 def measure(
     operation: Operation, parameters: dict[str, int], *, trial: bool = False
 ) -> dict[str, Any]:
-    """CPU seconds and peak bytes of one call; in a fresh process, as peaks leave traces.
+    """Return CPU seconds and peak bytes of one call, in a fresh process because peaks persist.
 
     A trial calls it once.
     """
@@ -75,7 +75,7 @@ def measure(
 
 
 def slope(x: list[float], y: list[float]) -> float:
-    """Least squares of log y on log x: y grows as x to this power; NaN where it cannot be told."""
+    """Return p of the fit y ~ x^p by least squares of logs; NaN if undetermined."""
     if len(x) < 2 or min(x) <= 0 or min(y) <= 0:
         return math.nan
     u, v = [math.log(value) for value in x], [math.log(value) for value in y]
@@ -85,7 +85,7 @@ def slope(x: list[float], y: list[float]) -> float:
 
 
 def _peak(call: Callable[[], Any]) -> int:
-    """Bytes by which the resident memory rises above where it stands, the result included."""
+    """Return the bytes by which resident memory rises during a call, including its result."""
     gc.collect()
     _give_back()
     try:
@@ -94,7 +94,7 @@ def _peak(call: Callable[[], Any]) -> int:
         result = call()
         peak = _status("VmHWM") - before
     except OSError:
-        # Elsewhere only the highest mark of the whole life can be read.
+        # Other systems report only the maximum of the whole process.
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = call()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -103,7 +103,7 @@ def _peak(call: Callable[[], Any]) -> int:
 
 
 def _give_back() -> None:
-    """Pages that were freed but kept would hide what the call needs."""
+    """Release freed pages that are still resident, which would hide the needs of the call."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
@@ -111,6 +111,6 @@ def _give_back() -> None:
 
 
 def _status(name: str) -> int:
-    """Kilobytes of this process, as the kernel counts them."""
+    """Return kilobytes of this process, as counted by the kernel."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))

@@ -1,4 +1,4 @@
-"""Random inputs; the last ones made are kept, so change none."""
+"""Random inputs; the last ones are cached, so do not change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["memory_graph", "spread_matrix", "torch_csr", "unit_rows"]
 
 @functools.lru_cache(maxsize=1)
 def memory_graph(nodes: int, *, degree: int = 12, seed: int = 0) -> Graph:
-    """Time chain, local links and Zipf hubs: about `degree` edges a node, weights in (0, 1)."""
+    """Return a graph of a time chain, local links and Zipf hubs; about `degree` edges a node."""
     generator = torch.Generator().manual_seed(seed)
     chain = torch.arange(nodes - 1)
     count = nodes * (degree - 1) // 2
@@ -30,7 +30,7 @@ def memory_graph(nodes: int, *, degree: int = 12, seed: int = 0) -> Graph:
 
 
 def spread_matrix(graph: Graph, spread: float = 0.8) -> sp.csr_matrix:  # [N, N] float32
-    """The matrix spread * W: rows are targets, weights divided by the fan of the source."""
+    """Return spread * W: rows are targets, weights divided by the fan of the source."""
     source = graph.source.numpy()
     fan = np.maximum(np.bincount(source, minlength=graph.num_nodes), 1)
     weight = (spread * graph.weight.numpy() / fan[source]).astype(np.float32)
@@ -39,7 +39,7 @@ def spread_matrix(graph: Graph, spread: float = 0.8) -> sp.csr_matrix:  # [N, N]
 
 
 def torch_csr(matrix: sp.csr_matrix, device: str = "cpu") -> Tensor:  # sparse [N, N]
-    """The same matrix as torch holds it."""
+    """Return the same matrix as a torch tensor."""
     indptr, indices, data = (
         torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
     )
@@ -48,6 +48,6 @@ def torch_csr(matrix: sp.csr_matrix, device: str = "cpu") -> Tensor:  # sparse [
 
 @functools.lru_cache(maxsize=2)
 def unit_rows(count: int, width: int, *, seed: int = 0) -> Tensor:  # [count, width] float32
-    """Random unit vectors."""
+    """Return random unit vectors."""
     generator = torch.Generator().manual_seed(seed)
     return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)

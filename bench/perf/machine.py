@@ -1,4 +1,4 @@
-"""The machine under the benchmarks: its threads, its clock, its memory, what it is."""
+"""The machine under the benchmarks: threads, clock, memory, description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 __all__ = ["PEERS", "copy_speed", "describe", "limited", "queued_seconds", "synchronize"]
 
-# Distributions whose versions are reported: the extra `bench` and what torch brings.
+# Distributions whose versions are reported: the extra `bench`, and those torch installs.
 PEERS = (
     "bm25s",
     "cupy",
@@ -40,7 +40,7 @@ PEERS = (
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Everybody computes with this many CPU threads: torch, BLAS and OpenMP, faiss, numba."""
+    """Limit the CPU threads of all contenders: torch, BLAS and OpenMP, faiss, numba."""
     with ExitStack() as stack:
         try:
             from threadpoolctl import threadpool_limits
@@ -61,13 +61,13 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def synchronize(device: str) -> None:
-    """Waits for what was queued on the device; nothing to wait for on the CPU."""
+    """Wait for the work queued on the device; returns at once on a CPU."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def queued_seconds(call: Callable[[], Any], repeats: int = 5) -> float:
-    """Seconds of CUDA that a call takes when it is queued behind itself: launching is hidden."""
+    """Return CUDA seconds of a call queued behind itself, which hides its launch."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     for _ in range(repeats):
@@ -79,9 +79,9 @@ def queued_seconds(call: Callable[[], Any], repeats: int = 5) -> float:
 
 @functools.cache
 def copy_speed(device: str, threads: int, clock: Callable[[], float]) -> float:
-    """Measured bytes a second of a plain copy, read and written, in the current thread limit.
+    """Return bytes a second of a plain copy, read and written, in the current thread limit.
 
-    `threads` only tells one limit's figure from another's.
+    `threads` only distinguishes the cached figures of different limits.
     """
     values = torch.empty(2**28 if device == "cuda" else 2**25, device=device)
     other = torch.empty_like(values)
@@ -102,7 +102,7 @@ def copy_speed(device: str, threads: int, clock: Callable[[], float]) -> float:
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory, device and the versions of everybody that is installed."""
+    """Return processor, cores, memory, device and the versions of all installed peers."""
     versions = {}
     for name in PEERS:
         try:

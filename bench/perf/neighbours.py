@@ -1,4 +1,4 @@
-"""Inputs and measures that the benchmarks of nearest neighbours share."""
+"""Inputs and measures shared by the benchmarks of nearest neighbours."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 __all__ = ["clustered_rows", "ids_of", "recall"]
 
-_SHAPES = 64  # topics that share the directions in which they are wide
-_INNER = 24  # of these directions a topic
+_SHAPES = 64  # topics that share their wide directions
+_INNER = 24  # wide directions of a topic
 
 
 @functools.lru_cache(maxsize=2)
 def clustered_rows(count: int, width: int, *, seed: int = 0) -> Tensor:  # [count, width] float32
-    """Unit rows about topics of 200, each wide in 24 directions, with noise in all.
+    """Return unit rows around topics of 200, each wide in 24 directions, with noise in all.
 
-    Rows drawn alike in all directions have no neighbours to find; embeddings of text have about
-    this many directions around a row. Rows come in random order of topics.
+    Isotropic rows have no neighbours to find; embeddings of text have about this many directions
+    around a row. Rows come in random order of topics.
     """
     generator = torch.Generator().manual_seed(seed)
     topics = max(1, count // 200)
@@ -35,13 +35,13 @@ def clustered_rows(count: int, width: int, *, seed: int = 0) -> Tensor:  # [coun
 
 
 def ids_of(result: Any) -> Tensor:  # [B, k] int64
-    """The ids of a result (ids, (values, ids) or (ids, values)) of torch or numpy."""
+    """Return the ids of a result (ids, (values, ids) or (ids, values)) of torch or numpy."""
     parts = [torch.as_tensor(p) for p in (result if isinstance(result, tuple) else (result,))]
     return next(p for p in parts if not p.is_floating_point()).long()
 
 
 def recall(result: Any, truth: Tensor) -> float:  # truth [B, k] int64
-    """The part of the true neighbours that was found, in any order."""
+    """Return the share of the true neighbours found, in any order."""
     found = ids_of(result).to(truth.device)
     parts = [
         (theirs[:, :, None] == own[:, None, :]).any(2).sum()

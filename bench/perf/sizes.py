@@ -1,4 +1,4 @@
-"""The sizes a benchmark runs at: `configs/bench/<operation>.yaml`, read strictly."""
+"""Sizes of a benchmark: `configs/bench/<operation>.yaml`, read strictly."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ROUNDS = 7
 
 @dataclass(frozen=True, eq=False)
 class Size(Mapping[str, Any]):
-    """One size of an operation; `size["n"]` is its parameter n.
+    """Size of an operation; `size["n"]` is its parameter n.
 
     Attributes:
-        operation: Name of the configuration it comes from.
-        name: Its key there.
-        parameters: What the benchmark builds its inputs from.
-        rounds: How often everybody is timed, at least; slow calls less, quick ones more.
-        threads: The numbers of CPU threads it is run with.
-        limits: `{contender: {parameter: largest}}`; beyond, the contender is absent. `why` among
-            the parameters is the reason, where it is not 8 GB or 10 minutes.
-        device: "cpu" or "cuda": where the inputs belong.
-        smoke: The tiny size that only shows that the benchmark works.
+        operation: Name of its configuration.
+        name: Key in the configuration.
+        parameters: Parameters of the inputs.
+        rounds: Minimum number of timed rounds; slow calls take fewer, fast ones more.
+        threads: Numbers of CPU threads to run with.
+        limits: `{contender: {parameter: largest}}`; a contender is absent above its limit. `why`
+            gives the reason, by default 8 GB or 10 minutes.
+        device: "cpu" or "cuda", device of the inputs.
+        smoke: Whether it is the tiny size, which only tests the benchmark.
     """
 
     operation: str
@@ -60,9 +60,9 @@ class Size(Mapping[str, Any]):
         return self.name
 
     def beyond(self, contender: str) -> str | None:
-        """Why the contender stops before this size; None where it does not.
+        """Return the reason why the contender is absent at this size; None if it is not.
 
-        Ask before preparing what only that contender needs.
+        Call it before preparing inputs for that contender only.
         """
         limit = self.limits.get(contender, {})
         why = limit.get("why", "over 8 GB or 10 minutes")
@@ -73,13 +73,13 @@ class Size(Mapping[str, Any]):
 
 
 def sizes(operation: str, folder: Path = FOLDER) -> list[Size]:
-    """All sizes of `<operation>.yaml`: of the CPU, of the device, and the smoke size.
+    """Return all sizes of `<operation>.yaml`: for the CPU, for the device, and the smoke size.
 
-    `conftest.py` leaves out those that the run is not about.
+    `conftest.py` drops those that the run does not include.
 
     Raises:
-        ValueError: For a key that is not known, a missing `sizes` or `smoke`, or a limit of a
-            parameter that no size has.
+        ValueError: A key is unknown, `sizes` or `smoke` is missing, or a limit has a parameter that
+            no size has.
     """
     path = folder / f"{operation}.yaml"
     document = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Rows with a known kind of spectrum, and how far a factorisation of them is from the best."""
+"""Rows with a known spectrum, and the distance of a factorisation from the best one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Best", "decaying_rows", "right_vectors"]
 
 
 def decaying_rows(count: int, width: int, decay: float, *, seed: int = 0) -> Tensor:
-    """Unit vectors [count, width]; singular values fall like k^-decay, 0 is a flat spectrum."""
+    """Return unit vectors [count, width] with singular values like k^-decay; 0 is flat."""
     generator = torch.Generator().manual_seed(seed)
     scale = torch.arange(1, width + 1).float().pow(-decay)
     turn = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
@@ -27,12 +27,12 @@ def decaying_rows(count: int, width: int, decay: float, *, seed: int = 0) -> Ten
 
 @dataclass(frozen=True)
 class Best:
-    """The leading part of Eᵀ E / N by float64 sums and a full `eigh`.
+    """Leading part of Eᵀ E / N by float64 sums and a full `eigh`.
 
     Attributes:
         right: [d, rank].
-        left_over: Energy that the best projection leaves.
-        energy: All of it.
+        left_over: Energy outside the best projection.
+        energy: Total energy.
     """
 
     right: Tensor
@@ -42,7 +42,7 @@ class Best:
 
     @classmethod
     def of(cls, x: Tensor, rank: int) -> Best:
-        """Of rows [N, d]."""
+        """Decompose rows [N, d]."""
         mean = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64, device=x.device)
         for part in x.split(16_384):
             mean += part.double().T @ part.double() / len(x)
@@ -50,13 +50,13 @@ class Best:
         return cls(vectors[:, -rank:], float(values[:-rank].sum()), float(values.sum()), mean)
 
     def sine(self, right: Tensor) -> float:
-        """Of the largest principal angle between the best subspace and this one, [d, rank]."""
+        """Return the sine of the largest angle to the best subspace, given this one [d, rank]."""
         basis = self._basis(right)
         rest = basis - self.right @ (self.right.T @ basis)
         return float(torch.linalg.matrix_norm(rest, 2))
 
     def excess(self, right: Tensor) -> float:
-        """What the projection on these leaves beyond the best, as a part of all energy."""
+        """Return the energy lost by the projection beyond the best, as a share of all energy."""
         basis = self._basis(right)
         kept = float((basis * (self._mean @ basis)).sum())
         return (self.energy - kept - self.left_over) / self.energy
@@ -66,7 +66,7 @@ class Best:
 
 
 def right_vectors(found: Any) -> Tensor:  # [d, rank]
-    """Of a `Spectrum`, of torch's U, S, V, or of numpy's U, S, Vᵀ."""
+    """Return the right vectors of a `Spectrum`, of torch's U, S, V, or of numpy's U, S, Vᵀ."""
     if hasattr(found, "right"):
         return found.right
     last = found[2]

@@ -1,9 +1,9 @@
-"""Sweep: how the time and memory of the operations grow with nodes, edges and questions.
+"""Sweep: growth of time and memory of the operations with nodes, edges and questions.
 
 `python -m bench.perf.sweep [--only NAMES] [--trial] [--json OUT] [--markdown OUT]`
 
-One CPU thread, CPU time; every point is a fresh process, so that its peak memory is its own; those
-of a trial share a fork of this one.
+One CPU thread, CPU time. Every point is a fresh process with its own peak memory; points of a trial
+share a fork of this process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["OPERATIONS", "main", "sweep"]
 Call = Callable[[], Any]
 Point = dict[str, int]
 
-_VOCABULARY, _WORDS, _ASKED = 50_000, 40, 8  # terms, of a document, of a question
+_VOCABULARY, _WORDS, _ASKED = 50_000, 40, 8  # terms, words of a document, words of a question
 _WIDTH = 384
 _TOKENS, _TOKEN_WIDTH, _ASKED_TOKENS = 15, 128, 12
 _SHORT = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -51,12 +51,12 @@ _LONG = (*_SHORT, 8.0, 16.0)
 
 def _graph(point: Point) -> Graph:
     graph = memory_graph(point["n"], degree=max(1, round(point["e"] / point["n"])))
-    point["e"] = graph.num_edges  # without the parallel ones
+    point["e"] = graph.num_edges  # after merging parallel edges
     return graph
 
 
 def _anchors(point: Point) -> SparseRows:
-    """Five anchors a question."""
+    """Return five anchors a question."""
     columns = torch.randint(
         point["n"], (point["batch"], 5), generator=torch.Generator().manual_seed(1)
     )
@@ -149,7 +149,7 @@ OPERATIONS = (
 
 
 def sweep(operations: list[Operation], *, trial: bool = False) -> list[dict[str, Any]]:
-    """One entry for each operation and each thing that grows, with its points and slopes."""
+    """Return one entry for each operation and growing parameter, with its points and slopes."""
     known: dict[str, dict[str, Any]] = {}
     entries: dict[tuple[str, str], list[dict[str, Any]]] = {}
     with ExitStack() as end:
@@ -169,10 +169,10 @@ def sweep(operations: list[Operation], *, trial: bool = False) -> list[dict[str,
 
 
 def _process(trial: bool) -> ProcessPoolExecutor:
-    """One process that has imported everything and, but for a trial, done nothing else."""
+    """Return a process with all imports; except in a trial, it has done nothing else."""
     context = multiprocessing.get_context("fork" if trial else "forkserver")
     context.set_forkserver_preload(["bench.perf.sweep"])
-    # What has been imported need not be searched before every peak.
+    # Imported objects need not be scanned before every peak.
     return ProcessPoolExecutor(1, mp_context=context, initializer=gc.freeze)
 
 
@@ -225,7 +225,7 @@ def _table(entries: list[dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the sweep, or one point of it, and prints the table of slopes."""
+    """Run the sweep, or one point of it, and print the table of slopes."""
     parser = argparse.ArgumentParser(prog="python -m bench.perf.sweep", description=__doc__)
     parser.add_argument("--only", default="", help="operations whose names begin so, with commas")
     parser.add_argument("--trial", action="store_true", help="two tiny points of everything")

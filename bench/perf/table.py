@@ -1,4 +1,4 @@
-"""The Markdown table of a run: who took how long, how accurately, and whether targets are met."""
+"""Markdown table of a run: times, accuracies, and whether targets are met."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADER = (
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Markdown of a report of pytest-benchmark whose entries were made by `Race`."""
+    """Return the Markdown of a pytest-benchmark report whose entries were made by `Race`."""
     infos = [entry["extra_info"] for entry in report["benchmarks"]]
     rows = [row for info in infos if "contenders" in info for row in _rows(info)]
     header = list(_HEADER)
@@ -33,12 +33,12 @@ def table(report: Mapping[str, Any]) -> str:
 
 
 def cells(values: list[str]) -> str:
-    """One row of a table."""
+    """Return one row of a table."""
     return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
 
 
 def render(machine: Mapping[str, Any]) -> list[str]:
-    """What a report was measured on, in lines."""
+    """Describe the machine of a report, in lines."""
     if not machine:
         return []
     device = f", {machine['device']}" if machine.get("device") else ""
@@ -51,7 +51,7 @@ def render(machine: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(info: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for each target; the second and further ones say only what is new."""
+    """Return one row for each target; later rows contain only new values."""
     contenders: Mapping[str, Mapping[str, Any]] = info["contenders"]
     ours = contenders["ours"]
     size = info["size"]

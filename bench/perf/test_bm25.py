@@ -95,7 +95,7 @@ def test_bm25_build(race: Race, size: Size) -> None:
 
 
 def _inputs(size: Size) -> tuple[Tensor, Tensor, Tensor]:
-    """Zipf-distributed terms; questions of distinct terms that leave out the commonest ones."""
+    """Return Zipf-distributed terms, and questions of distinct terms without the commonest."""
     generator = torch.Generator().manual_seed(0)
     mean, vocab = size["words"], size["vocab"]
     lengths = torch.randint(mean // 2, mean + mean // 2, (size["n"],), generator=generator)
@@ -114,7 +114,7 @@ def _documents(terms: Tensor, offsets: Tensor) -> list[list[int]]:
 
 
 def _exact(terms: Tensor, offsets: Tensor, questions: Tensor, vocab: int) -> np.ndarray:
-    """[B, N] float64, from the formula, term by term."""
+    """Compute the formula term by term: [B, N] float64."""
     docs = len(offsets) - 1
     lengths = offsets.diff().numpy()
     document = np.repeat(np.arange(docs), lengths)
@@ -134,7 +134,7 @@ def _exact(terms: Tensor, offsets: Tensor, questions: Tensor, vocab: int) -> np.
 def _recall(
     found: Tensor | np.ndarray | Sequence[Sequence[int]], exact: np.ndarray, k: int
 ) -> float:
-    """Share of the answers that belong to the k best; ties with the last of them do."""
+    """Return the share of the answers in the k best, including ties with the last."""
     k = min(k, exact.shape[1])
     bar = -np.partition(-exact, k - 1, axis=1)[:, k - 1] - _SLACK
     rows = found.cpu().tolist() if isinstance(found, Tensor) else found

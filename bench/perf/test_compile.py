@@ -51,7 +51,7 @@ def test_compile(race: Race, size: Size) -> None:
 
 
 class _Truncation:
-    """Adds memories as they are ranked until the budget is spent; texts are at hand."""
+    """Baseline that adds memories by rank until the budget is spent; texts are in memory."""
 
     def __init__(self, memory: Memory, asked: Sequence[str], budget: int) -> None:
         self._texts = list(memory.store.texts())
@@ -73,7 +73,7 @@ class _Truncation:
 
 
 class _Remembering:
-    """A hashing embedder that encodes the same texts once: the encoder is no part of the race."""
+    """Hashing embedder that encodes the same texts once, to exclude the encoder from the race."""
 
     def __init__(self) -> None:
         self._own = HashingEmbedder(256)
@@ -135,7 +135,7 @@ def _zipf(count: int) -> list[float]:
 
 
 def _worst(found: Sequence[Context], budget: int) -> float:
-    """The least proven share of the optimum; 0 where a context is over its budget."""
+    """Return the smallest proven share of the optimum; 0 if a context exceeds its budget."""
     if any(one.tokens > budget for one in found):
         return 0.0
     return min(one.value / one.upper_bound if one.upper_bound else 1.0 for one in found)

@@ -25,7 +25,7 @@ def _combinatorial(operator: Laplacian) -> sp.csc_matrix:  # [N, N] float64
 
 
 def _grounded_lu(matrix: sp.csc_matrix, pairs: np.ndarray) -> Call:
-    """One factorisation with the last node grounded, then a solve for each pair."""
+    """Factorise once with the last node grounded, then solve for each pair."""
     nodes = matrix.shape[0]
 
     def run() -> np.ndarray:

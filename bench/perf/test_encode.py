@@ -20,7 +20,7 @@ def _embedder(device: str) -> SentenceTransformerEmbedder:
 
 
 def _texts(count: int) -> list[str]:
-    """Real sentences and their beginnings: of many lengths, none twice."""
+    """Return real sentences and their beginnings: many lengths, no duplicates."""
     whole = list(reference_texts())
     found = [
         " ".join(words[: len(words) - cut])

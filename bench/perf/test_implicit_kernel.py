@@ -51,7 +51,7 @@ def test_implicit_kernel(race: Race, size: Size) -> None:
         peers["sklearn, formed"] = formed if extmath else "not installed"
 
     def lost(found: Spectrum | np.ndarray) -> float:
-        """Energy left by the projection on these, of all: no vectors leave less than the best."""
+        """Return the share of energy left by the projection; the best vectors leave the least."""
         left = found.left if isinstance(found, Spectrum) else torch.from_numpy(found)
         assert left is not None
         basis = torch.linalg.qr(left.to(x)).Q

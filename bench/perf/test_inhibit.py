@@ -14,7 +14,7 @@ _STRENGTH, _TOP = 0.15, 7
 
 
 def _by_passes(u: np.ndarray, strength: float = _STRENGTH) -> np.ndarray:  # [B, N] -> [B, N]
-    """The formula, one pass over everything for each of the strongest."""
+    """Compute the formula with one pass over everything for each of the strongest."""
     strongest = np.partition(u, u.shape[1] - _TOP, axis=1)[:, -_TOP:]
     above = np.zeros_like(u)
     for place in range(_TOP):

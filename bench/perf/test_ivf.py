@@ -79,19 +79,19 @@ def test_ivf_build(race: Race, size: Size) -> None:
 
 
 def _split(size: Size) -> tuple[Tensor, Tensor]:
-    """Keys, and 1,000 questions of the same topics (fewer at the smoke size)."""
+    """Return keys, and 1,000 questions of the same topics (fewer at the smoke size)."""
     asked = min(1000, size["n"] // 4)
     rows = clustered_rows(size["n"] + asked, size["d"]).to(size.device)
     return rows[:-asked], rows[-asked:]
 
 
 def _in_turn(search: Callable[[Tensor], Any], asked: Sequence[Tensor]) -> Call:
-    """Searches one batch after the other; the ids of all."""
+    """Search one batch after another and return the ids of all."""
     return lambda: torch.cat([ids_of(search(rows)) for rows in asked])
 
 
 def _fewest(search: Any, truth: Tensor) -> int:
-    """The first of `_TRIES` with enough recall over all questions, else the last."""
+    """Return the first of `_TRIES` with enough recall over all questions, else the last."""
     return next((tried for tried in _TRIES if recall(search(tried), truth) >= _LEAST), _TRIES[-1])
 
 

@@ -39,7 +39,7 @@ def test_knapsack(race: Race, size: Size) -> None:
 
 
 def _items(kind: str, batch: int, n: int, budget: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Passages of 5 to 80 tokens; whole values, because OR-tools takes no others."""
+    """Return passages of 5 to 80 tokens; whole values, because OR-tools takes no others."""
     generator = torch.Generator().manual_seed(0)
     costs = torch.randint(5, 81, (batch, n), generator=generator)
     noise = torch.rand(batch, n, generator=generator, dtype=torch.float64)
@@ -75,7 +75,7 @@ def _table(values: Tensor, costs: Tensor, budget: int) -> float:
 
 
 def _greedy(values: Tensor, costs: Tensor, budget: int) -> float:
-    """Items by falling value per token, as long as they fit."""
+    """Take items by decreasing value per token while they fit."""
     order = torch.argsort(values / costs, descending=True)
     value, left = 0.0, budget
     for worth, cost in zip(values[order].tolist(), costs[order].tolist(), strict=True):
@@ -85,5 +85,5 @@ def _greedy(values: Tensor, costs: Tensor, budget: int) -> float:
 
 
 def _share(found: Tensor | list[float], optimum: Tensor) -> float:
-    """The worst question's value as a part of its optimum."""
+    """Return the worst question's value as a share of its optimum."""
     return float((torch.as_tensor(found, dtype=torch.float64).cpu() / optimum.cpu()).min())

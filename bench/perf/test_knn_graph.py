@@ -53,14 +53,14 @@ def test_knn_graph(race: Race, size: Size) -> None:
 
 
 def _others(ids: Tensor, rows: Tensor) -> Tensor:  # [B, k + 1] -> [B, k]
-    """Without the row itself, or without the last where it is not among them."""
+    """Drop the row itself, or the last one if the row is absent."""
     own = ids == rows[:, None]
     own[:, -1] |= ~own.any(1)
     return ids[~own].view(len(ids), -1)
 
 
 def _by_torch(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Blocks of 1,024 rows times all, then topk."""
+    """Multiply blocks of 1,024 rows by all rows, then take topk."""
     parts = [(rows @ x.T).topk(_K + 1, dim=1) for rows in x.split(1024)]
     return torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
 

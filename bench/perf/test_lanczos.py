@@ -21,7 +21,7 @@ _TOL = 1e-6
 
 
 def _side_by_side(nodes: int, parts: int, *, identical: bool) -> Graph:
-    """So many memory graphs without an edge between them."""
+    """Return a union of memory graphs without edges between them."""
     size = nodes // parts
     graphs = [memory_graph(size, seed=0 if identical else i) for i in range(parts)]
     index = torch.cat([g.edge_index + size * i for i, g in enumerate(graphs)], 1)
@@ -29,13 +29,13 @@ def _side_by_side(nodes: int, parts: int, *, identical: bool) -> Graph:
 
 
 def _similarity(operator: Laplacian) -> sp.csr_matrix:  # [N, N] float32
-    """D^-1/2 W D^-1/2, as the peers take it."""
+    """Return D^-1/2 W D^-1/2, the input of the peers."""
     parts = (operator.entry, operator.column, operator.indptr)
     return sp.csr_matrix(tuple(p.cpu().numpy() for p in parts), shape=operator.shape)
 
 
 def _arpack(matrix: sp.csr_matrix, k: int, null: np.ndarray | None = None) -> Call:
-    """The largest of D^-1/2 W D^-1/2; `null` vectors are moved out of the way and added back."""
+    """Return the largest pairs of D^-1/2 W D^-1/2; `null` vectors are deflated and added back."""
     nodes = matrix.shape[0]
     start = np.random.default_rng(0).standard_normal(nodes).astype(np.float32)
 
@@ -103,7 +103,7 @@ def test_lanczos(race: Race, size: Size) -> None:
     basis = null.vectors(min(null.count, k)).cpu().numpy()
 
     def largest_error(result: Any) -> float:
-        """Of the Rayleigh-Ritz values of the vectors, in float64: a copy missed is an error."""
+        """Return the error of the Rayleigh-Ritz values, in float64; a missed copy is an error."""
         vectors = result.vectors if hasattr(result, "vectors") else torch.from_numpy(result[1])
         span = torch.linalg.qr(vectors.detach().cpu().double()).Q
         values = torch.linalg.eigvalsh(span.T @ exact.matmul(span)).numpy()

@@ -49,7 +49,7 @@ def test_maxsim(race: Race, size: Size) -> None:
 
 
 def _inputs(size: Size) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Atoms of unit token vectors in int8, between the shortest and the longest length."""
+    """Return atoms of unit token vectors in int8, between the shortest and the longest length."""
     generator = torch.Generator().manual_seed(0)
     span = (size["shortest"], size["longest"] + 1)
     lengths = torch.randint(*span, (size["n"],), generator=generator)
@@ -70,7 +70,7 @@ def _inputs(size: Size) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
 
 
 def _padded(tokens: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """[N, L, m] int8 and where it is a token: how the peers keep their documents."""
+    """Return [N, L, m] int8 and a mask of its tokens, the form of the peers' documents."""
     lengths = offsets.diff()
     live = torch.arange(int(lengths.max()), device=tokens.device) < lengths[:, None]
     padded = tokens.new_zeros(*live.shape, tokens.shape[1])
@@ -79,7 +79,7 @@ def _padded(tokens: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mean_of_best(query: Tensor, documents: Tensor, live: Tensor) -> Tensor:
-    """[B, Q, m] with [1, C, L, m] -> [B, C]."""
+    """Score [B, Q, m] with [1, C, L, m] -> [B, C]."""
     scores = torch.einsum("bqm,clm->bcql", query, documents[0])
     return scores.masked_fill(~live[:, :, None], -torch.inf).amax(3).mean(2)
 
@@ -100,7 +100,7 @@ def _pylate(
 def _product(
     query: Tensor, tokens: Tensor, offsets: Tensor, candidates: Tensor | None
 ) -> Callable[[], list[Tensor]]:
-    """Only the product, in float32, with tokens that are gathered and converted already."""
+    """Run only the float32 product, with tokens gathered and converted in advance."""
     if candidates is None:
         values, flat = tokens.float(), query.flatten(0, 1)
         return lambda: [values @ flat.T]
@@ -115,7 +115,7 @@ def _product(
 def _exact(
     query: Tensor, tokens: Tensor, offsets: Tensor, candidates: Tensor | None
 ) -> Tensor:  # [B, N] or [B, C] float64
-    """The definition in float64, an atom at a time."""
+    """Compute the definition in float64, an atom at a time."""
     query, tokens, offsets = query.cpu().double(), tokens.cpu(), offsets.cpu()
     atoms = torch.arange(len(offsets) - 1).expand(len(query), -1)
     atoms = atoms if candidates is None else candidates.cpu()

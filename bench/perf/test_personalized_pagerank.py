@@ -79,7 +79,7 @@ def test_personalized_pagerank_top(race: Race, size: Size) -> None:
 
 
 def _inputs(size: Size) -> tuple[Graph, SparseRows, np.ndarray]:
-    """A memory, five weighted seeds a question, and the same seeds as columns that sum to 1."""
+    """Return a memory, five weighted seeds a question, and the seeds as columns that sum to 1."""
     nodes, batch = size["n"], size["batch"]
     graph = memory_graph(nodes, degree=size["e"] // nodes)
     generator = torch.Generator().manual_seed(0)
@@ -95,7 +95,7 @@ def _array(found: Any) -> np.ndarray:
 
 
 def _best(values: Any, k: int) -> Tensor:  # [N, B] -> [B, k]
-    """The peers' values have to be ranked as well."""
+    """Rank the values of the peers, which takes part of their time."""
     return torch.as_tensor(values).topk(k, dim=0).indices.T
 
 

@@ -15,7 +15,7 @@ from graphmem_torch.ops import propagate
 
 
 def _by_torch(matrix: sp.csr_matrix, dense: Tensor, size: Size) -> dict[str, Call | str]:
-    """What torch has for it; the state `[N, B]` and the scaled weights are made beforehand."""
+    """Return torch's methods; the state `[N, B]` and the scaled weights are built in advance."""
     sparse = torch_csr(matrix, size.device)
     indptr, source, weight = sparse.crow_indices(), sparse.col_indices(), sparse.values()
     target = torch.repeat_interleave(indptr.diff())

@@ -19,7 +19,7 @@ _ROUNDS, _TOP = 3, 7
 
 
 def _inputs(size: Size) -> tuple[Graph, sp.csr_matrix, SparseRows]:
-    """The graph, 0.8 W, and the anchors of every question."""
+    """Return the graph, 0.8 W, and the anchors of every question."""
     graph = memory_graph(size["n"], degree=size["e"] // size["n"])
     generator = torch.Generator().manual_seed(1)
     anchors = torch.randint(size["n"], (size["batch"], size["seeds"]), generator=generator)
@@ -35,7 +35,7 @@ def _csr(rows: SparseRows | Tensor | np.ndarray | sp.csr_matrix) -> sp.csr_matri
 
 
 def _follow(state: sp.csr_matrix, outgoing: sp.csr_matrix) -> sp.csr_matrix:  # [B, N]
-    """Scipy's sparse product follows the edges of active nodes only."""
+    """Follow the edges of active nodes with scipy's sparse product."""
     for _ in range(_ROUNDS):
         state = (0.5 * state + state @ outgoing).tocsr()
         for begin, end in pairwise(state.indptr):
@@ -48,7 +48,7 @@ def _follow(state: sp.csr_matrix, outgoing: sp.csr_matrix) -> sp.csr_matrix:  # 
 
 
 def _over_all(state: np.ndarray, matrix: sp.csr_matrix) -> np.ndarray:  # [N, B] -> [B, N]
-    """Scipy's product with all nodes, one pass for each of the strongest."""
+    """Multiply all nodes with scipy, with one pass for each of the strongest."""
     touched = state != 0
     for _ in range(_ROUNDS):
         u = 0.5 * state + matrix @ state
@@ -63,7 +63,7 @@ def _over_all(state: np.ndarray, matrix: sp.csr_matrix) -> np.ndarray:  # [N, B]
 
 
 def _by_torch(start: Tensor, matrix: sp.csr_matrix) -> Call:
-    """The same with the sparse product of torch."""
+    """Run the same rounds with the sparse product of torch."""
     sparse = torch_csr(matrix, str(start.device))
 
     def run() -> Tensor:

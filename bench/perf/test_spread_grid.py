@@ -22,7 +22,7 @@ _FANS = ("degree", "sqrt", "none")
 
 @dataclass(frozen=True)
 class _Setting:
-    """One row of the grid; `edges` are the gains of the types and the edges a node may have."""
+    """Row of the grid; `edges` are the gains of the types and the maximum edges of a node."""
 
     edges: int
     anchors: int
@@ -31,7 +31,7 @@ class _Setting:
 
 
 def _drawn(size: Size) -> tuple[Graph, Tensor, list[tuple[Tensor, int]], list[_Setting]]:
-    """The graph, the anchors [Q, N] by rank, the kinds of edges, and the settings."""
+    """Return the graph, the anchors [Q, N] by rank, the kinds of edges, and the settings."""
     generator = torch.Generator().manual_seed(1)
     plain = memory_graph(size["n"], degree=size["e"] // size["n"])
     kind = torch.randint(_TYPES, (plain.num_edges,), generator=generator)
@@ -73,7 +73,7 @@ def _drawn(size: Size) -> tuple[Graph, Tensor, list[tuple[Tensor, int]], list[_S
 
 
 def _weights(graph: Graph, gains: Tensor, cap: int) -> Tensor:  # [E]
-    """What conducts: the weights times the gains of their types, of the strongest of each node."""
+    """Return the weights times the gains of their types, for the strongest edges of each node."""
     weight = graph.weight * gains.to(graph.device)[graph.type.long()]
     order = weight.argsort(descending=True, stable=True)
     order = order[graph.source[order].argsort(stable=True)]

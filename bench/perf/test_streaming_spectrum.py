@@ -25,7 +25,7 @@ def test_streaming_spectrum(race: Race, size: Size) -> None:
     _ = stream.values
 
     def update() -> torch.Tensor:
-        """There, and for the next round back again: two moves and one decomposition."""
+        """Move there and back again for the next round: two moves and one decomposition."""
         stream.add(fresh)
         stream.remove(old)
         found = stream.values

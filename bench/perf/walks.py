@@ -1,4 +1,4 @@
-"""Personalised PageRank as the peers compute it; questions are the columns of `start` [N, B]."""
+"""Personalised PageRank by the peers; questions are the columns of `start` [N, B]."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAMPING = 0.85
 
 
 def walk_matrix(graph: Graph) -> sp.csr_matrix:  # [N, N] float32
-    """Where a step leads: rows are targets, the columns of nodes with edges sum to 1."""
+    """Return the matrix of a step: rows are targets, columns of nodes with edges sum to 1."""
     source, nodes = graph.source.numpy(), graph.num_nodes
     out = np.bincount(source, weights=graph.weight.numpy(), minlength=nodes)
     weight = (graph.weight.numpy() / out[source]).astype(np.float32)
@@ -28,7 +28,7 @@ def walk_matrix(graph: Graph) -> sp.csr_matrix:  # [N, N] float32
 
 
 def converged(matrix: sp.csr_matrix, start: np.ndarray) -> np.ndarray:  # [N, B] float64
-    """The reference: scipy in float64 until it changes by less than 1e-9."""
+    """Return the reference: scipy in float64 until it changes by less than 1e-9."""
     matrix, start = matrix.astype(np.float64), start.astype(np.float64)
     loop = _rounds(lambda x: matrix @ x, _without_edges(matrix), start, 8)
     x, change = start, np.inf
@@ -41,7 +41,7 @@ def converged(matrix: sp.csr_matrix, start: np.ndarray) -> np.ndarray:  # [N, B]
 def by_products(
     matrix: sp.csr_matrix, start: np.ndarray, rounds: int, size: Size
 ) -> dict[str, Call | str]:
-    """The power iteration over the sparse products of scipy and torch: each returns [N, B]."""
+    """Return power iterations with the sparse products of scipy and torch, each giving [N, B]."""
     scaled = _DAMPING * matrix
     sparse = torch_csr(scaled, size.device)
     seeds = torch.from_numpy(start).to(size.device)
@@ -71,7 +71,7 @@ def by_products(
 def by_libraries(
     graph: Graph, matrix: sp.csr_matrix, start: np.ndarray, size: Size
 ) -> dict[str, Call | str]:
-    """Libraries that take one question at a time: each returns [N, B]."""
+    """Return libraries that take one question at a time, each giving [N, B]."""
     return {
         "igraph": _by_igraph(graph, start, size),
         "scikit-network": _by_scikit_network(matrix, start, size),
@@ -121,7 +121,7 @@ def _by_scikit_network(matrix: sp.csr_matrix, start: np.ndarray, size: Size) -> 
         return beyond or "not installed"
     rows = matrix.T.tocsr()
     solver = library.PageRank(_DAMPING, n_iter=20, tol=0.0)
-    # It normalises the weights itself, once a call, as everybody but the loops does.
+    # It normalises the weights itself at every call, as all but the loops do.
     return lambda: np.stack([solver.fit_predict(rows, weights=s) for s in start.T], axis=1)
 
 

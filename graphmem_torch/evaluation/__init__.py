@@ -1,4 +1,4 @@
-"""Evaluation: ranking measures, bootstrap intervals, `evaluate` on a user's own questions.
+"""Evaluation: ranking measures, bootstrap intervals, and `evaluate` for a user's own questions.
 
-Imports from `errors` and `results` only; the judges of `graphmem eval` are in `bench/quality`.
+Imports only from `errors` and `results`; the judges of `graphmem eval` are in `bench/quality`.
 """

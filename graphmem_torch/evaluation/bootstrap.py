@@ -1,7 +1,7 @@
-"""Bootstrap intervals and a randomisation test over questions, resamples in one product.
+"""Bootstrap intervals and a randomisation test over questions, resampled by one product.
 
-The percentile bootstrap (Efron 1979). For a difference of two systems give the differences of their
-values, question by question: resampled in pairs, the difficulty of a question cancels.
+The percentile bootstrap (Efron 1979). To compare two systems, pass the differences of their values,
+question by question: paired resampling cancels the difficulty of a question.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
 
-_BLOCK = 4_000_000  # 32 MB of float64
+_BLOCK = 4_000_000  # entries, 32 MB of float64
 _KEPT = 500_000  # weights of a draw that is kept for the next table
 
 
@@ -39,19 +39,17 @@ def bootstrap_interval(
     level: float = 0.95,
     block: int = _BLOCK,
 ) -> list[Interval | None]:
-    """Mean and percentile interval of each column; None for every column when no row has values.
+    """Return mean and percentile interval of each column; None for all columns without a full row.
 
     Args:
-        values: One row per question, one column per measure. A row is dropped when any column is
-            NaN.
-        generator: Source of the resamples, or the seed of one of its own; the same seed gives the
-            same intervals.
+        values: One row per question, one column per measure. Rows with a NaN are dropped.
+        generator: Random generator for the resamples, or its seed, which determines the intervals.
         resamples: Number of resamples.
         level: Coverage in (0, 1).
-        block: Entries of the resampling weights that are held at a time.
+        block: Resampling weights held at a time.
 
     Raises:
-        ValueError: if `level` or `resamples` is out of range.
+        ValueError: `level` or `resamples` is out of range.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level: expected a number in (0, 1), got {level}; use 0.95")
@@ -76,7 +74,7 @@ def bootstrap_interval(
 def _drawn(
     count: int, resamples: int, generator: torch.Generator, block: int
 ) -> Iterator[Tensor]:  # [r, n] float64
-    """How often each of n rows is in each resample, block by block."""
+    """Yield the counts of each of n rows in each resample, block by block."""
     step = max(1, block // count)
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
@@ -87,12 +85,12 @@ def _drawn(
 
 @lru_cache(maxsize=8)
 def _kept(count: int, resamples: int, seed: int) -> tuple[Tensor, ...]:
-    """`_drawn` by a seed: the tables of a report, as many as its systems, are of the same draw."""
+    """Return `_drawn` of a seed, cached: the tables of one report use the same draw."""
     return tuple(_drawn(count, resamples, torch.Generator().manual_seed(seed), _KEPT))
 
 
 def _quantiles(values: np.ndarray, *shares: float) -> list[np.ndarray]:  # [n, K] -> [K] each
-    """Of each column, between the two values beside it; what numpy has looks for NaN, too."""
+    """Interpolate quantiles of each column; numpy's own function also checks for NaN."""
     places = [share * (len(values) - 1) for share in shares]
     beside = [(math.floor(place), math.ceil(place)) for place in places]
     found = np.partition(values, [at for pair in beside for at in pair], axis=0)
@@ -109,9 +107,9 @@ def interval_table(
     seed: int,
     resamples: int = 2000,
 ) -> dict[str, list[float] | None]:
-    """`bootstrap_interval` of each column by name, as JSON has it: [mean, low, high] or None.
+    """Return `bootstrap_interval` of each column by name, for JSON: [mean, low, high] or None.
 
-    Every table starts from the seed anew, so that one more system changes no other's interval.
+    Every table restarts from the seed, so that another system changes no interval.
     """
     found = bootstrap_interval(values, generator=seed, resamples=resamples)
     return {
@@ -126,7 +124,7 @@ def mean_interval(
     seed: int,
     resamples: int = 2000,
 ) -> list[float] | None:
-    """`interval_table` of a single column."""
+    """Return `interval_table` of a single column."""
     return interval_table(values[:, None], [""], seed=seed, resamples=resamples)[""]
 
 
@@ -137,12 +135,12 @@ def stratified_interval(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> list[float] | None:
-    """Mean of the means of several groups, and its percentile interval; None without values.
+    """Return the mean of several group means and its percentile interval; None without values.
 
-    Each group is resampled by itself, so its share of the mean stays what it is.
+    Each group is resampled separately, which keeps its share of the mean.
 
     Args:
-        values: The groups, one value per question.
+        values: Groups, one value per question.
         seed: Seed of the resamples.
         resamples: Number of resamples.
         level: Coverage in (0, 1).
@@ -168,10 +166,9 @@ def stratified_interval(
 
 
 def holm(probabilities: Sequence[float | None]) -> list[float | None]:
-    """Probabilities of several tests, corrected for their number (Holm 1979); None stays None.
+    """Correct the probabilities of several tests for their number (Holm 1979); None stays None.
 
-    The i-th smallest of m, from 0, is multiplied by m - i; none is below a smaller one's result,
-    none above 1.
+    The i-th smallest of m, from 0, is multiplied by m - i. Results ascend and are at most 1.
     """
     known = sorted((value, place) for place, value in enumerate(probabilities) if value is not None)
     corrected: list[float | None] = [None] * len(probabilities)
@@ -189,26 +186,26 @@ def randomization_test(
     resamples: int = 10_000,
     block: int = _BLOCK,
 ) -> float | None:
-    """How often the mean of differences whose signs are drawn is as far from 0; None without any.
+    """Return the probability of so large a mean under random signs; None without differences.
 
-    The two-sided paired randomisation test (Fisher 1935; Smucker, Allan and Carterette 2007): were
-    the systems alike, each difference could as well have had the other sign. All choices of signs
-    are tried where there are no more of them than resamples; else the given one counts as one of
-    those drawn, so that the probability is never 0.
+    The two-sided paired randomisation test (Fisher 1935; Smucker, Allan and Carterette 2007): if
+    the systems were equal, each difference could have either sign. If there are no more sign
+    choices than resamples, all are tried; otherwise the given one counts as one of the draws, so
+    that the probability is never 0.
 
     Args:
         values: One difference a question.
-        generator: Source of the signs.
-        resamples: Choices of signs that are drawn.
-        block: Signs that are held at a time.
+        generator: Random generator for the signs.
+        resamples: Number of sign choices drawn.
+        block: Signs held at a time.
     """
     known = values[~torch.isnan(values)].double()
     if len(known) == 0:
         return None
-    # Where two systems agree, either sign is the same.
+    # For equal systems, either sign is the same.
     known = known[known != 0]
     count = len(known)
-    # Sums that differ by rounding alone are equal.
+    # Sums that differ only by rounding are equal.
     reached = known.sum().abs() - 1e-9 * known.abs().sum()
     if count < 63 and 1 << count <= resamples:
         choices = torch.arange(1 << count)[:, None] >> torch.arange(count) & 1

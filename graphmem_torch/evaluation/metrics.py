@@ -30,17 +30,18 @@ def ranking_measures(
     *,
     grades: Tensor | None = None,  # [B, G], > 0 where there is gold
 ) -> dict[str, Tensor]:  # each [B, len(cutoffs)] float64
-    """The `MEASURES` at each cut-off, as trec_eval has them; NaN without gold.
+    """Return the `MEASURES` at each cut-off, as defined by trec_eval; NaN without gold.
 
-    Recall, any, complete (all gold found); nDCG, gains linear in the grades, over the best order of
-    the gold (Jarvelin and Kekalainen 2002); average precision, the precision at each gold that is
-    found, over all gold (`map`); the reciprocal rank of the first gold (`mrr`).
+    - Recall, any, and complete (all gold found).
+    - nDCG: linear gains over the best order of the gold (Jarvelin and Kekalainen 2002).
+    - `map`: average precision, the precision at each gold found, over all gold.
+    - `mrr`: reciprocal rank of the first gold.
 
     Args:
-        positions: Where each gold candidate stands.
-        gold: The gold candidates.
+        positions: Position of each gold candidate.
+        gold: Gold candidates.
         cutoffs: K cut-offs.
-        grades: How relevant each is; all alike by default.
+        grades: Relevance of each gold candidate; all equal by default.
     """
     real = gold >= 0  # [B, G]
     count = real.sum(1)  # [B]

@@ -1,4 +1,4 @@
-"""How well a memory finds the evidence of questions whose evidence is known."""
+"""Evaluation of retrieval: how well a memory finds the known evidence of questions."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ __all__ = [
 ]
 
 Intervals = Mapping[str, Mapping[str, list[float] | None]]
-"""By measure and cut-off: [mean, low, high]; None where no question has a value."""
+"""By measure and cut-off: [mean, low, high]; None if no question has a value."""
 
 
 class Retriever(Protocol):
-    """What `evaluate` asks of a memory; `Memory` is one."""
+    """Protocol of memories that `evaluate` accepts, such as `Memory`."""
 
     def retrieve(self, questions: Sequence[str], /, *, k: int) -> Sequence[Result]:
-        """A result for each question, with up to k hits, best first."""
+        """Return a result for each question, with up to k hits, best first."""
         ...
 
     def __contains__(self, id: object, /) -> bool:
-        """Whether something of this id can be retrieved."""
+        """Return whether an atom with this id can be retrieved."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class RetrievalReport:
-    """Measures of one system over questions; printed, it is a table.
+    """Measures of one system over questions; prints as a table.
 
     Attributes:
-        questions: The n questions that have evidence.
-        without_evidence: The questions that have none and count nowhere.
+        questions: The n questions with evidence.
+        without_evidence: Questions without evidence, which do not count.
         cutoffs: K numbers of hits.
-        intervals: Of `recall` (share of the evidence among the first k hits), `any` (whether some
-            of it is), `complete` (whether all of it is), `ndcg`, `map` (average precision) and
-            `mrr` (reciprocal rank of the first): mean and 95 % interval.
-        seed, resamples: Of the bootstrap.
+        intervals: Mean and 95 % interval of `recall` (share of the evidence among the first k
+            hits), `any` (whether some of it is), `complete` (whether all of it is), `ndcg`, `map`
+            (average precision) and `mrr` (reciprocal rank of the first).
+        seed, resamples: Seed and number of bootstrap resamples.
         values: The same measures question by question, [n, K] each.
     """
 
@@ -65,10 +65,10 @@ class RetrievalReport:
     values: Mapping[str, Tensor] = field(repr=False)
 
     def minus(self, other: RetrievalReport) -> Intervals:
-        """What this system has more than another, with intervals resampled in pairs.
+        """Return the differences to another system, with intervals from paired resamples.
 
         Raises:
-            InputError: The other one was asked other questions, or measured at other cut-offs.
+            InputError: The other report has other questions or other cut-offs.
         """
         if (self.questions, self.cutoffs) != (other.questions, other.cutoffs):
             raise InputError(
@@ -80,7 +80,7 @@ class RetrievalReport:
         return _tables(more, self.cutoffs, self.seed, self.resamples)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values, without the values of single questions."""
+        """Return plain JSON values, without those of single questions."""
         return {
             "n": len(self.questions),
             "without_evidence": list(self.without_evidence),
@@ -108,21 +108,21 @@ def evaluate(
     seed: int = 0,
     resamples: int = 2000,
 ) -> RetrievalReport:
-    """Asks a memory all the questions and measures where the evidence stands among its hits.
+    """Ask a memory all questions and measure the ranks of the evidence among its hits.
 
     Args:
-        memory: Holds the evidence; a `Memory`, or anything with `retrieve` and `in`.
+        memory: Memory that holds the evidence: a `Memory`, or anything with `retrieve` and `in`.
         questions: B questions.
         evidence: Ids of the atoms that answer each question, or a mapping of ids to grades above 0
-            (gains of nDCG); without any the question is named in the report and left out of every
-            mean.
+            (gains of nDCG). Questions without evidence are listed in the report and left out of
+            every mean.
         k: Cut-offs, in hits.
-        seed: Of the bootstrap; the same seed gives the same intervals.
-        resamples: Bootstrap resamples.
+        seed: Seed of the bootstrap; the same seed gives the same intervals.
+        resamples: Number of bootstrap resamples.
 
     Raises:
-        InputError: No questions, or none with evidence; lists of other lengths; evidence that the
-            memory does not hold; a cut-off below 1.
+        InputError: There are no questions, or none with evidence; lists differ in length; the
+            memory lacks some evidence; or a cut-off is below 1.
     """
     wanted = _checked(questions, evidence)
     for number, ids in enumerate(wanted):
@@ -146,23 +146,24 @@ def measure_rankings(
     seed: int = 0,
     resamples: int = 2000,
 ) -> RetrievalReport:
-    """The report, as `evaluate` makes it, of a system of which only the rankings are known.
+    """Return the report of `evaluate` for a system whose rankings are given.
 
     Args:
-        rankings: For each question, ids, best first; at least as many as the largest cut-off.
+        rankings: Ids for each question, best first; at least as many as the largest cut-off.
         questions: B questions.
-        evidence: Ids of what answers each question, or a mapping of ids to grades above 0.
+        evidence: Ids that answer each question, or a mapping of ids to grades above 0.
         k: Cut-offs, in hits.
-        seed: Of the bootstrap.
-        resamples: Bootstrap resamples.
+        seed: Seed of the bootstrap.
+        resamples: Number of bootstrap resamples.
 
     Raises:
-        InputError: As `evaluate`.
+        InputError: As for `evaluate`.
     """
     wanted, cutoffs = _checked(questions, evidence), _cutoffs(k)
     if len(rankings) != len(questions):
         raise InputError(
-            f"rankings: expected one for each of {len(questions)} questions, got {len(rankings)}"
+            f"rankings: expected one for each of {len(questions)} questions, got "
+            f"{len(rankings)}; give an empty one where nothing was found"
         )
     asked = [number for number, ids in enumerate(wanted) if ids]
     width = max(len(ids) for ids in wanted)
@@ -203,9 +204,11 @@ def _tables(
 def _checked(
     questions: Sequence[str], evidence: Sequence[Collection[str]]
 ) -> list[dict[str, float]]:
-    """The grades of the evidence of each question, by id; 1 where none are given."""
+    """Return the grades of each question's evidence by id; 1 where none are given."""
     if isinstance(questions, str) or not questions:
-        raise InputError(f"questions: expected a list of questions, got {questions!r:.80}")
+        raise InputError(
+            f"questions: expected a list of questions, got {questions!r:.80}; put one in a list"
+        )
     if isinstance(evidence, str) or len(evidence) != len(questions):
         raise InputError(
             f"evidence: expected a list of ids for each of {len(questions)} questions, got "
@@ -226,7 +229,7 @@ def _checked(
     wanted = [{**ids} if isinstance(ids, Mapping) else dict.fromkeys(ids, 1.0) for ids in evidence]
     if not any(wanted):
         raise InputError(
-            "evidence: expected ids for some question, got none; without them nothing is measured"
+            "evidence: expected ids for some question, got none; give those that answer it"
         )
     return wanted
 
@@ -241,7 +244,7 @@ def _cutoffs(k: Sequence[int]) -> tuple[int, ...]:
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines; the first column flush left, the others flush right."""
+    """Return the rows as lines, with the first column left-aligned and the others right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
@@ -253,7 +256,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def mean_range(value: Sequence[float] | None) -> str:
-    """A mean with the ends of its interval, in percent; a dash for none."""
+    """Format a mean and its interval in percent; a dash for None."""
     if value is None:
         return "-"
     mean, low, high = (100 * each for each in value)

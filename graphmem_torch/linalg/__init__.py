@@ -1,6 +1,6 @@
-"""Linear algebra that knows no graph: operators, eigensolvers, linear systems, factorisations.
+"""Linear algebra without graphs: operators, eigensolvers, linear systems, factorisations.
 
-Imports from `ops`, `checks` and what lies below them.
+Imports from `ops`, `checks` and the layers below them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""lanczos: the eigenpairs at one end of a symmetric operator, with right multiplicities."""
+"""lanczos: eigenpairs at one end of a symmetric operator, with correct multiplicities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["lanczos", "pairs_beyond_null"]
 _log = logging.getLogger(__name__)
 
 _DENSE = 256  # rows up to which the dense solver is faster
-_LARGEST_DENSE = 8192  # rows up to which it is used where a large share is wanted
+_LARGEST_DENSE = 8192  # rows up to which it is used for a large share of the spectrum
 
 
 def lanczos(
@@ -30,33 +30,33 @@ def lanczos(
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
 ) -> Solution:  # values [k], vectors [N, k]
-    """The k smallest or largest eigenvalues and their eigenvectors.
+    """Return the k smallest or largest eigenvalues and their eigenvectors.
 
     Block Lanczos with full reorthogonalisation and thick restart, Chebyshev-filtered
-    (`docs/mathematics.md` 2.3; Zhou and Saad 2007; Golub and Underwood 1977). Null vectors that the
-    operator knows are deflated exactly and returned with the value 0, so a disconnected graph has
-    all its zeros; the block is wider than k, so every multiple eigenvalue has all its copies.
-    Small problems, and those that want a large share of the spectrum, are solved densely.
+    (`docs/mathematics.md` 2.3; Zhou and Saad 2007; Golub and Underwood 1977). The operator's known
+    null vectors are deflated exactly and returned with value 0, so a disconnected graph has all its
+    zeros. The block is wider than k, so every multiple eigenvalue has all its copies. Small
+    problems, and those for a large share of the spectrum, are solved densely.
 
     Args:
-        operator: From `laplacian`, or any `SymmetricOperator`.
-        k: How many, 1 to N.
+        operator: Result of `laplacian`, or any `SymmetricOperator`.
+        k: Number of eigenpairs, 1 to N.
         which: "smallest" or "largest".
-        tol: A pair has converged when ‖A x - value x‖ is at most `tol` times half the width of
-            `operator.bounds()`, which for a normalised Laplacian is `tol` itself.
+        tol: A pair has converged if ‖A x - value x‖ is at most `tol` times half the width of
+            `operator.bounds()`; for a normalised Laplacian, that is `tol` itself.
         generator: Random generator for the start vectors; the global one when omitted.
-        max_iter: Block products with the operator (each one the product with some k + 50% columns).
+        max_iter: Maximum block products with the operator (about k + 50% columns each).
 
     Returns:
         `values` ascending for "smallest", descending for "largest"; `vectors` orthonormal;
-        `residual` `[k]` the norms above; `iterations` the block products. An eigenvalue lies
-        within its residual of each value. `converged` is False, and a warning says so, when a
-        residual is above the tolerance, or when a smallest value beside the known zeros is not
-        larger than its residual, so that it cannot be told from 0 in this precision.
+        `residual` `[k]` the norms above; `iterations` the block products. An eigenvalue lies within
+        its residual of each value. `converged` is False, with a warning, in two cases: a residual
+        exceeds the tolerance, or a smallest value beyond the known zeros does not exceed its
+        residual, so this precision cannot tell it from 0.
 
     Raises:
-        InputError: If k is not in 1..N, another argument is out of range, or the eigenvalues may be
-            so large or small that their squares leave the range of the dtype.
+        InputError: k is not in 1..N, another argument is out of range, or squares of the
+            eigenvalues may leave the range of the dtype.
     """
     check_choice("which", which, ("smallest", "largest"))
     check_count("k", k)
@@ -65,10 +65,10 @@ def lanczos(
     rows = operator.shape[0]
     if k > rows:
         raise InputError(
-            f"k: expected at most {rows}, the rows of the operator, got {k}; ask fewer"
+            f"k: expected at most {rows}, the rows of the operator, got {k}; request fewer"
         )
     low, high = operator.bounds()
-    # Squares of what has this size must stay in the range of the dtype.
+    # Squares of values of this size must stay in the range of the dtype.
     most = torch.finfo(operator.dtype).max ** 0.4
     if not (high == low or 1 / most <= high - low <= most):
         raise InputError(
@@ -103,11 +103,11 @@ def pairs_beyond_null(
     max_iter: int,
     start: Tensor | None = None,  # [N, m]
 ) -> Solution:  # values [count], vectors [N, count]
-    """The `count` lowest pairs outside `null`, judged as by `lanczos`, without null vectors.
+    """Return the `count` lowest pairs outside `null`, judged as by `lanczos`, without null vectors.
 
     A graph may have as many null vectors as nodes, which must not become dense columns. `start` are
-    vectors near the wanted ones, as those of a graph that has changed a little; what is random
-    beside them still finds what they miss.
+    vectors near the wanted ones, such as those before a small change of the graph. Random vectors
+    beside them find the rest.
     """
     found = _pairs(
         operator,
@@ -123,7 +123,7 @@ def pairs_beyond_null(
 
 
 def _goal(operator: SymmetricOperator, tol: float) -> float:
-    """Largest norm of a residual: `tol` of half the width of the spectrum."""
+    """Return the largest accepted norm of a residual: `tol` of half the width of the spectrum."""
     low, high = operator.bounds()
     return tol * max((high - low) / 2, torch.finfo(operator.dtype).tiny)
 
@@ -131,13 +131,13 @@ def _goal(operator: SymmetricOperator, tol: float) -> float:
 def _judged(
     operator: SymmetricOperator, found: RitzPairs, tol: float, zeros: int, *, positive: bool
 ) -> Solution:
-    """Residuals computed anew, and warnings where they do not bear the values out.
+    """Recompute the residuals, and warn if they do not confirm the values.
 
     Args:
-        operator: Operator whose pairs they are.
-        found: The pairs, of which the first `zeros` are known to be exact.
-        tol: As for `lanczos`.
-        zeros: As above.
+        operator: Operator of the pairs.
+        found: Pairs to check.
+        tol: Tolerance, as for `lanczos`.
+        zeros: Number of first pairs that are known to be exact.
         positive: Whether the other values are known to be above 0.
     """
     values, vectors, goal = found.values, found.vectors, _goal(operator, tol)
@@ -175,7 +175,7 @@ def _pairs(
     max_iter: int,
     start: Tensor | None = None,
 ) -> RitzPairs:
-    """The `count` lowest pairs of `sign * operator` outside `null`, in the operator's own sign."""
+    """Return the `count` lowest pairs of `sign * operator` outside `null`, without the sign."""
     rows = operator.shape[0]
     room = rows - (null.count if null is not None else 0)
     if count == 0:
@@ -200,7 +200,7 @@ def _pairs(
 def _dense(
     operator: SymmetricOperator, count: int, null: NullSpace | None, sign: float
 ) -> RitzPairs:
-    """By the dense eigensolver; null vectors are lifted above everything else."""
+    """Solve densely; null vectors are lifted above the rest of the spectrum."""
     matrix = operator.to_dense().double() * sign
     if null is not None and null.count:
         basis = null.vectors(null.count).double()

@@ -14,19 +14,18 @@ from graphmem_torch.linalg.spectrum import Rows, Spectrum, check_block, check_ra
 
 __all__ = ["Gram", "StreamingSpectrum", "gram_svd", "leading_eigenpairs"]
 
-_FEW = 3  # up to 1 / 3 of the eigenpairs are computed alone
+_FEW = 3  # up to 1 / 3 of the eigenpairs are computed without the others
 
 
 @dataclass(eq=False)
 class Gram:
     """Eᵀ E of the rows seen so far.
 
-    Partial sums of different blocks, workers or times add up: `a + b`, or an all-reduce of `sums`
-    and `count`.
+    Sums of blocks, workers or times add up: `a + b`, or an all-reduce of `sums` and `count`.
 
     Attributes:
-        sums: [d, d] float64; only the upper triangle is meant.
-        count: Rows in it.
+        sums: [d, d] float64; only the upper triangle is valid.
+        count: Number of rows.
     """
 
     sums: Tensor
@@ -34,32 +33,32 @@ class Gram:
 
     @classmethod
     def zeros(cls, width: int, device: torch.device | str = "cpu") -> Gram:
-        """Of no rows at all."""
+        """Start without rows."""
         return cls(torch.zeros(width, width, dtype=torch.float64, device=device))
 
     @classmethod
     def of(cls, x: Tensor | Iterable[Tensor] | Rows) -> Gram:
-        """Of rows [N, d] in any of the forms that `gram_svd` takes, in one pass.
+        """Sum rows [N, d], in any form that `gram_svd` takes, in one pass.
 
         Raises:
-            InputError: For what is no floating-point matrix, is empty, or requires a gradient.
+            InputError: x is not a floating-point matrix, is empty, or requires a gradient.
         """
         gram: Gram | None = None
         for tile in x if isinstance(x, Rows) else Rows(x):
             gram = gram or cls.zeros(tile.shape[1], tile.device)
             gram.add_(tile)
         if gram is None:
-            raise InputError("x: expected at least one row, got none; give it rows")
+            raise InputError("x: expected at least one row, got none; give rows")
         return gram
 
     def add_(self, rows: Tensor, *, sign: int = 1) -> None:  # rows [n, d], float32 or float64
-        """Adds the rows, or takes them out again with `sign` -1.
+        """Add the rows, or subtract them with `sign` -1.
 
-        Products are summed in the dtype of the rows over these n rows, and in float64 from then
-        on. Below the diagonal panels nothing is computed: 0.6 of the work of the whole product.
+        Products are summed in the dtype of the rows over these n rows, and in float64 afterwards.
+        Panels below the diagonal are skipped, which leaves 0.6 of the work of the whole product.
         """
         width = rows.shape[1]
-        # A GPU is better served by a few large products than by many small ones.
+        # A few large products suit a GPU better than many small ones.
         panel = max(512 if rows.is_cuda else 96, -(-width // 8))
         part = torch.empty(width, width, dtype=rows.dtype, device=rows.device)
         for start in range(0, width, panel):
@@ -69,20 +68,20 @@ class Gram:
         self.count += sign * rows.shape[0]
 
     def __add__(self, other: Gram) -> Gram:
-        """Of the rows of both."""
+        """Return the sums over the rows of both."""
         if self.sums.shape != other.sums.shape:
             raise InputError(
                 f"Grams: expected the same width to be added, got {len(self.sums)} and "
-                f"{len(other.sums)}; were the rows made by different encoders?"
+                f"{len(other.sums)}; encode all rows with one encoder"
             )
         return Gram(self.sums + other.sums, self.count + other.count)
 
     def mean(self) -> Tensor:  # [d, d] float64, symmetric
-        """C = Eᵀ E / N (`docs/mathematics.md` 1.1).
+        """Return C = Eᵀ E / N (`docs/mathematics.md` 1.1).
 
         Raises:
-            InputError: If there are no rows, or they are not finite: looked at here, once, because
-                whatever is not finite in a row stays so in the sums.
+            InputError: There are no rows, or they are not finite. Checked here, once, because
+                non-finite values of a row stay in the sums.
         """
         if self.count < 1:
             raise InputError("x: expected at least one row, got none; add rows first")
@@ -101,24 +100,25 @@ def gram_svd(
     *,
     left: bool = False,
 ) -> Spectrum:
-    """The `rank` leading eigenpairs of E Eᵀ / N by the Gram matrix (`docs/mathematics.md` 1.1).
+    """Return the `rank` leading eigenpairs of E Eᵀ / N from the Gram matrix.
 
-    One pass over the rows, tile by tile, and one `eigh` in float64; the left vectors take a second
-    pass. Work N d² + 13 d³, memory one tile and 4 d² float64; where N < d is known before, the
-    N x N Gram matrix is decomposed instead. Half precision is multiplied in float32.
+    See `docs/mathematics.md` 1.1. Takes one pass over the rows, tile by tile, and one `eigh` in
+    float64; left vectors take a second pass. Work N d² + 13 d³, memory one tile and 4 d² float64.
+    If N < d is known in advance, the N x N Gram matrix is decomposed instead. Half precision is
+    multiplied in float32.
 
     Squaring costs digits: with float32 rows, eigenvalues below about 1e-7 of the largest are
-    rounding noise. Give float64 rows to go further.
+    rounding noise. Pass float64 rows for smaller ones.
 
     Args:
-        x: A tensor, a slice of a memory-mapped safetensors file, or an iterable of blocks of some
-            hundred rows or more; or a `Gram`, as of several machines' rows summed, which gives
-            float64 vectors and no left ones.
-        rank: Eigenpairs wanted, at most min(N, d).
+        x: Tensor, slice of a memory-mapped safetensors file, or iterable of blocks of some hundred
+            rows or more; or a `Gram`, such as the sum of several machines, which gives float64
+            vectors and no left ones.
+        rank: Number of eigenpairs, at most min(N, d).
         left: Whether to compute the left vectors too; x must then be readable twice.
 
     Raises:
-        InputError: If x is no finite floating-point matrix, is empty, requires a gradient, or rank
+        InputError: x is not a finite floating-point matrix, is empty, requires a gradient, or rank
             is out of range.
     """
     check_count("rank", rank)
@@ -142,9 +142,9 @@ def gram_svd(
 
 
 def leading_eigenpairs(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Leading eigenpairs of a symmetric positive semidefinite [n, n] float64.
+    """Return the leading eigenpairs of a symmetric positive semidefinite [n, n] float64 matrix.
 
-    Some of them take a third of the time of all (LAPACK's `syevr`; Dhillon and Parlett 2004), for
+    Some pairs take a third of the time of all (LAPACK's `syevr`; Dhillon and Parlett 2004), for
     which torch has no call.
 
     Returns:
@@ -169,14 +169,14 @@ def _of_gram(gram: Gram, rank: int, dtype: torch.dtype) -> Spectrum:
 
 
 def _of_few(rows: Rows, rank: int) -> Spectrum:
-    """Fewer rows than columns: they fit where the Gram matrix of the columns would not."""
+    """Decompose fewer rows than columns: they fit memory where a Gram matrix may not."""
     whole = torch.cat(list(rows)).double()
     gram = Gram.zeros(len(whole), whole.device)
     gram.add_(whole.T)
     gram.count = len(whole)
     mean = gram.mean()
     values, vectors = leading_eigenpairs(mean, rank)
-    # The columns are orthogonal already; QR gives them length 1, and directions to those of none.
+    # The columns are already orthogonal; QR scales them to length 1 and replaces zero columns.
     right = oriented(torch.linalg.qr(whole.T @ vectors).Q).to(rows.dtype)
     return _spectrum(values, right, gram.count, mean)
 
@@ -195,7 +195,7 @@ def _spectrum(values: Tensor, right: Tensor, count: int, mean: Tensor) -> Spectr
 
 
 def _left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tensor:  # [N, K]
-    """E u / sqrt(N λ), in one more pass over the rows."""
+    """Return E u / sqrt(N λ), in one more pass over the rows."""
     floor = torch.finfo(right.dtype).eps * values[0]
     scale = torch.where(values > floor, (count * values).rsqrt(), 0.0)
     axes = (right.double() * scale).to(right.dtype)
@@ -208,23 +208,23 @@ def _left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tens
 
 
 _UNIT = torch.finfo(torch.float64).eps / 2  # unit roundoff
-_TILE = 1024  # rows multiplied at once: rounding inside a product grows with them
+_TILE = 1024  # rows multiplied at once; rounding inside a product grows with them
 
 
 class StreamingSpectrum:
-    """The `rank` leading eigenpairs of C = Eᵀ E / N while rows are added and removed.
+    """Leading `rank` eigenpairs of C = Eᵀ E / N while rows are added and removed.
 
-    `docs/mathematics.md` 1.8. Eᵀ E is kept [d, d] in float64 and decomposed when the eigenpairs
-    are asked for. Adding and removing are exact up to rounding, whose bound grows with all the
-    energy that ever came or went: about 10⁶ times the energy present moves an eigenvalue by 1e-6.
+    `docs/mathematics.md` 1.8. Keeps Eᵀ E [d, d] in float64 and decomposes it on demand. Adding and
+    removing are exact up to rounding, whose bound grows with the total energy ever added or
+    removed: about 10⁶ times the present energy moves an eigenvalue by 1e-6.
 
     Args:
-        rank: Eigenpairs wanted; fewer are returned while there are fewer rows.
+        rank: Number of eigenpairs; fewer while there are fewer rows.
         dim: d.
-        device: Where the sums live; rows are brought there.
+        device: Device of the sums; rows are moved to it.
 
     Raises:
-        InputError: If a number is out of range.
+        InputError: A number is out of range.
     """
 
     def __init__(self, rank: int, dim: int, *, device: torch.device | str = "cpu") -> None:
@@ -247,19 +247,19 @@ class StreamingSpectrum:
         return self._gram.count
 
     def add(self, rows: Tensor) -> None:  # [n, d]
-        """Counts the rows in.
+        """Add rows.
 
         Raises:
-            InputError: If they are not finite floating-point rows of d columns without gradient;
-                nothing has changed then.
+            InputError: The rows are not finite floating-point rows of d columns without gradient;
+                the sums are then unchanged.
         """
         self._update(rows, 1)
 
     def remove(self, rows: Tensor) -> None:  # [n, d]
-        """Counts out rows that were added before, in whatever order and grouping.
+        """Remove rows that were added before, in any order and grouping.
 
         Raises:
-            InputError: As for `add`, or if there are more than are present.
+            InputError: As for `add`, or there are more rows than present.
         """
         self._update(rows, -1)
 
@@ -284,21 +284,20 @@ class StreamingSpectrum:
             return
         for tile, energy in zip(tiles, energies, strict=True):
             self._gram.add_(tile, sign=sign)
-            # n u |E|² by the product of n rows and u |Eᵀ E| by the addition (Higham 2002, 3.5).
+            # n u |E|² for the product of n rows and u |Eᵀ E| for the addition (Higham 2002, 3.5).
             whole = self._gram.sums.trace().abs()
             self._rounding += _UNIT * (len(tile) * energy + whole)
         self._solved = None
 
     def spectrum(self) -> Spectrum:
-        """The eigenpairs, computed if anything changed; `residual` is `error_bound` for all.
+        """Return the eigenpairs, cached until rows change; `residual` is `error_bound` for all.
 
         Raises:
-            InputError: If there are no rows, or rows were removed that never had been added and it
-                shows.
+            InputError: There are no rows, or removed rows are detected that had never been added.
         """
         if self._solved is None:
             if self.count < 1:
-                raise InputError("rows: expected some to be decomposed, got none; add some first")
+                raise InputError("rows: expected at least one row, got none; add rows first")
             lowest = self._gram.sums.diagonal().min()
             if bool(lowest < -2 * self._rounding):
                 raise InputError(
@@ -307,7 +306,7 @@ class StreamingSpectrum:
                     "rows present"
                 )
             found = gram_svd(self._gram, min(self.rank, self.count))
-            # The backward error of the decomposition comes on top.
+            # Add the backward error of the decomposition.
             bound = self._rounding / self.count + self.dim * _UNIT * found.values[0]
             self._solved = replace(found, residual=bound.expand_as(found.values))
         return self._solved
@@ -319,12 +318,12 @@ class StreamingSpectrum:
 
     @property
     def vectors(self) -> Tensor:  # [d, k] float64
-        """Eigenvectors, the entry of largest magnitude of each positive."""
+        """Eigenvectors, each with a positive entry of largest magnitude."""
         right = self.spectrum().right
         assert right is not None
         return right
 
     @property
     def error_bound(self) -> float:
-        """How far an eigenvalue may be from that of a fresh decomposition."""
+        """Maximum difference between an eigenvalue and that of a fresh decomposition."""
         return float(self.spectrum().residual.max())

@@ -17,7 +17,7 @@ from graphmem_torch.ops.solution import Solution
 __all__ = ["Energy", "conjugate_gradient", "energies", "panel", "solved_to"]
 _log = logging.getLogger(__name__)
 
-_CHECK = 8  # iterations between two looks at the data
+_CHECK = 8  # iterations between two convergence checks
 _REFINEMENTS = 3
 _FLOOR = 8
 
@@ -29,24 +29,24 @@ def conjugate_gradient(
     tol: float = 1e-6,
     max_iter: int = 1000,
 ) -> Solution:  # values [N, P]
-    """Solves A x = b for every column b, preconditioned by the diagonal (Jacobi).
+    """Solve A x = b for every column b, preconditioned by the diagonal (Jacobi).
 
-    Hestenes and Stiefel 1952. A column leaves the iteration when its residual is small, looked at
-    every 8 iterations; the true residual is then computed and, where rounding kept it above the
-    tolerance, the rest is solved again. Of a right side the part in the operator's known null space
-    is left out, and the solution has none: the result is the pseudo-inverse times b.
+    Hestenes and Stiefel 1952. Every 8 iterations, columns with small residuals leave the iteration.
+    Their true residuals are then computed; columns that rounding kept above the tolerance are
+    solved again. The part of a right side in the operator's known null space is dropped, so the
+    result is the pseudo-inverse times b.
 
     Args:
-        operator: A Laplacian, or any other positive semidefinite operator.
+        operator: Laplacian, or another positive semidefinite operator.
         rhs: Right sides, in the operator's dtype.
-        tol: On ‖b - A x‖ / ‖b‖.
-        max_iter: Iterations of all rounds together.
+        tol: Maximum of ‖b - A x‖ / ‖b‖.
+        max_iter: Maximum iterations of all rounds together.
 
     Returns:
-        `residual` `[P]` is that quotient, computed anew from x; 0 for a zero column.
+            `residual` `[P]` is that quotient, recomputed from x; 0 for a zero column.
 
     Raises:
-        InputError: If the right sides do not fit the operator, require a gradient, are not finite,
+        InputError: The right sides do not fit the operator, require a gradient or are not finite,
             or a constant is out of range.
     """
     operator.check_columns(rhs)
@@ -102,10 +102,10 @@ def _below(goal: Tensor) -> Callable[[_Columns], Tensor]:  # [P]
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """The forms b' A^+ b of the columns b, `value` `[P]`, and what each may be off, relatively.
+    """Forms b' A^+ b of the columns b, `value` `[P]`, and their relative errors.
 
-    `error` `[P]` is what the last 8 iterations added, `rounding` `[P]` the unit of the dtype times
-    |x|² / value, which is 1 / μ for an eigenvector.
+    `error` `[P]` is the gain of the last 8 iterations. `rounding` `[P]` is the unit of the dtype
+    times |x|² / value, which is 1 / μ for an eigenvector.
     """
 
     value: Tensor
@@ -121,11 +121,11 @@ def energies(
     tol: float,
     max_iter: int,
 ) -> Energy:
-    """The form b' A^+ b of every column, without ever forming A^+ b.
+    """Return the form b' A^+ b of every column, without forming A^+ b.
 
     The sum of alpha_t r_t' z_t over the iterations t grows to it from below (Hestenes and Stiefel
-    1952, theorem 6.1), and what the last iterations added estimates what is missing (Strakos and
-    Tichy 2002, eq. 4.4). Its error is the square of that of the solution, so it comes early.
+    1952, theorem 6.1). The gain of the last iterations estimates the missing part (Strakos and
+    Tichy 2002, eq. 4.4). The error is the square of that of the solution, so it converges early.
     """
     state = _Columns(operator, rhs, solve=False)
     done = state.run(max_iter, lambda s: s.gained() <= tol * s.sum)
@@ -136,7 +136,7 @@ def energies(
 
 
 def panel(nodes: int, device: torch.device) -> int:
-    """Columns at a time: what stays in the last cache, or is enough for a GPU."""
+    """Return the columns to solve at a time: a panel that fits the last cache or fills a GPU."""
     room = 1 << (26 if device.type == "cuda" else 21)
     return min(max(room // max(nodes, 1) // 16 * 16, 32), 512)
 
@@ -150,12 +150,12 @@ def solved_to(
     start: Tensor | None = None,  # [N, P]
     least: float = 0.0,
 ) -> tuple[Tensor, int, bool]:  # [N, P], iterations, whether all columns got there
-    """A^+ b, until 8 iterations add no more than `tol` to b' A^+ b.
+    """Return A^+ b, iterated until 8 iterations add at most `tol` to b' A^+ b.
 
-    That is e'Ae of the error e, so any form c'e is within its root times that of c' A^+ c: what
-    depends on the smallest eigenvalues is as exact as the rest, which no residual promises. From a
-    near `start` only what is missing has to be found; where no eigenvalue but 0 is below `least`,
-    its energy is at most ‖b - A start‖² / least, and a column that this shows to be done is left.
+    That sum is e'Ae of the error e, so any form c'e is within its root times that of c' A^+ c.
+    Parts that depend on the smallest eigenvalues are thus as exact as the rest, which a residual
+    cannot guarantee. A near `start` leaves only the difference to find. If no eigenvalue but 0 is
+    below `least`, its energy is at most ‖b - A start‖² / least, which may prove columns done.
     """
     null = operator.null_space()
     if start is not None:
@@ -169,7 +169,7 @@ def solved_to(
 
 
 class _Columns:
-    """The open columns of a run, and the results of all of them."""
+    """Open columns of a run, and the results of all columns."""
 
     def __init__(self, operator: SymmetricOperator, rhs: Tensor, *, solve: bool) -> None:
         self.operator, self.null = operator, operator.null_space()
@@ -186,19 +186,19 @@ class _Columns:
         self.r = rhs.clone() if self.null is None else self.null.project(rhs).clone()
         self.p = self.precondition(self.r).clone()
         self.rz = (self.r * self.p).sum(0)
-        # Below this a residual is rounding, with a null part that the operator cannot reduce.
+        # A residual below this is rounding, with a null part that the operator cannot reduce.
         self.floor = self.rz * (_FLOOR * torch.finfo(rhs.dtype).eps) ** 2
         self.x = torch.zeros_like(rhs) if solve else None
         self.sum = rhs.new_zeros(columns)
-        self.fresh = self.sum  # added since the last look; apart, as the sum is far larger
-        # |x|², x'p and |p|² in the norm of the preconditioner: r is orthogonal to x and the last p.
+        self.fresh = self.sum  # gain since the last check; separate, because the sum is far larger
+        # |x|², x'p and |p|² in the norm of the preconditioner; r is orthogonal to x and the last p.
         self.xx, self.xp, self.pp = rhs.new_zeros(columns), rhs.new_zeros(columns), self.rz.clone()
 
     def precondition(self, r: Tensor) -> Tensor:
         return r if self.inverse is None else r * self.inverse
 
     def run(self, max_iter: int, reached: Callable[[_Columns], Tensor]) -> int:
-        """Iterates until every column is `reached(self)`; how many iterations that were."""
+        """Iterate until every column satisfies `reached(self)`; return the number of iterations."""
         done = 0
         self.retire(self.rz <= self.floor)
         while self.place.numel() and done < max_iter:
@@ -211,13 +211,13 @@ class _Columns:
                 self.r, self.p = self.null.project(self.r), self.null.project(self.p)
             self.sum += self.fresh
             ready, floored = reached(self), self.rz <= self.floor
-            self.error[self.place[floored]] = self.rz[floored]  # what is left, not added
+            self.error[self.place[floored]] = self.rz[floored]  # the remaining error, not the gain
             self.retire(ready | floored)
         self.retire(torch.ones_like(self.place, dtype=torch.bool))
         return done
 
     def step(self) -> None:
-        """One iteration of all open columns; a column that is solved exactly stands still."""
+        """Run one iteration of all open columns; exactly solved columns do not change."""
         image = self.operator.matmul(self.p)
         curvature = (self.p * image).sum(0)
         live = (curvature > 0) & (self.rz > self.floor)
@@ -236,21 +236,21 @@ class _Columns:
         self.rz = now
 
     def solved(self) -> Tensor:  # [N, P]
-        """The solutions of all columns; only of a run that keeps them."""
+        """Return the solutions of all columns; only for a run that keeps them."""
         assert self.solution is not None
         return self.solution
 
     def residual(self) -> Tensor:
-        """Norms of what the recurrence says is left of the open columns."""
+        """Return the residual norms of the open columns by the recurrence."""
         return self.r.norm(dim=0)
 
     def gained(self) -> Tensor:
-        """What the iterations since the last look added to the energy."""
+        """Return the energy gained since the last check."""
         self.error[self.place] = gain = self.fresh
         return gain
 
     def retire(self, done: Tensor) -> None:
-        """Writes out the columns that are done and goes on with the others."""
+        """Store the results of finished columns and continue with the others."""
         kept = (~done).nonzero().squeeze(1)
         if kept.numel() == self.place.numel():
             return

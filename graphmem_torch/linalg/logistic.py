@@ -11,27 +11,27 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 
 __all__ = ["Logistic", "fit_logistic", "minimise", "minimise_log_loss"]
-_STEPS = 100  # of L-BFGS at most
+_STEPS = 100  # maximum steps of L-BFGS
 
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """log odds = signals @ weights + bias.
+    """Logistic model: log odds = signals @ weights + bias.
 
     Attributes:
         weights: `[F]`.
-        bias: Log odds where every signal is 0.
+        bias: Log odds if every signal is 0.
     """
 
     weights: Tensor
     bias: float
 
     def log_odds(self, signals: Tensor) -> Tensor:  # [..., F] -> [...]
-        """Log odds of each row of signals."""
+        """Return the log odds of each row of signals."""
         return signals @ self.weights + self.bias
 
     def probability(self, signals: Tensor) -> Tensor:  # [..., F] -> [...]
-        """Probability of each row of signals."""
+        """Return the probability of each row of signals."""
         return self.log_odds(signals).sigmoid()
 
 
@@ -42,15 +42,15 @@ def fit_logistic(
     *,
     penalty: float = 1e-3,
 ) -> Logistic:
-    """Maximum likelihood of a logistic model whose rows count `weight` times.
+    """Fit a logistic model whose rows count `weight` times, by maximum likelihood.
 
-    Minimises the weighted log loss for each unit of positive weight, plus penalty * |w|² on
-    signals of unit variance; convex, solved by L-BFGS. Rows that were sampled are weighted by the
-    inverse of the share that was drawn, so the probabilities are those of the whole.
+    Minimises the weighted log loss per unit of positive weight, plus penalty * |w|² on signals of
+    unit variance; convex, solved by L-BFGS. Weight sampled rows by the inverse of the sampled
+    share, so that probabilities are those of the whole.
 
     Raises:
-        InputError: Shapes that do not fit, signals that are not finite, weights that are not above
-            0, or only one class.
+        InputError: Shapes do not fit, signals are not finite, weights are not above 0, or there is
+            only one class.
     """
     if signals.dim() != 2 or positive.shape != signals.shape[:1]:
         raise InputError(
@@ -92,7 +92,7 @@ def minimise_log_loss(
     steps: int,
     bias: float = 0.0,
 ) -> Tensor:  # [F + 1], the bias last
-    """Where sum of weight * log loss + penalty * |w|² is least, from w = 0 and `bias` on."""
+    """Minimise the sum of weight * log loss + penalty * |w|², from w = 0 and `bias`."""
     weights = x.new_zeros(x.shape[1] + 1)
     weights[-1] = bias
     weights.requires_grad_()
@@ -110,9 +110,9 @@ def minimise_log_loss(
 def minimise(
     parameters: Iterable[Tensor], loss: Callable[[], Tensor], *, steps: int = _STEPS
 ) -> None:
-    """Moves those parameters that ask for a gradient to where a smooth convex loss is least.
+    """Minimise a smooth convex loss over the parameters that require a gradient, in place.
 
-    By L-BFGS with a strong Wolfe line search, from where they are.
+    Uses L-BFGS with a strong Wolfe line search, from their current values.
     """
     optimizer = torch.optim.LBFGS(
         [each for each in parameters if each.requires_grad],

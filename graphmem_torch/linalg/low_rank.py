@@ -1,4 +1,4 @@
-"""Leading singular vectors: from products with a random panel, or by the route that costs less."""
+"""Leading singular vectors: from products with a random panel, or by the cheaper method."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Kernel", "Ritz", "block_krylov", "decompose", "randomized_svd"]
 
 _log = logging.getLogger(__name__)
 
-# Fitted to both routes at 5,000 to 50,000 rows of 384 to 2,048 columns on one core, where the model
-# is within 1.6 of the clock: flops of a Gram entry and row, of `eigh` by d³, and what a thin panel
-# loses against a square product.
+# Fitted to both methods at 5,000 to 50,000 rows of 384 to 2,048 columns on one core, where the
+# model is within a factor of 1.6: flops of a Gram entry and row, of `eigh` per d³, and the slowdown
+# of a thin panel against a square product.
 _PRODUCT, _EIGH, _THIN = 1.25, 15.0, 1.3
-# The Gram route is exact where the random one may only be near: worth paying double for.
+# The Gram method is exact and the random one only near, which is worth twice the cost.
 _EXACT_IS_WORTH = 2.0
-_OVERSAMPLE, _ITERATIONS = 10, 2  # of the random route, unless asked for
+_OVERSAMPLE, _ITERATIONS = 10, 2  # defaults of the random method
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +36,8 @@ class Ritz:
         values: [m] float64, largest first.
         vectors: [n, rank], orthonormal.
         residual: [rank] float64: |A v - value v|.
-        asymmetry: |Vᵀ A V - (Vᵀ A V)ᵀ| relative to the largest value: rounding, or a product that
-            is not of a symmetric operator.
+        asymmetry: |Vᵀ A V - (Vᵀ A V)ᵀ| relative to the largest value, due to rounding or to an
+            operator that is not symmetric.
     """
 
     values: Tensor
@@ -52,17 +52,17 @@ def block_krylov(
     depth: int,
     rank: int,
 ) -> Ritz:
-    """Rayleigh-Ritz on the span of V, A V, ..., A^(depth - 1) V.
+    """Return Rayleigh-Ritz pairs on the span of V, A V, ..., A^(depth - 1) V.
 
-    `depth` products, every one of them used: the power method with as many ends in a subspace of
-    this one. The error falls like a Chebyshev polynomial of that degree (Musco and Musco 2015,
-    algorithm 2, theorem 1). Every block is orthogonalised against all before it.
+    Uses all `depth` products; the power method with as many ends in a subspace of this one. The
+    error decreases like a Chebyshev polynomial of that degree (Musco and Musco 2015, algorithm 2,
+    theorem 1). Every block is orthogonalised against all earlier ones.
 
     Args:
-        product: A times a block; symmetric.
-        start: V, of full rank with probability 1 where it is Gaussian.
-        depth: Products made; fewer where the blocks fill the whole space before.
-        rank: Vectors wanted, at most b.
+        product: Function from a block to A times the block; A is symmetric.
+        start: V, of full rank with probability 1 if it is Gaussian.
+        depth: Number of products; fewer if the blocks fill the whole space.
+        rank: Number of vectors, at most b.
     """
     size, block = start.shape
     width = min(depth * block, size)
@@ -95,13 +95,13 @@ def block_krylov(
 
 @dataclass(frozen=True)
 class Kernel:
-    """A symmetric positive semidefinite matrix K [N, N] that is never formed.
+    """Symmetric positive semidefinite matrix K [N, N] that is never formed.
 
     Attributes:
-        product: V [N, b] -> K V [N, b], on the same device and in the same dtype; called with
-            blocks, so that K's entries are made once for b columns.
+        product: Function V [N, b] -> K V [N, b], on the same device and in the same dtype. Called
+            with blocks, so that entries of K are computed once for b columns.
         size: N.
-        trace: The sum of K's diagonal; without it the discarded energy stays unknown.
+        trace: Trace of K; without it, the discarded energy is unknown.
         dtype: Type of the panels: float32 or float64.
         device: Device of the panels.
     """
@@ -121,32 +121,31 @@ def randomized_svd(
     iterations: int = _ITERATIONS,
     generator: torch.Generator | None = None,
 ) -> Spectrum:
-    """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel, from `iterations` + 2 products.
+    """Return the `rank` leading eigenpairs of E Eᵀ / N, or of a kernel, by random products.
 
-    Gaussian range finder (Halko, Martinsson and Tropp 2011, algorithm 4.4) in its block Krylov form
-    (Musco and Musco 2015): the power iteration's panels are all kept, so that the result is never
-    worse than its. For a matrix every product is one pass over the rows, tile by tile, on the side
-    of the d columns: memory one tile and (`iterations` + 2) (rank + oversample) columns of d.
-    `docs/mathematics.md` 1.1.
+    Takes `iterations` + 2 products. Gaussian range finder (Halko, Martinsson and Tropp 2011,
+    algorithm 4.4) in its block Krylov form (Musco and Musco 2015), which keeps all panels of the
+    power iteration and is never worse than it. For a matrix, every product is one pass over the
+    rows, tile by tile, on the side of the d columns: memory one tile and (`iterations` + 2) (rank +
+    oversample) columns of d. `docs/mathematics.md` 1.1.
 
-    What is returned is exact about itself: `discarded_energy` is the error of the projection on the
-    vectors found, so at least the optimum, and `residual` says how far each value may be off. Where
-    the spectrum is flat the vectors are any of a subspace that does nearly as well as the leading
-    one.
+    The result reports its own error. `discarded_energy` is the error of the projection on the
+    vectors found, so at least the optimum; `residual` bounds the error of each value. In a flat
+    spectrum the vectors span some subspace that is nearly as good as the leading one.
 
     Args:
-        x: As for `gram_svd`, but readable more than once; or a `Kernel`, whose eigenvalues are
-            returned as they are, with eigenvectors in `left`.
-        rank: Eigenpairs wanted, at most min(N, d).
+        x: Rows as for `gram_svd`, but readable more than once; or a `Kernel`, whose own eigenvalues
+            are returned, with eigenvectors in `left`.
+        rank: Number of eigenpairs, at most min(N, d).
         oversample: Columns of the random panel beyond `rank`.
         iterations: Products beyond the first and the last.
         generator: Random generator for the panel, on the CPU or the device of x; torch's own by
             default.
 
     Raises:
-        InputError: If x is no finite floating-point matrix, is empty, requires a gradient or can be
-            read only once, if a number is out of range, or if a kernel shows that it is not
-            symmetric positive semidefinite.
+        InputError: x is not a finite floating-point matrix, is empty, requires a gradient or can be
+            read only once, a number is out of range, or a kernel is found not to be symmetric
+            positive semidefinite.
     """
     check_count("rank", rank)
     check_count("oversample", oversample, 0)
@@ -158,7 +157,7 @@ def randomized_svd(
     rows.require_repeatable("for several products")
     first = next(iter(rows), None)
     if first is None:
-        raise InputError("x: expected at least one row, got none; give it rows")
+        raise InputError("x: expected at least one row, got none; give rows")
     width, work = first.shape[1], first.dtype
     check_rank(rank, rows.count or rank, width)
     product = _MeanProduct(rows)
@@ -181,7 +180,7 @@ def randomized_svd(
 
 
 class _MeanProduct:
-    """V -> Eᵀ E V / N in one pass: every tile is multiplied from both sides while it is there."""
+    """Product V -> Eᵀ E V / N in one pass: both sides multiply a tile while it is in cache."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -251,7 +250,7 @@ def _gaussian(
     dtype: torch.dtype,
     device: torch.device | str,
 ) -> Tensor:  # [size, width]
-    """Drawn where the generator lives, so that a CPU generator gives the same panel everywhere."""
+    """Draw on the device of the generator, so a CPU generator gives the same panel everywhere."""
     origin = generator.device if generator is not None else device
     drawn = torch.randn(size, width, generator=generator, dtype=dtype, device=origin)
     return drawn.to(device)
@@ -266,7 +265,7 @@ def _require_finite(total: Tensor) -> None:
 
 
 def _require_semidefinite(found: Ritz) -> None:
-    # Half the digits of float32: far above what rounding does, far below what a wrong kernel does.
+    # Half the digits of float32: far above rounding, far below the error of a wrong kernel.
     slack = 1e-3
     lowest = float(found.values[-1])
     if found.asymmetry > slack or lowest < -slack * float(found.values[0].abs()):
@@ -284,26 +283,25 @@ def decompose(
     method: str = "auto",
     generator: torch.Generator | None = None,
 ) -> Spectrum:
-    """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel (`docs/mathematics.md` 1.1).
+    """Return the `rank` leading eigenpairs of E Eᵀ / N, or of a kernel (`docs/mathematics.md` 1.1).
 
-    `auto` takes `gram_svd`, which is exact, unless `randomized_svd` costs less than half of it, or
-    x is a `Kernel`. With b = `rank` + 10 columns in each of its 4 products, in floating-point
-    operations:
+    `auto` uses the exact `gram_svd`, unless `randomized_svd` costs less than half of it or x is a
+    `Kernel`. With b = `rank` + 10 columns in each of its 4 products, in floating-point operations:
 
         gram        1.25 N d² + 15 d³        (N < d: 2.5 N² d + 15 N³)
         randomized  1.3 · 4 · 4 N d b
 
-    so, with many rows, gram up to d = 2,000 for rank 50. Where N is not known before the rows are
-    read, it is taken as large; what can be read only once goes to gram.
+    With many rows, "gram" is cheaper up to d = 2,000 for rank 50. If N is not known in advance, it
+    counts as large; input that can be read only once uses "gram".
 
     Args:
-        x: As for `gram_svd`, or a `Kernel`.
-        rank: Eigenpairs wanted, at most min(N, d).
+        x: Rows as for `gram_svd`, or a `Kernel`.
+        rank: Number of eigenpairs, at most min(N, d).
         method: "auto", "gram" or "randomized".
-        generator: As for `randomized_svd`.
+        generator: Random generator, as for `randomized_svd`.
 
     Raises:
-        InputError: As `gram_svd` and `randomized_svd` do, or for an unknown method, or for "gram"
+        InputError: As for `gram_svd` and `randomized_svd`, or the method is unknown, or is "gram"
             with a kernel.
     """
     check_choice("method", method, ("auto", "gram", "randomized"))
@@ -336,9 +334,9 @@ def _cheaper(rows: Rows, products: int) -> str:
 
 
 def _extension(basis: Tensor, panel: Tensor) -> Tensor:  # [N, m], [N, b] -> [N, min(b, N - m)]
-    """Orthonormal columns beyond the basis that span, together with it, the panel too.
+    """Return orthonormal columns that span, together with the basis, the panel too.
 
-    Householder reflections of both at once: where the panel has nothing outside of the basis, or
-    only rounding, the columns are any others, but orthogonal to it all the same and never fewer.
+    Householder reflections of both at once. If the panel adds nothing beyond rounding, the columns
+    are arbitrary, but still orthogonal to the basis and of full number.
     """
     return torch.linalg.qr(torch.cat([basis, panel], 1)).Q[:, basis.shape[1] :]

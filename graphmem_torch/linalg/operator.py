@@ -1,4 +1,4 @@
-"""SymmetricOperator: a symmetric matrix known by its products."""
+"""SymmetricOperator: a symmetric matrix defined by its products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.ops.spmm import spmm
 
 __all__ = ["NullSpace", "SymmetricOperator"]
-_DENSE = 64  # null vectors up to which a dense product is the fastest and most exact
+_DENSE = 64  # null vectors up to which a dense product is fastest and most exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +23,9 @@ class NullSpace:
     """Orthonormal vectors with disjoint supports: node i has entry `value[i]` in one of them.
 
     Attributes:
-        label: `[N]` int64, the vector that a node belongs to; -1 where it is in none.
-        value: `[N]`, the node's entry in it; 0 where it is in none.
-        count: How many vectors there are.
+        label: `[N]` int64, vector of each node; -1 for none.
+        value: `[N]`, entry of each node in its vector; 0 for none.
+        count: Number of vectors.
     """
 
     label: Tensor
@@ -33,20 +33,20 @@ class NullSpace:
     count: int
 
     def vectors(self, first: int) -> Tensor:  # [N, first]
-        """The first so many vectors as dense columns."""
+        """Return the first vectors as dense columns."""
         dense = self.value.new_zeros(self.value.shape[0], first)
         row = ((self.label >= 0) & (self.label < first)).nonzero().squeeze(1)
         dense[row, self.label[row]] = self.value[row]
         return dense
 
     def project(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
-        """`x` without its part in the null space."""
+        """Return `x` without its part in the null space."""
         if self.count == 0:
             return x
         if self.count <= _DENSE:
             return torch.addmm(x, self._dense, self._dense.T @ x, alpha=-1)
         inside = (self.label >= 0)[:, None]
-        for _ in range(2):  # long rows are summed in working precision: what is left, again
+        for _ in range(2):  # long rows are summed in working precision: repeat for the remainder
             part = spmm(*self._rows, x.contiguous())
             x = x - torch.where(inside, self.value[:, None] * part[self.label], 0.0)
         return x
@@ -57,7 +57,7 @@ class NullSpace:
 
     @cached_property
     def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The transposed vectors in compressed rows."""
+        """Return the transposed vectors in compressed rows."""
         labels, nodes = torch.sort(self.label, stable=True)
         start = int((labels < 0).sum())
         column = nodes[start:]
@@ -65,12 +65,12 @@ class NullSpace:
 
 
 class SymmetricOperator(ABC):
-    """What an eigensolver or a linear solver needs of a symmetric `[N, N]` matrix.
+    """Symmetric `[N, N]` matrix, as needed by eigensolvers and linear solvers.
 
     Attributes:
         shape: `(N, N)`.
         dtype: Type of its products.
-        device: Device on which its products are made.
+        device: Device of its products.
     """
 
     shape: tuple[int, int]
@@ -79,33 +79,33 @@ class SymmetricOperator(ABC):
 
     @abstractmethod
     def matmul(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
-        """The product with the columns of `x`."""
+        """Return the product with the columns of `x`."""
 
     @abstractmethod
     def diagonal(self) -> Tensor:  # [N]
-        """The diagonal entries."""
+        """Return the diagonal entries."""
 
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """An interval that contains every eigenvalue."""
+        """Return an interval that contains every eigenvalue."""
 
     def null_space(self) -> NullSpace | None:
-        """The complete null space where it is known exactly, for a positive semidefinite one."""
+        """Return the complete null space of a positive semidefinite operator, if exactly known."""
         return None
 
     def affine(self, scale: float, shift: float) -> Callable[[Tensor], Tensor]:
-        """The product with `scale * self + shift * I`."""
+        """Return the product with `scale * self + shift * I`, as a function."""
         return lambda x: self.matmul(x).mul_(scale).add_(x, alpha=shift)
 
     def to_dense(self) -> Tensor:  # [N, N]
-        """The matrix itself."""
+        """Return the dense matrix."""
         return self.matmul(torch.eye(self.shape[0], dtype=self.dtype, device=self.device))
 
     def __matmul__(self, x: Tensor) -> Tensor:
         return self.matmul(x)
 
     def check_columns(self, x: Tensor) -> None:
-        """Raises `InputError` unless `x` is `[N, b]` of this operator's dtype and device."""
+        """Raise `InputError` unless `x` is `[N, b]` of this operator's dtype and device."""
         rows = self.shape[0]
         if x.dim() != 2 or x.shape[0] != rows or x.dtype != self.dtype or x.device != self.device:
             raise InputError(

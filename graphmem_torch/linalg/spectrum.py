@@ -1,4 +1,4 @@
-"""What decompositions take and give: rows in tiles, and a spectrum that says what it leaves out."""
+"""Input and output of decompositions: rows in tiles, and a spectrum with its discarded energy."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ __all__ = [
 ]
 
 
-# Elements of a tile: its float32 copy stays in the cache of a core, or fills a GPU, and sums in
-# float32 over so few rows keep their digits: the angle of a flat spectrum grows with the tile.
+# Elements of a tile: its float32 copy fits the cache of a core, or fills a GPU. Float32 sums over
+# so few rows keep their digits; errors of a flat spectrum's angles grow with the tile.
 _TILE = {"cpu": 1 << 19, "cuda": 1 << 22}
 _LEAST, _MOST = 256, 8192
 
 
 class Rows:
-    """Rows [N, d] as tiles in float32 (float64 where they are float64), one at a time.
+    """Rows [N, d] as tiles in float32 (float64 for float64 rows), one at a time.
 
-    No more than one block of the source and one tile are alive at once, so that what is read may
-    be larger than memory.
+    At most one block of the source and one tile are alive at once, so the source may exceed memory.
 
     Args:
-        x: A tensor [N, d]; or what cuts like one and tells its shape by `get_shape()`, as a slice
-            of a memory-mapped safetensors file does; or an iterable of blocks [n, d].
+        x: Tensor [N, d]; an object that is sliced like one and has `get_shape()`, such as a slice
+            of a memory-mapped safetensors file; or an iterable of blocks [n, d].
 
     Attributes:
-        count: N, or None where only reading to the end will tell.
-        width: d, or None likewise.
-        dtype: Type of the tiles; float32 until a block of float64 was seen.
-        repeatable: Whether the rows can be read more than once; a generator's cannot.
+        count: N, or None if it is known only after reading all rows.
+        width: d, or None if it is not known yet.
+        dtype: Type of the tiles; float32 until a float64 block is read.
+        repeatable: True if the rows can be read more than once; false for a generator.
 
     Raises:
-        InputError: For what is no matrix of floating-point numbers, is empty, or needs a gradient.
+        InputError: x is not a matrix of floating-point numbers, is empty, or requires a gradient.
     """
 
     def __init__(self, x: Any) -> None:
@@ -72,7 +71,7 @@ class Rows:
         self.repeatable = self._cuts or iter(x) is not x
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Tiles [n, d], in order, each converted on its own."""
+        """Yield tiles [n, d] in order, each converted separately."""
         width = self.width
         device: torch.device | None = None
         for block in self._blocks():
@@ -100,7 +99,7 @@ class Rows:
             yield from self._x
 
     def require_repeatable(self, reason: str) -> None:
-        """Raises `InputError` where the rows can be read only once."""
+        """Raise `InputError` if the rows can be read only once."""
         if not self.repeatable:
             raise InputError(
                 f"x: expected rows that can be read more than once {reason}, got an iterator, "
@@ -115,7 +114,7 @@ def _tile_rows(block: Tensor) -> int:
 
 
 def check_block(block: Tensor, width: int | None) -> None:
-    """Raises `InputError` unless `block` is a floating-point matrix [n, width] without gradient."""
+    """Raise `InputError` unless `block` is a floating-point matrix [n, width] without gradient."""
     if not isinstance(block, Tensor):
         raise InputError(
             f"blocks of rows: expected tensors [n, d], got {type(block).__name__}; convert them, "
@@ -129,30 +128,29 @@ def check_block(block: Tensor, width: int | None) -> None:
         )
     if block.shape[1] < 1 or (width is not None and block.shape[1] != width):
         raise InputError(
-            f"rows: expected width {width or 'of at least 1'}, got {list(block.shape)}; were they "
-            "made by another encoder?"
+            f"rows: expected width {width or 'of at least 1'}, got {list(block.shape)}; encode "
+            "all rows with one encoder"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The K leading eigenpairs of a kernel K = E Eᵀ / N (`docs/mathematics.md` 1.1 and 1.4).
+    """Leading K eigenpairs of a kernel K = E Eᵀ / N (`docs/mathematics.md` 1.1 and 1.4).
 
     Attributes:
-        values: [K] float64, largest first, not negative: the kernel's eigenvalues.
-        right: [d, K], orthonormal: eigenvectors of Eᵀ E / N. The entry of largest magnitude of
-            every column is positive. None for an implicit kernel.
-        left: [N, K]: eigenvectors of the kernel, E right / sqrt(N values); a column whose value is
-            0 to working precision is 0. None where they were not asked for.
-        residual: [K] float64: |C u - value u|; an eigenvalue of the kernel lies within it. 0 where
-            the decomposition is a full one.
+        values: [K] float64, eigenvalues of the kernel, largest first, not negative.
+        right: [d, K], orthonormal eigenvectors of Eᵀ E / N, each with a positive entry of largest
+            magnitude. None for an implicit kernel.
+        left: [N, K], eigenvectors of the kernel, E right / sqrt(N values); 0 for values that are 0
+            to working precision. None if not requested.
+        residual: [K] float64: |C u - value u|; an eigenvalue of the kernel lies within it. 0 after
+            a full decomposition.
         count: N.
         total_energy: Trace of the kernel: the mean squared length of a row. None for an implicit
-            kernel that does not tell its trace.
+            kernel without a trace.
         discarded_energy: Trace less the kept values: the mean squared error of the rows projected
-            on `right`. By Eckart and Young (1936) no rank-K projection leaves less than the sum of
-            the eigenvalues that follow, and a full decomposition leaves exactly that. None with
-            `total_energy`.
+            on `right`. By Eckart and Young (1936) it is at least the sum of the eigenvalues that
+            follow, with equality after a full decomposition. None with `total_energy`.
     """
 
     values: Tensor
@@ -165,13 +163,13 @@ class Spectrum:
 
 
 def oriented(vectors: Tensor) -> Tensor:  # [n, K] -> [n, K]
-    """The same axes, each with its entry of largest magnitude positive."""
+    """Return the same axes, each with a positive entry of largest magnitude."""
     largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
     return torch.where(largest < 0, -vectors, vectors)
 
 
 def check_rank(rank: int, count: int, width: int) -> None:
-    """Raises `InputError` where more eigenpairs are asked for than [count, width] has."""
+    """Raise `InputError` if rank exceeds the number of eigenpairs of [count, width]."""
     if rank > min(count, width):
         raise InputError(
             f"rank: expected at most min(N, d) = min({count}, {width}), got {rank}; ask for "
@@ -180,7 +178,7 @@ def check_rank(rank: int, count: int, width: int) -> None:
 
 
 def truncated(spectrum: Spectrum, rank: int) -> Spectrum:
-    """The first `rank` eigenpairs; what the others held counts as discarded."""
+    """Return the first `rank` eigenpairs; the energy of the others counts as discarded."""
     kept = spectrum.values[:rank]
     total = spectrum.total_energy
     return replace(
@@ -194,23 +192,23 @@ def truncated(spectrum: Spectrum, rank: int) -> Spectrum:
 
 
 def reconstruction_error(x: Tensor, right: Tensor) -> float:
-    """Mean squared distance of the rows from their projection on `right`, measured row by row.
+    """Return the mean squared distance of rows from their projection on `right`, row by row.
 
-    `Spectrum.discarded_energy` certifies it (`docs/mathematics.md` 1.4); this is the long way.
+    Checks `Spectrum.discarded_energy` (`docs/mathematics.md` 1.4) by direct computation.
 
     Args:
-        x: Rows [N, d], in any of the forms that `gram_svd` takes.
+        x: Rows [N, d], in any form that `gram_svd` takes.
         right: [d, K], orthonormal.
 
     Raises:
-        InputError: For rows or axes of the wrong shape or kind.
+        InputError: Rows or axes have the wrong shape or type.
     """
     total, count = torch.zeros((), dtype=torch.float64, device=right.device), 0
     for tile in Rows(x):
         if tile.shape[1] != right.shape[0]:
             raise InputError(
                 f"right: expected {tile.shape[1]} rows, one for each column of x, got "
-                f"{list(right.shape)}; was it made from other rows?"
+                f"{list(right.shape)}; give the axes of these rows"
             )
         axes = right.to(tile.dtype)
         total += (tile - tile @ axes @ axes.T).square().sum(1).double().sum()

@@ -12,18 +12,18 @@ from torch import Tensor
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
 
 __all__ = ["Interval", "RitzPairs", "block_width", "lowest_pairs"]
-_DRIFT = 1e3  # growth of what is deflated, over the wanted, before it is projected out again
+_DRIFT = 1e3  # growth of deflated vectors over wanted ones that forces another projection
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the unwanted eigenvalues of `sign * operator` are: `cut..high`."""
+    """Range `cut..high` of the unwanted eigenvalues of `sign * operator`."""
 
     cut: float
     high: float
 
     def growth(self, value: float) -> float:
-        """Logarithm of the factor that one more degree lifts an eigenvalue below `cut` by."""
+        """Return the log of the growth per degree of an eigenvalue below `cut`."""
         middle, half = (self.high + self.cut) / 2, (self.high - self.cut) / 2
         return math.acosh(max((middle - value) / half, 1.0))
 
@@ -37,19 +37,19 @@ class Interval:
         drift: float,
         purge: Callable[[Tensor], Tensor],
     ) -> Tensor:  # [N, b]
-        """T_degree of the operator, the interval mapped to [-1, 1], times x.
+        """Return T_degree of the operator, with the interval mapped to [-1, 1], times x.
 
-        Zhou and Saad 2007, "A Chebyshev-Davidson algorithm", section 2. What was deflated is lifted
-        the most and would return out of rounding, so it is purged again on the way; projections
-        commute with the recurrence.
+        Zhou and Saad 2007, "A Chebyshev-Davidson algorithm", section 2. Deflated vectors grow the
+        most and would return through rounding, so they are purged on the way; projections commute
+        with the recurrence.
 
         Args:
-            operator: One product a degree.
-            x: The block.
-            degree: At least 1.
-            sign: -1 to work at the upper end of the operator.
+            operator: Operator, multiplied once a degree.
+            x: Block to filter.
+            degree: Degree of the polynomial, at least 1.
+            sign: Sign of the operator; -1 for its upper end.
             drift: Growth a degree of the lowest deflated eigenvalue over the wanted ones.
-            purge: The projection away from what is deflated.
+            purge: Projection away from the deflated vectors.
         """
         middle, half = (self.high + self.cut) / 2, (self.high - self.cut) / 2
         twice = operator.affine(2 * sign / half, -2 * middle / half)
@@ -63,15 +63,15 @@ class Interval:
 
 
 _STEPS = 3  # blocks of the first, unfiltered Lanczos basis
-_DEGREE = 80  # of the filter; longer ones save restarts only where the spectrum is crowded
+_DEGREE = 80  # degree of the filter; longer ones save restarts only in crowded spectra
 _LONGEST = 400
-_SPREAD = 1e5  # most that a filter may lift one vector of the block over another
+_SPREAD = 1e5  # maximum ratio by which a filter lifts one vector of the block over another
 _STALLED = 4  # restarts without progress at the floor of rounding
 
 
 @dataclass(frozen=True, eq=False)
 class RitzPairs:
-    """Eigenpairs of `sign * operator`, ascending, and the block products they took."""
+    """Eigenpairs of `sign * operator`, ascending, and the number of block products."""
 
     values: Tensor  # [m]
     vectors: Tensor  # [N, m]
@@ -79,7 +79,7 @@ class RitzPairs:
 
 
 def block_width(count: int, room: int) -> int:
-    """Columns of the block: the wanted pairs and a guard, whole vector registers."""
+    """Return the columns of the block: the wanted pairs and a guard, in whole vector registers."""
     guard = min(max(count // 2, 8), 32)
     return min(-(-(count + guard) // 16) * 16, room)
 
@@ -95,22 +95,22 @@ def lowest_pairs(
     null: NullSpace | None,
     start: Tensor | None = None,
 ) -> RitzPairs:
-    """The `count` lowest eigenpairs of `sign * operator` outside `null`.
+    """Return the `count` lowest eigenpairs of `sign * operator` outside `null`.
 
-    One basis of block Lanczos finds where the spectrum lies; every restart keeps its lowest Ritz
-    vectors (thick), filters them, reorthogonalises them fully and takes Ritz vectors again;
-    converged ones are locked from below. The block is wider than `count`, so an eigenvalue of any
-    multiplicity up to `count` has all its copies in the random start and none is missed.
+    One basis of block Lanczos locates the spectrum. Every restart keeps its lowest Ritz vectors
+    (thick), filters them, reorthogonalises them fully and takes Ritz vectors again; converged ones
+    are locked from below. The block is wider than `count`, so the random start contains all copies
+    of eigenvalues of multiplicity up to `count`.
 
     Args:
-        operator: Symmetric.
-        count: At most N minus the null vectors.
-        sign: -1 for the highest.
-        tol: Absolute: a pair is locked when its residual norm is below 0.7 times this.
+        operator: Symmetric operator.
+        count: Number of pairs, at most N minus the null vectors.
+        sign: Sign of the operator; -1 for the highest pairs.
+        tol: Absolute tolerance: a pair is locked if its residual norm is below 0.7 times this.
         generator: Random generator for the start block.
-        max_iter: Products with a block after which what there is is returned.
+        max_iter: Maximum block products; the pairs found by then are returned.
         null: Vectors to deflate.
-        start: `[N, m]`, in place of as many random columns.
+        start: `[N, m]`, replaces as many random columns.
     """
     search = _Search(operator, count, sign, tol, generator, null)
     search.begin(start)
@@ -120,7 +120,7 @@ def lowest_pairs(
 
 
 class _Search:
-    """The state between restarts."""
+    """State between restarts."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Search:
         self.cut = (self.low + self.high) / 2
 
     def purge(self, x: Tensor) -> Tensor:
-        """`x` without null vectors and locked ones."""
+        """Return `x` without null vectors and locked vectors."""
         if self.null is not None:
             x = self.null.project(x)
         return _project_out(x, self.locked)
@@ -158,7 +158,7 @@ class _Search:
         return block.to(self.operator.device, self.operator.dtype)
 
     def beside(self, x: Tensor, known: Tensor) -> Tensor:
-        """An orthonormal basis of the span of `x` that is orthogonal to `known` as well."""
+        """Return an orthonormal basis of the span of `x`, orthogonal to `known` too."""
         return _orthonormal(x, lambda y: _project_out(self.purge(y), known))
 
     def product(self, x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class _Search:
         return self.operator.matmul(x.contiguous()).mul_(self.sign)
 
     def begin(self, start: Tensor | None) -> None:
-        """Block Lanczos from random vectors, or the given ones first, without a filter."""
+        """Run unfiltered block Lanczos from random vectors, or from the given ones first."""
         block = self.random(self.width)
         if start is not None:
             known = start[:, : self.width].to(block)
@@ -180,12 +180,12 @@ class _Search:
             basis = torch.cat([basis, block], 1)
             images = torch.cat([images, self.product(block)], 1)
         self.ritz(basis, images)
-        # Ritz values stay inside the spectrum; the residual says how far it may reach beyond.
+        # Ritz values stay inside the spectrum; the residual bounds how far it extends beyond.
         top = self.spectrum[-1] + 3 * float((self.top_image - self.spectrum[-1] * self.top).norm())
         self.high = min(self.high, top)
 
     def ritz(self, basis: Tensor, images: Tensor) -> None:
-        """The lowest Ritz vectors of a basis, their values and residuals; locks what converged."""
+        """Compute the lowest Ritz pairs of a basis and their residuals; lock converged ones."""
         projected = basis.T @ images
         values, turn = torch.linalg.eigh((projected + projected.T).double() / 2)
         self.spectrum = values.tolist()
@@ -197,7 +197,7 @@ class _Search:
         self.lock()
 
     def lock(self) -> None:
-        """Moves converged vectors out of the block, from the lowest on without a gap."""
+        """Move converged vectors out of the block, from the lowest on without a gap."""
         below = (self.residual <= 0.7 * self.tol).tolist()
         done = below.index(False) if False in below else len(below)
         done = min(done, self.goal - self.locked.shape[1])
@@ -209,12 +209,13 @@ class _Search:
         worst = float(wanted.max()) if self.width else 0.0
         self.idle = self.idle + 1 if not done and worst > 0.7 * self.best else 0
         self.best = worst if done else min(worst, self.best)
-        # A Ritz value lies above an eigenvalue: one below a locked pair proves that one was missed.
+        # A Ritz value lies above an eigenvalue, so one below a locked pair proves that a pair was
+        # missed.
         if self.finished() and self.width:
             self.goal += int(self.values[0] < self.locked_values.max() - self.tol)
 
     def restart(self, budget: int) -> None:
-        """Filters the block, at most `budget` products long, and takes Ritz vectors again."""
+        """Filter the block with at most `budget` products, and take Ritz vectors again."""
         interval, degree, drift = self.plan()
         degree = min(degree, budget)
         block = interval.filter(
@@ -227,7 +228,7 @@ class _Search:
         )
         self.products += degree
         block = _orthonormal(block, self.purge)
-        if block.shape[1] < self.width:  # copies fell together: random ones take their place
+        if block.shape[1] < self.width:  # copies have merged: random vectors replace them
             found = block
             fresh = self.random(self.width - block.shape[1])
             fresh = self.beside(fresh, found)
@@ -237,19 +238,19 @@ class _Search:
             self.high = self.bound
 
     def plan(self) -> tuple[Interval, int, float]:
-        """Where to cut, how long a filter, and how fast what is deflated would grow in it."""
+        """Return the cut, the filter's length, and the growth of deflated vectors in it."""
         wanted = min(self.goal - self.locked.shape[1], self.width)
         last, error = float(self.values[wanted - 1]), float(self.residual[:wanted].max())
         cut = self.spectrum[min(self.width, len(self.spectrum) - 1)]
-        # In a cluster wider than the block the cut would sink onto the wanted values and no longer
-        # part them from anything; it stays above until the gap shows over the error.
+        # In a cluster wider than the block, the cut would sink onto the wanted values and separate
+        # nothing; it stays above until the gap exceeds the error.
         if cut - last > max(0.1 * error, self.rounding):
             self.cut = cut
         self.cut = max(self.cut, last + 1e-7 * (self.high - self.low))
         least = max(1e-3 * (self.bound - self.low), self.rounding)
         interval = Interval(self.cut, max(self.high, self.cut + least))
         lift, first = interval.growth(last), interval.growth(float(self.values[0]))
-        # No filter reaches below rounding, and one that tried would overflow.
+        # No filter goes below rounding; trying would overflow.
         floor = max(self.tol, 0.01 * self.rounding, torch.finfo(torch.float64).tiny)
         needed = math.log(max(20 * error / floor, 2.0)) / max(lift, 1e-9)
         spread = math.log(_SPREAD) / max(first - lift, 1e-9)
@@ -262,17 +263,17 @@ class _Search:
         return interval, max(degree, 4), drift
 
     def finished(self) -> bool:
-        """Whether all that is wanted is locked."""
+        """Return whether all wanted pairs are locked."""
         return self.locked.shape[1] >= self.goal or self.width == 0
 
     def stalled(self) -> bool:
-        """Whether the residuals are at the floor of rounding and no longer fall."""
+        """Return whether the residuals have reached rounding and no longer decrease."""
         if self.finished():
             return True
         return self.idle >= _STALLED and self.best < self.rounding
 
     def result(self) -> RitzPairs:
-        """The lowest of what is locked and, where that is too little, of the block."""
+        """Return the lowest locked pairs and, if too few, those of the block."""
         missing = max(0, self.count - self.locked.shape[1])
         values = torch.cat([self.locked_values, self.values[:missing]])
         vectors = torch.cat([self.locked, self.block[:, :missing]], 1)
@@ -281,26 +282,26 @@ class _Search:
 
 
 def _project_out(x: Tensor, basis: Tensor) -> Tensor:  # [N, b], [N, m] orthonormal -> [N, b]
-    """`x` without its part in the span of `basis`."""
+    """Return `x` without its part in the span of `basis`."""
     if basis.shape[1] == 0:
         return x
     return torch.addmm(x, basis, basis.T @ x, alpha=-1)
 
 
 def _orthonormal(x: Tensor, purge: Callable[[Tensor], Tensor]) -> Tensor:  # [N, b] -> [N, <= b]
-    """An orthonormal basis of the span of `x` after `purge`, which is a projection.
+    """Return an orthonormal basis of the span of `x` after the projection `purge`.
 
-    SVQB (Stathopoulos and Wu 2002): columns of unit length, then the eigenvectors of their small
-    Gram matrix; directions that are rounding alone are dropped. Both are done twice, which makes
-    the result orthogonal to working precision. Only products of tall blocks, so it runs at the
-    speed of a matrix product on any device; one look at the data for each pass.
+    SVQB (Stathopoulos and Wu 2002): unit columns, then the eigenvectors of their small Gram matrix;
+    directions of mere rounding are dropped. Two passes make the result orthogonal to working
+    precision. Uses only products of tall blocks, so it runs at the speed of a matrix product on any
+    device, with one look at the data for each pass.
     """
     eps = torch.finfo(x.dtype).eps
     before = x.norm(dim=0)
     for _ in range(2):
         x = purge(x)
         gram = x.T @ x
-        # A column that vanished under the projection leaves noise; it must not be scaled up.
+        # A column that vanished under the projection is noise and must not be scaled up.
         alive = gram.diagonal().sqrt() > 10 * eps * before
         scale = torch.where(alive, gram.diagonal().rsqrt(), 0.0)
         spread, turn = torch.linalg.eigh((scale[:, None] * gram * scale).double())

@@ -1,6 +1,6 @@
-"""Themes of embeddings: found, searched, followed, compared; switches from one regime to another.
+"""Themes of embeddings (finding, searching, tracking, comparing), and switches of regime.
 
-Imports from `linalg` and what lies below it; knows no graph.
+Imports from `linalg` and the layers below it; uses no graph.
 """
 
 from __future__ import annotations

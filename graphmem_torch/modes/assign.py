@@ -1,4 +1,4 @@
-"""How many modes to keep, and which of them each atom belongs to."""
+"""Number of modes to keep, and the assignment of atoms to modes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 SELECTIONS = ("energy", "gcv", "gcv_published", "gap")
 
-# Eigenvalues of a Gram matrix of float32 rows below some 1e-7 of the largest are rounding.
+# Eigenvalues of a Gram matrix of float32 rows below about 1e-7 of the largest are rounding.
 _NOISE = 16
 
 
 def numerical_rank(values: Tensor, dtype: torch.dtype = torch.float32) -> int:
-    """How many eigenvalues are more than the rounding of rows in `dtype`.
+    """Return the number of eigenvalues above the rounding of rows in `dtype`.
 
     Args:
         values: [r], largest first, not negative.
-        dtype: Type of the rows that were decomposed.
+        dtype: Type of the decomposed rows.
     """
     if values.numel() == 0:
         return 0
@@ -49,25 +49,24 @@ def select_count(
     select: str = "energy",
     epsilon: float = 0.1,
 ) -> int:
-    """K, the number of leading eigenpairs to keep (`docs/mathematics.md` 1.2).
+    """Return K, the number of leading eigenpairs to keep (`docs/mathematics.md` 1.2).
 
         energy  the smallest K with sum_{k<=K} λ_k >= (1 - ε) sum λ_k
         gcv     argmin_K (sum_{k>K} λ_k) / ((1 - K/N) (1 - K/d))²,  1 <= K < min(N, d)
         gcv_published   argmin_K (sum_{k>K} λ_k) / (1 - K/N)²,  1 <= K < N
         gap     the K with the largest λ_K - λ_{K+1}
 
-    `gcv` counts the columns beside the rows: with the published (1 - K/N)² alone, which is
-    `gcv_published`, every large N ends at K = d.
+    `gcv` also counts columns: `gcv_published`, with (1 - K/N)² alone, gives d for large N.
 
     Args:
-        values: All that are not 0 for an exact answer; where the last is reached the answer is r.
+        values: All nonzero eigenvalues for an exact answer; else at most r.
         total: Sum of all eigenvalues.
         shape: (N, d).
-        select: The rule.
-        epsilon: Share of the energy that `energy` may leave out, in (0, 1).
+        select: Name of the rule.
+        epsilon: Share of the energy that `energy` may discard, in (0, 1).
 
     Raises:
-        InputError: For no eigenvalues, an unknown rule, or ε outside (0, 1).
+        InputError: There are no eigenvalues, the rule is unknown, or ε is outside (0, 1).
     """
     check_choice("select", select, SELECTIONS)
     if values.dim() != 1 or len(values) == 0:
@@ -78,12 +77,12 @@ def select_count(
     check_epsilon(epsilon)
     values = values.double()
     if select == "energy":
-        # Half a rounding of the sum must not cost one more mode.
+        # Rounding of the sum must not cost another mode.
         short = values.cumsum(0) < (1 - epsilon) * total - 1e-12 * total
         return min(int(short.sum()) + 1, len(values))
     if select == "gap":
         following = torch.nn.functional.pad(values[1:], (0, 1))
-        # After the last of all eigenvalues comes a 0; after the last of some there is no telling.
+        # The last of all eigenvalues is followed by 0; what follows the last of some is unknown.
         every = float(values.sum()) >= (1 - 1e-6) * total
         drop = (values - following)[: len(values) if every else -1]
         return int(drop.argmax()) + 1 if len(drop) else 1
@@ -99,19 +98,19 @@ def select_count(
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Raises `InputError` unless it is a number in (0, 1)."""
+    """Raise `InputError` unless epsilon is a number in (0, 1)."""
     if not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
         raise InputError(
-            f"epsilon: expected a number between 0 and 1, both excluded, got {epsilon!r}; it is "
-            "the share of the energy to leave out"
+            f"epsilon: expected a number between 0 and 1, both excluded, got {epsilon!r}; give "
+            "the share of the energy to discard, such as 0.1"
         )
 
 
 def spectral_exponent(values: Tensor) -> float:
-    """The s of λ_k ~ k^-s (`docs/mathematics.md` 1.2); NaN below three positive values.
+    """Return the s of λ_k ~ k^-s (`docs/mathematics.md` 1.2); NaN below three positive values.
 
-    Least squares of log λ_k on log k with weights 1 / k, so that every octave of k counts alike,
-    over the first half of the eigenvalues: near the last ones every finite spectrum falls off.
+    Least squares of log λ_k on log k with weights 1 / k, so that every octave of k counts the same.
+    Uses the first half of the eigenvalues, because every finite spectrum drops near the last ones.
 
     Args:
         values: [r], largest first.
@@ -129,14 +128,15 @@ def spectral_exponent(values: Tensor) -> float:
 
 
 def predicted_counts(exponent: float, epsilon: float) -> tuple[float, float]:
-    """Orders of the K that leaves out ε of the energy of λ_k ~ k^-s, and the published one.
+    """Return the predicted orders of K, ours and the published, for λ_k ~ k^-s.
 
-    ε^(-1 / (s - 1)), because the tail of k^-s sums to K^(1 - s): infinite for s <= 1. The published
-    ε^(-1 / s) bounds a single eigenvalue instead. Both without their constants.
+    The first discards ε of the energy: ε^(-1 / (s - 1)), because the tail of k^-s sums to
+    K^(1 - s); infinite for s <= 1. The published ε^(-1 / s) bounds a single eigenvalue instead.
+    Both omit constants.
 
     Args:
-        exponent: s, as of `spectral_exponent`.
-        epsilon: In (0, 1).
+        exponent: s, as returned by `spectral_exponent`.
+        epsilon: Share of the energy, in (0, 1).
     """
     check_epsilon(epsilon)
     if exponent != exponent:
@@ -145,7 +145,7 @@ def predicted_counts(exponent: float, epsilon: float) -> tuple[float, float]:
 
 
 def _power(epsilon: float, falling: float) -> float:
-    """ε^(-1 / falling), infinite where it is too large for a number or nothing falls."""
+    """Return ε^(-1 / falling); infinite on overflow or if nothing falls."""
     try:
         return math.exp(-math.log(epsilon) / falling) if falling > 0 else math.inf
     except OverflowError:
@@ -154,8 +154,8 @@ def _power(epsilon: float, falling: float) -> float:
 
 ASSIGNMENTS = ("kmeans", "sign", "varimax")
 
-_LLOYD = 10  # iterations of k-means from a good start: further ones find no more
-_LEAST, _MOST, _SAMPLE = 48, 256, 1 << 15  # rows a mode to train on, and about how many in all
+_LLOYD = 10  # iterations of k-means from a good start; more change nothing
+_LEAST, _MOST, _SAMPLE = 48, 256, 1 << 15  # training rows: minimum and maximum a mode, in all
 _TURNS = 30  # iterations of varimax
 _STILL = 1e-4  # growth of its criterion below which it has converged
 
@@ -167,7 +167,7 @@ def assign_modes(
     assign: str = "kmeans",
     generator: torch.Generator,
 ) -> Tensor:  # [N] int64
-    """A label for every row from its coordinates on the K eigenvectors (`docs/mathematics.md` 1.3).
+    """Label every row by its coordinates on the K eigenvectors (`docs/mathematics.md` 1.3).
 
         sign     the kernel's eigenvector v_k with the largest |entry|, split by its sign: at most
                  2 K labels
@@ -176,23 +176,23 @@ def assign_modes(
         kmeans   spherical k-means of E u_k λ_k^(-1/4), halfway between the projections and the
                  eigenvectors, at unit length, from the labels of `varimax`: at most K labels
 
-    Labels are not dense: some may have no row. Coordinates exist for one tile of rows, and for a
-    sample to train on. The default retrieves best: of the ten nearest of 10,000 paragraphs, with 50
-    axes and a fifth of the rows read, `kmeans` finds 80 %, `varimax` 73 %, `sign` 67 %.
+    Some labels may have no row. Coordinates are held for one tile of rows and for a training
+    sample. The default retrieves best: of the ten nearest of 10,000 paragraphs, with 50 axes and a
+    fifth of the rows read, `kmeans` finds 80 %, `varimax` 73 %, `sign` 67 %.
 
     Args:
-        x: The rows.
-        spectrum: With `right`.
-        assign: The method.
-        generator: Draws the sample, and a new row for a centroid that has lost all of its own.
+        x: Rows to label.
+        spectrum: Spectrum with `right`.
+        assign: Name of the method.
+        generator: Random generator for the sample, and for new rows of centroids without rows.
 
     Raises:
-        InputError: For an unknown method.
+        InputError: The method is unknown.
     """
     check_choice("assign", assign, ASSIGNMENTS)
     assert spectrum.right is not None
     modes = spectrum.right.shape[1]
-    # Entries of the eigenvectors: else the first axis, the longest, would take nearly all.
+    # Entries of the eigenvectors; otherwise the first axis, the longest, would take most rows.
     spread = spectrum.values.clamp(min=torch.finfo(torch.float32).tiny).sqrt().float()
     entries = spectrum.right.float() / spread
     if assign == "sign":
@@ -211,7 +211,7 @@ def assign_modes(
     start = torch.zeros(modes, modes, device=x.device).index_add_(0, first, unit)
     start = torch.nn.functional.normalize(start, dim=1)
     centroids = spherical_kmeans(unit, modes, _LLOYD, generator, start=start)
-    # The centroid of largest cosine is the same whatever the length of the coordinates.
+    # The centroid of largest cosine does not depend on the length of the coordinates.
     axes = entries * spread.sqrt()
     return torch.cat([nearest_centroid(tile.float() @ axes, centroids) for tile in Rows(x)])
 
@@ -223,10 +223,10 @@ def _signed(coordinates: Tensor) -> Tensor:  # [n, K] -> [n]
 
 
 def varimax(loadings: Tensor) -> Tensor:  # [n, K] -> [K, K] orthogonal
-    """The turn R under which the squared entries of `loadings` @ R vary most along each column.
+    """Return the rotation R that maximises the variance of squared entries of `loadings` @ R.
 
-    Kaiser (1958), by the iteration of singular value decompositions; Rohe and Zeng (2023) show that
-    axes turned so name the groups that principal axes mix.
+    Kaiser (1958), iterated by singular value decompositions. Rohe and Zeng (2023) show that these
+    axes recover groups that principal axes mix.
     """
     count, modes = loadings.shape
     turn = torch.eye(modes, dtype=torch.float64, device=loadings.device)

@@ -1,7 +1,7 @@
-"""Detector: what online detectors of regime switches have in common, and the published one.
+"""Detector: the base of online detectors of regime switches, and the published detector.
 
-A detector reads a stream of embeddings once, in order, and says for each one whether it raises an
-alarm there and then; nothing that comes later is looked at.
+A detector reads a stream of embeddings once, in order, and decides at each step whether to raise an
+alarm, without looking ahead.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["Detector", "EnergyDrift", "Steps", "alarms"]
 
 
 class Steps(NamedTuple):
-    """What a detector says about n steps of a stream.
+    """Output of a detector for n steps of a stream.
 
     Attributes:
-        statistic: [n] float64, the larger, the more a switch; -inf where there is too little to
-            go by: at the beginning, and at rows that are zero.
-        alarm: [n] bool: the statistic exceeds the threshold, and there was no alarm one step
-            before, for two in a row are one switch.
-        position: [n] int64: the step, counted from the first one ever, at which the new regime
-            has begun if there is an alarm; at most `lag` before the alarm.
+        statistic: [n] float64, larger for a more likely switch; -inf without enough data, at the
+            beginning and at rows of zeros.
+        alarm: [n] bool, whether the statistic exceeds the threshold without an alarm one step
+            before; two in a row are one switch.
+        position: [n] int64, first step of the new regime if there is an alarm, counted over the
+            whole stream; at most `lag` before the alarm.
     """
 
     statistic: Tensor
@@ -38,9 +38,9 @@ class Steps(NamedTuple):
 
 def alarms(
     above: Tensor,  # [..., n] bool: the statistic exceeds the threshold
-    streak: Tensor,  # [...] int64: how many steps in a row did so just before
+    streak: Tensor,  # [...] int64: number of steps in a row that did so just before
 ) -> tuple[Tensor, Tensor]:  # [..., n] bool, [...] int64
-    """Every second step of a run above the threshold, from its first on; and the streak after."""
+    """Return every second step of a run above the threshold, from its first on, and the streak."""
     if above.shape[-1] == 0:
         return above, streak
     place = torch.arange(above.shape[-1])
@@ -50,14 +50,14 @@ def alarms(
 
 
 class Detector(ABC):
-    """Reads a stream step by step; see `Steps` for what it answers.
+    """Base of detectors that read a stream step by step and return `Steps`.
 
     Args:
         dim: d.
         threshold: Threshold of the statistic.
 
     Attributes:
-        lag: Steps that an alarm may come after the switch it means.
+        lag: Maximum steps from a switch to its alarm.
     """
 
     lag = 0
@@ -67,23 +67,22 @@ class Detector(ABC):
         self.dim, self.threshold = dim, threshold
         self.state: dict[str, Tensor] = {
             "count": torch.zeros((), dtype=torch.int64),
-            # How many steps in a row, up to the last one, were above the threshold.
+            # Number of latest steps in a row above the threshold.
             "streak": torch.zeros((), dtype=torch.int64),
         }
 
     @property
     def count(self) -> int:
-        """Steps read so far."""
+        """Number of steps read."""
         return int(self.state["count"])
 
     def update(self, x: Tensor) -> Steps:  # [d] or [n, d]
-        """Reads the next step, or the next n steps, and answers for each.
+        """Read the next step, or the next n steps, and return the decision for each.
 
-        How a stream is cut into calls does not matter.
+        Results do not depend on how a stream is divided into calls.
 
         Raises:
-            InputError: If x has another shape, is not floating point or not finite; the detector
-                has read nothing then.
+            InputError: x has another shape, is not floating point or not finite; reads nothing.
         """
         rows, begin = self._checked(x), self.count
         if len(rows) == 0:
@@ -99,14 +98,14 @@ class Detector(ABC):
 
     @abstractmethod
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:  # [n, d] float32, n >= 1
-        """Statistic [n] float64 of the rows, and how many steps before each it points."""
+        """Return the statistic [n] float64 of the rows, and the steps back that each points to."""
 
     def _checked(self, x: Tensor) -> Tensor:  # -> [n, d] float32
         if not isinstance(x, Tensor) or x.dim() not in (1, 2) or x.shape[-1] != self.dim:
             got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise InputError(
                 f"x: expected [{self.dim}] or [n, {self.dim}], the next embedding or embeddings of "
-                f"the stream, got {got}; was it made by another encoder?"
+                f"the stream, got {got}; use the encoder of the stream"
             )
         if not x.is_floating_point():
             raise InputError(f"x: expected a floating point type, got {x.dtype}; call .float()")
@@ -120,52 +119,53 @@ class Detector(ABC):
         return rows
 
     def _recent(self, name: str, rows: Tensor, keep: int) -> Tensor:  # [<= keep + n, d]
-        """The rows with up to `keep` before them, which the state holds under `name`."""
+        """Return the rows after up to `keep` earlier ones, kept in the state under `name`."""
         before = self.state.get(name)
         whole = rows if before is None else torch.cat([before, rows])
         self.state[name] = whole[max(0, len(whole) - keep) :].clone()
         return whole
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that has to be kept to go on later, as tensors of bounded size."""
+        """Return the state needed to continue later, as tensors of bounded size."""
         return {name: value.clone() for name, value in self.state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on where the detector that gave `state` had stopped.
+        """Continue where the detector that returned `state` stopped.
 
         Raises:
-            InputError: If the state is of another kind of detector or other sizes.
+            InputError: The state is from another kind of detector or has other sizes.
         """
         width = {v.shape[-1] for k, v in state.items() if k in self._wide()}
-        # A detector that has read nothing may keep no rows.
+        # A detector that has read nothing may have no rows.
         lacking = self.state.keys() - state.keys() - {"rows"}
         if lacking or state["streak"].dim() or width - {self.dim}:
             raise InputError(
                 f"state: expected that of a {type(self).__name__} of width {self.dim}, got the "
-                f"names {sorted(state)} and widths {sorted(width)}; make the detector as it was"
+                f"names {sorted(state)} and widths {sorted(width)}; create the detector with "
+                "its old settings"
             )
         self.state = {name: value.clone() for name, value in state.items()}
 
     def _wide(self) -> tuple[str, ...]:
-        """Names of the parts of the state whose last axis is d."""
+        """Return the names of state tensors whose last axis is d."""
         return ("rows",)
 
 
-_FLOOR = 1e-3  # of the median drift: a stream that stands still would alarm at any breath
-_WINDOW, _MODES = 16, 8  # rows that are watched, and modes of theirs
-_MEMORY = 10  # drifts the median is taken of
+_FLOOR = 1e-3  # of the median drift; without it, a constant stream would alarm at any change
+_WINDOW, _MODES = 16, 8  # rows of the window, and its modes
+_MEMORY = 10  # drifts of the median
 
 
 class EnergyDrift(Detector):
-    """The published rule: d_t above 3 times the median of the drifts before it.
+    """Published rule: alarm if d_t exceeds 3 times the median of the drifts before it.
 
-    E_k = λ_k n_k of the last 16 rows, λ the 8 leading eigenvalues of their kernel and n_k the rows
-    that lie nearest to axis k; d_t = |E_t - E_{t-1}| / |E_{t-1}|. The statistic is d_t over the
-    median of the ten drifts before, which is not taken below 0.001.
+    E_k = λ_k n_k of the last 16 rows, with λ the 8 leading eigenvalues of their kernel and n_k the
+    number of rows nearest to axis k; d_t = |E_t - E_{t-1}| / |E_{t-1}|. The statistic is d_t over
+    the median of the ten drifts before, or over 0.001 if that is larger.
 
     Args:
         dim: d.
-        threshold: The rule's 3.
+        threshold: Threshold of the rule.
     """
 
     def __init__(self, dim: int, *, threshold: float = 3.0) -> None:
@@ -176,7 +176,7 @@ class EnergyDrift(Detector):
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         count = len(rows)
         whole = self._recent("rows", rows, _WINDOW - 1)
-        # Before the stream began there were rows of no length.
+        # The stream is preceded by rows of zeros.
         missing = _WINDOW - 1 + count - len(whole)
         whole = torch.nn.functional.pad(whole, (0, 0, missing, 0))
         energy = _energy(whole.unfold(0, _WINDOW, 1).mT)

@@ -1,4 +1,4 @@
-"""find_modes: the modes of a memory, what each is like, and what is lost by keeping only them."""
+"""find_modes: the modes of a memory, their statistics, and the error of keeping only them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ __all__ = [
 ]
 _log = logging.getLogger(__name__)
 
-_TYPICAL = 3  # atoms that show what a mode is about
-_WHOLE = 1024  # columns up to which all eigenvalues are computed, whatever K is asked for
+_TYPICAL = 3  # representative atoms of a mode
+_WHOLE = 1024  # columns up to which all eigenvalues are computed, whatever K
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,23 +53,22 @@ class Modes:
     """A hard assignment of N atoms to M modes, none of them empty (`docs/mathematics.md` 1.3).
 
     Attributes:
-        label: [N] int32, the mode of each atom; larger modes have lower numbers.
-        centroid: [M, d] float32, the mean of a mode's rows.
-        variance: [M] float32, their mean squared distance to it.
-        latest: [M] float64, the latest known time, NaN where none is known.
-        size: [M] int32, atoms.
-        order: [N] int32, the atoms sorted by mode, inside a mode ascending.
-        offsets: [M + 1] int32, where each mode begins in `order`.
-        representative: [M, 3] int64, the atoms of largest projection on the centroid; -1 = none.
-        spectrum: The K eigenpairs that were kept; K is not M.
-        exponent: s of the power law fitted to the eigenvalues; NaN where they are too few.
-        predicted: Orders of K that s predicts for the ε of `find_modes`: of the tail, and the
-            published one (`predicted_counts`).
-        bound: Certified mean squared error of the rows projected on the K eigenvectors: what the
-            eigenvalues beyond them sum to (Eckart and Young; `docs/mathematics.md` 1.4).
+        label: [N] int32, mode of each atom; larger modes have lower numbers.
+        centroid: [M, d] float32, mean of a mode's rows.
+        variance: [M] float32, mean squared distance of a mode's rows to its centroid.
+        latest: [M] float64, latest known time, NaN if none is known.
+        size: [M] int32, number of atoms.
+        order: [N] int32, atoms sorted by mode, ascending inside a mode.
+        offsets: [M + 1] int32, begin of each mode in `order`.
+        representative: [M, 3] int64, atoms of largest projection on the centroid; -1 = none.
+        spectrum: The K kept eigenpairs; K is not M.
+        exponent: s of the power law fitted to the eigenvalues; NaN if there are too few.
+        predicted: Orders of K that s predicts for the ε of `find_modes`: by the tail, and as
+            published (`predicted_counts`).
+        bound: Certified mean squared error of the rows projected on the K eigenvectors: the sum of
+            the other eigenvalues (Eckart and Young; `docs/mathematics.md` 1.4).
         measured_error: The same error measured row by row.
-        centroid_error: Mean squared distance of the rows from their centroids. Measured; nothing
-            certifies it.
+        centroid_error: Mean squared distance of the rows from their centroids; not certified.
     """
 
     label: Tensor
@@ -88,7 +87,7 @@ class Modes:
     centroid_error: float
 
     def __len__(self) -> int:
-        """M."""
+        """Number of modes M."""
         return len(self.size)
 
     @property
@@ -111,24 +110,24 @@ def find_modes(
     time: Tensor | None = None,  # [N] float64 seconds since the epoch, NaN = unknown
     generator: torch.Generator | None = None,
 ) -> Modes:
-    """The spectral modes of the rows (`docs/mathematics.md` 1.1 to 1.4).
+    """Find the spectral modes of rows (`docs/mathematics.md` 1.1 to 1.4).
 
-    K eigenpairs of E Eᵀ / N are kept, by a rule or as many as asked for; at most as many as the
-    rows have rank, which is logged where it means fewer than asked for. Rows are read tile by tile,
-    at most five times; beside them live K d numbers and the labels.
+    Keeps K eigenpairs of E Eᵀ / N, by a rule or a given number. K is at most the rank of the rows;
+    a lower K than given is logged. Reads the rows tile by tile, at most five times; beside them it
+    holds K d numbers and the labels.
 
     Args:
-        x: Finite rows, of unit length where they are to be searched by cosine.
+        x: Finite rows, of unit length if they are to be searched by cosine.
         select: Rule for K: "energy", "gcv" or "gap" (`select_count`).
         count: K, instead of a rule.
-        epsilon: Share of the energy that "energy" may leave out.
+        epsilon: Share of the energy that "energy" may discard.
         assign: "kmeans", "sign" or "varimax" (`assign_modes`).
-        time: When each row was; only for `Modes.latest`.
+        time: Time of each row; only for `Modes.latest`.
         generator: Random generator for eigenpairs and assignment; by default on the CPU, seeded
             with 0.
 
     Raises:
-        InputError: If x is no finite floating-point matrix, is empty or all zero, requires a
+        InputError: x is not a finite floating-point matrix, is empty or all zero, requires a
             gradient, or an argument is out of range.
     """
     _check(x, time)
@@ -168,18 +167,18 @@ def modes_of(
     eigenvalues: Tensor | None = None,  # [r]
     epsilon: float = 0.1,
 ) -> Modes:
-    """The statistics of an assignment that is there already.
+    """Compute the statistics of a given assignment.
 
     Args:
-        x: The rows.
+        x: Labelled rows.
         label: Any labels; they are renumbered by falling size.
-        spectrum: The kept eigenpairs of the rows.
-        time: When each row was.
-        eigenvalues: What the exponent is fitted to; by default those of `spectrum`.
-        epsilon: For `Modes.predicted`.
+        spectrum: Kept eigenpairs of the rows.
+        time: Time of each row.
+        eigenvalues: Eigenvalues to fit the exponent; by default those of `spectrum`.
+        epsilon: Share of the energy, for `Modes.predicted`.
 
     Raises:
-        InputError: As `find_modes` does.
+        InputError: As for `find_modes`.
     """
     _check(x, time)
     check_tensor("label", label, "integers", x.shape[:1], "give one for each row")
@@ -225,7 +224,7 @@ def assembled(
     measured_error: float,
     centroid_error: float,
 ) -> Modes:
-    """`Modes` of statistics that are known, in the precision that they are kept in."""
+    """Build `Modes` from known statistics, in the precision of their fields."""
     latest = torch.full((len(size),), -torch.inf, dtype=torch.float64, device=label.device)
     if time is not None:
         known = time.to(label.device).nan_to_num(nan=-torch.inf)
@@ -260,19 +259,21 @@ def _check(x: Tensor, time: Tensor | None) -> None:
     if len(x) == 0:
         raise InputError("x: expected at least one row, got none; add atoms first")
     if time is not None and not isinstance(time, Tensor):
-        raise InputError(f"time: expected a tensor [{len(x)}], got {type(time).__name__}")
+        raise InputError(
+            f"time: expected a tensor [{len(x)}], got {type(time).__name__}; convert it"
+        )
     if time is not None:
         check_times(time, len(x))
 
 
 def check_times(time: Tensor, count: int) -> None:
-    """Raises `InputError` unless there is a float64 for each of `count` rows."""
+    """Raise `InputError` unless there are `count` float64 times."""
     do = "NaN stands for unknown; float32 cannot hold seconds since 1970"
     check_tensor("time", time, "float64", (count,), do)
 
 
 def _against(x: Tensor, label: Tensor, centroid: Tensor) -> tuple[Tensor, Tensor]:  # [N], [N]
-    """Squared distance of every row to its centroid, and its projection on it."""
+    """Return the squared distance of every row to its centroid, and its projection on it."""
     distance = torch.empty(len(x), dtype=torch.float64, device=x.device)
     projection = torch.empty(len(x), dtype=torch.float64, device=x.device)
     axis = torch.nn.functional.normalize(centroid, dim=1)
@@ -294,10 +295,10 @@ MODE_PARTS = (*_PLAIN, *_EXACT, "right")
 
 
 def modes_to_tensors(modes: Modes) -> dict[str, Tensor]:
-    """Everything that a `Modes` holds.
+    """Return everything in a `Modes` as tensors.
 
-    What must not be rounded by `.half()`, seconds since the epoch and the figures of the spectrum,
-    is kept as integers of the same bits.
+    Values that `.half()` must not round, seconds since the epoch and the figures of the spectrum,
+    are stored as integers of the same bits.
     """
     spectrum = modes.spectrum
     assert spectrum.right is not None
@@ -324,7 +325,7 @@ def modes_to_tensors(modes: Modes) -> dict[str, Tensor]:
 
 
 def modes_from_tensors(part: Mapping[str, Tensor]) -> Modes:
-    """The modes that `modes_to_tensors` took apart."""
+    """Rebuild the modes from the result of `modes_to_tensors`."""
     exact = {name: part[name].view(torch.float64) for name in _EXACT}
     exponent, tail, one, bound, measured, centroid, total, discarded = exact[
         "figures_bits"

@@ -1,4 +1,4 @@
-"""RegimeDetector: switches of topic or task, found along the slow modes of a stream."""
+"""RegimeDetector: switches of topic or task, detected along the slow modes of a stream."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def log_evidence(
     persistence: Tensor,  # [K]
     longest: int,  # R
 ) -> Tensor:  # [n, R]
-    """What each step says for its regime having begun r steps ago, r = 1..R, and not now.
+    """Return the evidence of each step that its regime began r steps ago, r = 1..R, and not now.
 
     log p(z_t | r steps before it are of its regime) - log p(z_t | none is).
 
     Given r steps of its regime, z_t has the mean r p / (r p + 1 - p) times theirs and the variance
-    1 - p + p (1 - p) / (r p + 1 - p), with p the persistence. -inf where there are no r steps.
+    1 - p + p (1 - p) / (r p + 1 - p), with p the persistence. -inf if there are no r steps.
     """
     have = len(z) - count
     length = torch.arange(1, longest + 1)
@@ -65,14 +65,14 @@ def advance(
     evidence: Tensor,  # [F, n, R], of `log_evidence`
     hazard: float,
 ) -> tuple[Tensor, Tensor]:  # [F, R], [F, n, 2]
-    """The posteriors of F filters after n more steps, one after the other, as a filter has to go.
+    """Return the posteriors of F filters after n more steps, which a filter takes one by one.
 
     Returns:
-        `log_run` after the last step, and after every step log P(r = 1) and log P(r = 2). What is
-        older than R steps counts as R steps old.
+        `log_run` after the last step, and after every step log P(r = 1) and log P(r = 2). Ages
+        above R count as R.
     """
     stay, leave = math.log1p(-hazard), math.log(hazard)
-    # Of numpy: a step is a few small operations, whose launch is all that they take.
+    # Use numpy: a step is a few small operations, dominated by their launch.
     run, grown = log_run.numpy(), (evidence + stay).numpy()
     heads = np.empty((*grown.shape[:2], 2), dtype=run.dtype)
     for step in range(grown.shape[1]):
@@ -86,22 +86,22 @@ def advance(
     return torch.from_numpy(run), torch.from_numpy(heads)
 
 
-_LAGS = 2  # neighbours that are compared: 1 and 2 steps apart
-_RIDGE = 0.5  # of the mean variance, added to every axis: keeps those of hardly any out
-_AXES = 128  # P: eigenvectors of C among which the slow modes are looked for
-_NOISE = 1e-6  # of the rows' energy: what float32 products leave of a variance that is 0
+_LAGS = 2  # compared neighbours are 1 and 2 steps apart
+_RIDGE = 0.5  # of the mean variance, added to every axis; excludes axes of hardly any
+_AXES = 128  # P: eigenvectors of C searched for slow modes
+_NOISE = 1e-6  # of the rows' energy: rounding of float32 products around a variance of 0
 _SLOW_MODES_TILE = 4096  # rows multiplied at once
 
 
 @dataclass(eq=False)
 class LaggedMoments:
-    """Sums over a stream from which its slow modes follow, of a size that does not grow.
+    """Sums over a stream that determine its slow modes; their size is constant.
 
     Attributes:
         sums: [d] float64, Σ x_t.
         same: [d, d] float64, Σ x_t x_tᵀ.
         lagged: [d, d] float64, Σ_l Σ_t x_t x_{t-l}ᵀ over the lags l = 1, 2.
-        terms: [2] int64, how many `same` and `lagged` have; rows that are zero are none.
+        terms: [2] int64, number of terms in `same` and `lagged`; rows of zeros do not count.
     """
 
     sums: Tensor
@@ -111,27 +111,27 @@ class LaggedMoments:
 
     @classmethod
     def zeros(cls, dim: int) -> LaggedMoments:
-        """Of no rows."""
+        """Start without rows."""
         wide = torch.zeros(dim, dim, dtype=torch.float64)
         terms = torch.zeros(2, dtype=torch.int64)
         return cls(wide[0].clone(), wide, wide.clone(), terms)
 
     @classmethod
     def of(cls, parts: Mapping[str, Tensor]) -> LaggedMoments:
-        """Of its parts by name; they are changed in place."""
+        """Build from the parts by name, which are changed in place."""
         return cls(*(parts[field.name] for field in fields(cls)))
 
     def parts(self) -> dict[str, Tensor]:
-        """Its parts by name."""
+        """Return the parts by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def count(self) -> int:
-        """Rows that are not zero."""
+        """Number of nonzero rows."""
         return int(self.terms[0])
 
     def add_(self, before: Tensor, rows: Tensor) -> None:  # [m, d] and [n, d] float32
-        """Adds n steps; `before` are the m >= 0 steps before them."""
+        """Add n steps; `before` are the m >= 0 steps before them."""
         before = before[max(0, len(before) - _LAGS) :]
         whole, old = torch.cat([before, rows]), len(before)
         for start in range(0, len(rows), _SLOW_MODES_TILE):
@@ -147,16 +147,16 @@ class LaggedMoments:
                 self.terms[1] += (now.any(1) & then.any(1)).sum()
 
     def mean(self) -> Tensor:  # [d]
-        """Mean row."""
+        """Return the mean row."""
         return self.sums / self.terms[0].clamp(min=1)
 
     def covariance(self) -> Tensor:  # [d, d]
-        """C."""
+        """Return the covariance C."""
         mean = self.mean()
         return self.same / self.terms[0].clamp(min=1) - torch.outer(mean, mean)
 
     def lagged_covariance(self) -> Tensor:  # [d, d]
-        """Of rows and their neighbours, made symmetric."""
+        """Return the symmetrised covariance of rows and their neighbours."""
         mean = self.mean()
         lagged = self.lagged / self.terms[1].clamp(min=1) - torch.outer(mean, mean)
         return (lagged + lagged.T) / 2
@@ -167,10 +167,10 @@ class SlowModes:
     """K axes, the most persistent first.
 
     Attributes:
-        mean: [d] float64, of the rows.
-        axes: [d, K] float64: (x - mean) @ axes has variance 1 along each, 0 where rows have none.
-        persistence: [K] float64 in (0, 1): correlation of neighbouring rows, which is the share of
-            the variance that lies between regimes and not inside them.
+        mean: [d] float64, mean of the rows.
+        axes: [d, K] float64: (x - mean) @ axes has variance 1 along each axis, or 0 if the rows do.
+        persistence: [K] float64 in (0, 1): correlation of neighbouring rows, the share of variance
+            between regimes rather than inside them.
         whiten: [d, P] float64, W with W Wᵀ = (C + ridge)⁻¹ on the P leading eigenvectors of C.
     """
 
@@ -181,10 +181,10 @@ class SlowModes:
 
 
 def slow_modes(moments: LaggedMoments, rank: int) -> SlowModes:
-    """The `rank` slowest modes of a stream: C_lag v = p (C + ridge) v.
+    """Return the `rank` slowest modes of a stream: C_lag v = p (C + ridge) v.
 
-    After few rows the luck of C_lag exceeds what it tells. It is shrunk towards equal persistence
-    of all axes, as far as its sampling error asks for (Ledoit and Wolf 2004).
+    For few rows, the sampling error of C_lag exceeds its information. It is therefore shrunk
+    towards equal persistence of all axes, by its sampling error (Ledoit and Wolf 2004).
     """
     same, lagged = moments.covariance(), moments.lagged_covariance()
     tiny = torch.finfo(torch.float32).tiny
@@ -212,15 +212,15 @@ def slow_modes(moments: LaggedMoments, rank: int) -> SlowModes:
 def opening_axis(
     modes: SlowModes,
     covariance: Tensor,  # [d, d]
-    opening: Tensor,  # [d], mean of the rows that open a regime
-    opened: float,  # how many these are
-    share: float,  # of all rows, in (0, 1)
+    opening: Tensor,  # [d], mean of the rows that start a regime
+    opened: float,  # number of these rows
+    share: float,  # share of all rows, in (0, 1)
 ) -> tuple[Tensor, Tensor]:  # [d], []
-    """a, b of Fisher's discriminant: a (x - mean) + b = log p(x | opens) - log p(x | does not).
+    """Return Fisher's discriminant a, b: a (x - mean) + b = log p(x | opens) - log p(x | does not).
 
-    The means are drawn together by what their distance owes to chance (James and Stein 1961).
+    The means are shrunk towards each other by the expected chance distance (James and Stein 1961).
     """
-    apart = (opening - modes.mean) / (1 - share)  # of both means
+    apart = (opening - modes.mean) / (1 - share)  # difference of both means
     white = modes.whiten.T @ apart
     chance = (modes.whiten * (covariance @ modes.whiten)).sum() / (opened * (1 - share))
     apart = apart * (1 - chance / white.square().sum().clamp(min=1e-12)).clamp(min=0)
@@ -231,35 +231,33 @@ def opening_axis(
     return axis, -(1 - 2 * share) / 2 * (axis @ apart)
 
 
-# Rows after which modes are computed for the first time. Rows are about 384 wide: modes of 32 fit
-# their own rows so closely that nearly every row after them looks like a switch.
+# Number of rows for the first modes. Rows are about 384 wide: modes of 32 rows fit them so closely
+# that nearly every later row looks like a switch.
 _FIRST = 64
-_GROWTH = 1.25  # and again whenever there are so many times as many
-_FORGET = 0.9  # what rows are taken for changes with the modes: older guesses count less
-_CERTAIN = -1e-9  # the largest log-probability: log-odds stay finite
-_TEMPER = 0.5  # power of the evidence of the modes: rows are no independent Gaussians
-_LONGEST = 24  # steps of a regime that a row is compared with
+_GROWTH = 1.25  # and again after each growth by this factor
+_FORGET = 0.9  # decay of estimated openings when modes change: older ones are less reliable
+_CERTAIN = -1e-9  # maximum log-probability, which keeps log-odds finite
+_TEMPER = 0.5  # power of the evidence of the modes, as rows are not independent Gaussians
+_LONGEST = 24  # maximum steps of a regime that a row is compared with
 
 
 class RegimeDetector(Detector):
-    """The spectral detector: did a regime begin at this step, or at the one before?
+    """Spectral detector: decides whether a regime began at this step or the one before.
 
-    `docs/mathematics.md` 1.7. Rows are seen along the `rank` slow modes of the stream so far
-    (`slow_modes`); there a Bayesian filter weighs, for every possible age of the present regime,
-    whether the row continues it (`log_evidence`). What the first rows of regimes look like, as
-    opposed to all others, is learned beside it without labels, as one more axis of the same
-    spectrum (`opening_axis`): from the posterior of a filter that does not know this axis, so that
-    it cannot talk itself into anything. The statistic is the log-odds that the regime is one or two
-    steps old: a switch is told when its first row is read, if that is clear enough, or else when
-    the second is. That is a delay, no look ahead.
-
-    Modes and axis are computed anew whenever the stream has grown by a quarter. The state is sums,
-    of size d², and the last 24 rows.
+    `docs/mathematics.md` 1.7. Rows are projected on the `rank` slow modes of the stream so far
+    (`slow_modes`). A Bayesian filter weighs, for every possible age of the present regime, whether
+    the row continues it (`log_evidence`). The difference between the first rows of regimes and
+    other rows is learned without labels, as one more axis of the same spectrum (`opening_axis`). It
+    is learned from the posterior of a filter that does not use this axis, so it cannot confirm
+    itself. The statistic is the log-odds that the regime is one or two steps old. A switch is
+    reported at its first row if that is clear enough, or else at the second: a delay, not a look
+    ahead. Modes and axis are recomputed whenever the stream has grown by a quarter. The state is
+    sums, of size d², and the last 24 rows.
 
     Args:
         dim: d.
         threshold: Log-odds above which there is an alarm.
-        rank: K slow modes.
+        rank: Number of slow modes K.
         hazard: Probability of a switch at any step.
     """
 
@@ -279,7 +277,8 @@ class RegimeDetector(Detector):
         self.rank, self.hazard = min(rank, dim), hazard
         self.state |= LaggedMoments.zeros(dim).parts()
         self.state |= {
-            # Rows weighed by how surely they opened a regime, the weights, and all rows weighed.
+            # Rows weighted by their probability of starting a regime, the weights, and all weighted
+            # rows.
             "opening": torch.zeros(dim, dtype=torch.float64),
             "opened": torch.zeros(2, dtype=torch.float64),
             "mean": torch.zeros(dim, dtype=torch.float64),
@@ -292,8 +291,8 @@ class RegimeDetector(Detector):
         self.restart()
 
     def restart(self) -> None:
-        """Another stream of the same source begins: what was learned stays, what was read goes."""
-        # Two filters: the teacher, which knows the slow modes alone, and the one that decides.
+        """Start another stream of the same source: keep what was learned, drop what was read."""
+        # Two filters: the teacher, which uses only the slow modes, and the one that decides.
         log_run = torch.full((2, _LONGEST), -torch.inf, dtype=torch.float64)
         log_run[:, 0] = 0
         self.state |= {
@@ -307,7 +306,7 @@ class RegimeDetector(Detector):
         parts, begin = [], self.count
         moments = LaggedMoments.of(self.state)
         while len(rows):
-            # Modes change at the same step however the stream is cut into calls.
+            # Modes change at the same step, however the stream is divided into calls.
             part = rows[: max(1, int(self.state["due"]) - moments.count)]
             parts.append(self._stretch(part, moments, begin))
             rows, begin = rows[len(part) :], begin + len(part)
@@ -317,7 +316,7 @@ class RegimeDetector(Detector):
         return torch.cat(statistic), torch.cat(back)
 
     def _stretch(self, rows: Tensor, moments: LaggedMoments, begin: int) -> tuple[Tensor, Tensor]:
-        """Rows between two refreshes, the first of them step `begin`."""
+        """Read the rows between two refreshes, the first of which is step `begin`."""
         moments.add_(self.state["rows"], rows)
         whole, count = self._recent("rows", rows, _LONGEST), len(rows)
         live = whole.any(1)
@@ -332,14 +331,14 @@ class RegimeDetector(Detector):
         )
         if self.state["axes"].shape[1] == 0:
             return torch.full_like(opens, -torch.inf), torch.zeros_like(opens, dtype=torch.int64)
-        # Which row was a first one is surer when one more was read.
+        # The next row makes it more certain that a row was the first of a regime.
         end = len(whole) - 1
         size = min(count, end)
         before = slice(end - size, end)
         weight = teacher[count - size :, 1].exp() * live[before]
         self.state["opening"] += torch.einsum("n,nd->d", weight, whole[before].double())
         self.state["opened"] += torch.stack([weight.sum(), live[before].double().sum()])
-        # The very first regime is no switch.
+        # The very first regime is not a switch.
         step = torch.arange(begin, begin + count)
         fresh = heads.masked_fill(step[:, None] < torch.tensor([1, 2]), -torch.inf)
         either = fresh.logsumexp(1).clamp(max=_CERTAIN)
@@ -368,7 +367,7 @@ class RegimeDetector(Detector):
 
 
 def detector_of(config: RegimeConfig, dim: int) -> Detector | None:
-    """The detector that the settings ask for, for rows of d columns; None: they want none."""
+    """Return the configured detector for rows of d columns; None if the settings disable it."""
     if config.detector == "spectral":
         return RegimeDetector(dim, threshold=config.threshold)
     if config.detector == "published":

@@ -1,4 +1,4 @@
-"""What modes are good for: retrieval through the best of a question, and comparing two memories."""
+"""Uses of modes: retrieval through the best modes of a question, and comparing two memories."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class ModeHits(NamedTuple):
-    """What `search_modes` returns, best first.
+    """Result of `search_modes`, best first.
 
     Attributes:
-        rows: [B, C] int64 atoms, -1 where there were fewer.
+        rows: [B, C] int64 atoms, -1 if there are fewer.
         scores: [B, C] float32 cosines, minus infinity where rows is -1.
-        mode: [B, C] int64, the mode of each atom, -1 likewise.
+        mode: [B, C] int64, mode of each atom, -1 where rows is -1.
     """
 
     rows: Tensor
@@ -49,12 +49,14 @@ def mode_weights(
 ) -> Tensor:  # [B, M] float32
     """w_k = max(0, cos(q, μ_k)) · f(max τ - τ_k, h) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
 
+    w_k = max(0, cos(q, μ_k)) · decay(max τ - τ_k) / (1 + σ_k²).
+
     Args:
         modes: M modes.
         queries: Query vectors of any length.
         half_life_days: Days in which a mode that gets no new atoms loses half of its weight; 0: no
             decay. A mode of unknown time does not decay.
-        absolute: The published |cos|, which ranks opposite centroids highly.
+        absolute: Whether to use the published |cos|, which ranks opposite centroids highly.
 
     Raises:
         InputError: For queries that do not fit, or a negative half-life.
@@ -90,9 +92,9 @@ def select_modes(
     half_life_days: float = 0.0,
     absolute: bool = False,
 ) -> tuple[Tensor, Tensor]:  # [B, min(modes_k, M)] int64, [B, min(modes_k, M)]
-    """The modes of largest `mode_weights`, best first, and their weights.
+    """Return the modes of largest `mode_weights`, best first, and their weights.
 
-    Those of weight 0, away from the question, follow in the order of their cosines.
+    Modes of weight 0 follow in the order of their cosines.
     """
     check_count("modes_k", modes_k)
     cosine = _cosine(modes, queries)
@@ -103,7 +105,7 @@ def select_modes(
 
 
 def atoms_read(modes: Modes, chosen: Tensor) -> Tensor:  # [B, m] -> [B] int64
-    """How many atoms a search looks at that looks into these modes."""
+    """Return the number of atoms that a search of these modes reads."""
     return modes.size.long()[chosen].sum(1)
 
 
@@ -119,27 +121,26 @@ def search_modes(
     duplicate: Tensor | None = None,  # [N] int64
     allowed: Tensor | None = None,  # [B or 1, N] bool
 ) -> ModeHits:  # C = modes_k * per_mode
-    """The `per_mode` best atoms by cosine of each of the `modes_k` best modes.
+    """Return the `per_mode` best atoms by cosine of each of the `modes_k` best modes.
 
-    `docs/mathematics.md` 1.5. Besides M centroids a question reads the atoms of its modes and no
-    others (`atoms_read` of what `select_modes` chose), so that the work does not grow with N but
-    with the sizes of the modes. Questions that look into the same mode share one gather of its
-    rows and one product.
+    `docs/mathematics.md` 1.5. A question reads M centroids and only the atoms of its modes
+    (`atoms_read` of the result of `select_modes`). The work therefore grows with the sizes of the
+    modes, not with N. Questions that search the same mode share a gather and a product.
 
     Args:
         modes: Modes of these embeddings.
-        embeddings: The rows that the modes were found in.
+        embeddings: Rows in which the modes were found.
         queries: Query vectors of any length.
-        modes_k: Modes looked into; at most M count.
-        per_mode: Atoms taken from each.
+        modes_k: Modes searched per question; at most M count.
+        per_mode: Atoms returned from each.
         half_life_days: As for `mode_weights`.
-        absolute: As for `mode_weights`.
-        duplicate: For each atom the first one of equal content, itself where there is none before:
-            of equal atoms only one is a hit.
+        absolute: Whether to use |cos|, as for `mode_weights`.
+        duplicate: First atom of equal content for each atom, itself if it is the first; only one of
+            equal atoms is a hit.
         allowed: Atoms that may be hits.
 
     Raises:
-        InputError: For shapes or devices that do not fit, or a number out of range.
+        InputError: Shapes or devices do not fit, or a number is out of range.
     """
     check_pair(queries, embeddings)
     check_no_gradient("search_modes", queries, embeddings)
@@ -170,7 +171,7 @@ def search_modes(
 def _kept(
     duplicate: Tensor | None, allowed: Tensor | None, shape: tuple[int, int]
 ) -> Tensor | None:  # [B or 1, N] bool
-    """The atoms that may be hits: of equal ones the first that is allowed."""
+    """Return the atoms that may be hits: of equal ones, the first allowed one."""
     do = "make it for these embeddings"
     if allowed is not None:
         questions = 1 if len(allowed) == 1 else shape[0]
@@ -189,14 +190,14 @@ def _kept(
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """How the modes of two sets of rows correspond.
+    """Correspondence of the modes of two sets of rows.
 
     Attributes:
-        angles: [min(K_a, K_b)] float64 radians, ascending: the principal angles between the two
-            spaces of kept eigenvectors. Many near 0: both sets vary along the same directions.
-        first, second: [P] int64, modes of either that are matched, P the smaller number of modes.
+        angles: [min(K_a, K_b)] float64 radians, ascending: principal angles between the two spaces
+            of kept eigenvectors. Many near 0 mean that both sets vary along the same directions.
+        first, second: [P] int64, matched modes of either set, P the smaller number of modes.
         similarity: [P] float32 cosines of their centroids, largest first.
-        only_first, only_second: int64, modes that found no partner.
+        only_first, only_second: int64, unmatched modes.
     """
 
     angles: Tensor
@@ -211,13 +212,13 @@ def principal_angles(
     a: Tensor,  # [d, p] orthonormal columns
     b: Tensor,  # [d, q] orthonormal columns
 ) -> Tensor:  # [min(p, q)] float64 radians, ascending
-    """Angles between two subspaces: cosines are the singular values of aᵀ b.
+    """Return the angles between two subspaces: their cosines are the singular values of aᵀ b.
 
-    Small angles from their sines, the singular values of b - a aᵀ b, because a cosine near 1 has no
-    digits left for them (Björck and Golub 1973).
+    Small angles use their sines, the singular values of b - a aᵀ b, because a cosine near 1 has no
+    digits for them (Björck and Golub 1973).
 
     Raises:
-        InputError: For columns of different lengths.
+        InputError: Columns have different lengths.
     """
     check_pair(a.T, b.T)
     if a.shape[1] < b.shape[1]:
@@ -230,21 +231,20 @@ def principal_angles(
 
 
 def align_modes(first: Modes, second: Modes) -> Alignment:
-    """Matches the modes of two partitions of a memory, found apart from each other.
+    """Match the modes of two partitions of a memory that were found separately.
 
-    The paper leaves open whether a concept that is in episodic and in semantic memory is one mode
-    or two (Spectral Memory, section 9); this says where it is the same: pairs of modes so that the
-    sum of the cosines of their centroids is largest (Kuhn 1955; Hungarian method), and the
-    principal angles between the eigenspaces. Good for: checking that the facts extracted from a
-    conversation cover what was talked about (a mode of turns without a partner has no facts yet),
-    showing what two agents or two periods have in common, naming episodic modes by their facts.
+    The paper does not say whether a concept in both episodic and semantic memory is one mode or two
+    (Spectral Memory, section 9). This finds where it is the same: pairs of modes that maximise the
+    sum of the cosines of their centroids (Kuhn 1955; Hungarian method), and the principal angles
+    between the eigenspaces. It shows whether extracted facts cover the topics of a conversation (a
+    mode of turns without a partner has no facts yet), and what two agents or periods share.
 
     Args:
-        first: Modes of the one partition.
+        first: Modes of one partition.
         second: Modes of the other, of rows of the same encoder.
 
     Raises:
-        InputError: If the encoders' widths differ.
+        InputError: The encoders' widths differ.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -12,28 +12,27 @@ from graphmem_torch.linalg.spectrum import Rows, check_block
 from graphmem_torch.modes.find import Modes, assembled, check_times
 
 __all__ = ["ModeTracker"]
-_TILE = 4096  # rows that are compared with all centroids at once
+_TILE = 4096  # rows compared with all centroids at once
 
 
 class ModeTracker:
-    """`Modes` of rows that come and go (`docs/mathematics.md` 1.8).
+    """`Modes` of rows that are added and removed (`docs/mathematics.md` 1.8).
 
-    Exact at any time, up to rounding: the eigenpairs (`StreamingSpectrum`), and size, centroid,
-    variance and latest time of every mode, for the assignment as it is. The assignment itself is
-    only followed: a new row joins the mode of the nearest centroid, an old one stays where it is.
-    How far that falls short of a fresh start is `drift`, in shares of the rows' energy; beyond
-    `tol`, `stale` says that modes are to be found anew, as after a regime switch.
+    Always exact up to rounding: the eigenpairs (`StreamingSpectrum`), and size, centroid, variance
+    and latest time of every mode for the current assignment. The assignment itself is incremental:
+    a new row joins the mode of the nearest centroid, an old one stays. `drift` is the loss against
+    a fresh start, as a share of the rows' energy. Beyond `tol`, `stale` says that modes should be
+    found anew, as after a regime switch.
 
     Args:
-        modes: Modes of the rows x, as `find_modes` gave them.
-        x: These rows [N, d].
-        time: [N] float64, seconds since the epoch, NaN where unknown; as given to `find_modes`.
+        modes: Modes of the rows x, as returned by `find_modes`.
+        x: Rows [N, d] of the modes.
+        time: [N] float64, seconds since the epoch, NaN if unknown; as given to `find_modes`.
         tol: Drift up to which the modes are followed.
-        share: `centroid_error` when the modes were last found in full, as a share of the energy;
-            by default `modes` are as they were found.
+        share: `centroid_error` at the last full search, as a share of the energy; default: `modes`.
 
     Raises:
-        InputError: If x is not what `modes` were found in, or `tol` is not in [0, 1].
+        InputError: x does not match `modes`, or `tol` is not in [0, 1].
     """
 
     def __init__(
@@ -76,14 +75,14 @@ class ModeTracker:
         self._fresh_share = fresh if share is None else share
 
     def __len__(self) -> int:
-        """N, the rows present."""
+        """Number of rows present, N."""
         return len(self._label)
 
     def add(self, rows: Tensor, time: Tensor | None = None) -> Tensor:  # [n, d], [n] -> [n] int64
-        """Counts new rows in, behind the others; the modes they join, as numbered at the start.
+        """Append new rows and return the modes they join, as numbered at the start.
 
         Raises:
-            InputError: For rows that are not finite or of another width; nothing has changed then.
+            InputError: Rows are not finite or have another width; nothing is then changed.
         """
         check_block(rows, self._sums.shape[1])
         times = _times(time, len(rows))
@@ -104,15 +103,15 @@ class ModeTracker:
         return label
 
     def remove(self, index: Tensor, rows: Tensor) -> None:  # [n] int64, [n, d]
-        """Counts rows out by their places among those present; the others close up.
+        """Remove rows by their places among those present; later rows move up.
 
         Args:
             index: Places, each once.
-            rows: The rows as they were added.
+            rows: Rows at these places, as they were added.
 
         Raises:
-            InputError: For places that are not there or come twice, or rows that do not fit them;
-                nothing has changed then.
+            InputError: A place does not exist or occurs twice, or the rows do not fit; nothing is
+                then changed.
         """
         check_block(rows, self._sums.shape[1])
         inside = bool(((index >= 0) & (index < len(self))).all())
@@ -151,17 +150,16 @@ class ModeTracker:
 
     @property
     def error_bound(self) -> float:
-        """How far an eigenvalue may be from that of a fresh decomposition."""
+        """Maximum difference between an eigenvalue and that of a fresh decomposition."""
         return self._spectrum.error_bound
 
     @property
     def drift(self) -> float:
-        """What following costs, as a share of the rows' energy.
+        """Loss by following, as a share of the rows' energy.
 
-        The larger of: the energy that the best K axes of the present rows hold and the axes of the
-        last full pass do not; and the growth of `centroid_error` since that pass. Both are exact.
-        A fresh assignment could gain more than the second says only where it is better than the
-        last full one was.
+        The larger of two exact values: the energy in the best K axes of the present rows that the
+        axes of the last full pass miss, and the growth of `centroid_error` since that pass. A fresh
+        assignment gains more than the second only if it is better than the last full one was.
         """
         energy = max(self._energy, 1e-300)
         best = float(self._spectrum.values.sum()) * len(self)
@@ -173,14 +171,14 @@ class ModeTracker:
 
     @property
     def stale(self) -> bool:
-        """Whether `drift` exceeds `tol`."""
+        """Return whether `drift` exceeds `tol`."""
         return self.drift > self.tol
 
     def modes(self) -> Modes:
-        """The modes of the rows present, numbered by falling size; none is empty.
+        """Return the modes of the rows present, numbered by falling size; none is empty.
 
-        `representative` goes by the projections on the centroids as they were when each row came,
-        `measured_error` by running sums instead of row by row, and `exponent` by the K eigenvalues.
+        `representative` uses the projections on the centroids when each row was added,
+        `measured_error` running sums instead of rows, and `exponent` the K eigenvalues.
         """
         full = (self._size > 0).nonzero().flatten()
         falling = full[self._size[full].argsort(descending=True, stable=True)]

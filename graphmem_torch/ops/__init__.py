@@ -1,6 +1,6 @@
-"""The numerical operations: batched, registered with torch, each with a reference beside it.
+"""Numerical operations: batched, registered with torch, each beside its reference.
 
-Owns what runs on tensors and graphs alone; may import `graph`, `coo`, `checks` and `errors`.
+Holds what needs only tensors and graphs; may import `graph`, `coo`, `checks` and `errors`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The torch library `graphmem`: how an operation is declared to the dispatcher.
+"""The torch library `graphmem`: declares operations to the dispatcher.
 
-Every operation registers here once: what runs on the CPU, which launcher runs on CUDA, what
-`torch.compile` needs to know (shapes without data), and its gradient. `Library.define` costs 6
-microseconds a call where `custom_op` costs 45, and `triton_op` fails on a machine without a GPU.
+Every operation registers here once: its CPU function, its CUDA launcher, its shapes for
+`torch.compile`, and its gradient. `Library.define` costs 6 microseconds a call where `custom_op`
+costs 45, and `triton_op` fails on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ def register(
     backward: Callable[..., Any] | None = None,
     setup_context: Callable[..., None] | None = None,
 ) -> Any:
-    """Declares one operation and returns it as a callable.
+    """Declare one operation and return it as a callable.
 
     Args:
         schema: `name(Tensor x, ...) -> Tensor`, as `torch.library` reads it.
-        run: What runs on the CPU, and on CUDA too when there is no launcher.
-        fake: Same arguments, returns empty tensors of the right shape; never looks at values.
-        launcher: `module:function` below `graphmem_torch.kernels`; imported when it is first
-            called, because importing Triton takes a second and a CPU never needs it.
-        backward: The gradient, as `torch.library.register_autograd` takes it. An operation without
-            one refuses inputs that ask for it, instead of failing in `backward()`, far away.
-        setup_context: What the gradient needs kept, likewise.
+        run: Function for the CPU, and for CUDA too if there is no launcher.
+        fake: Function of the same arguments that returns empty tensors of the right shape; never
+            looks at values.
+        launcher: `module:function` below `graphmem_torch.kernels`. It is imported at the first
+            call, because importing Triton takes a second and a CPU never needs it.
+        backward: Gradient, as for `torch.library.register_autograd`. An operation without one
+            refuses inputs that require a gradient, instead of failing later in `backward()`.
+        setup_context: Function that saves inputs for the gradient, as for `register_autograd`.
     """
     name = schema.split("(", 1)[0]
     _library.define(schema)
@@ -67,10 +68,10 @@ def on_device_of_input(
     current: Callable[[], int] = torch.cuda.current_device,
     guard: Callable[[torch.device], AbstractContextManager[Any]] = torch.cuda.device,
 ) -> Callable[..., Any]:
-    """`run` with the device of its first tensor as the current one.
+    """Wrap `run` so that the device of its first tensor is the current device.
 
-    Triton launches on the current device, whatever the device of the tensors: there it would read
-    memory that is not its own.
+    Triton launches on the current device, whatever the device of the tensors, and would read
+    foreign memory.
     """
 
     def guarded(*args: Any) -> Any:
@@ -85,10 +86,10 @@ def on_device_of_input(
 
 @cache
 def import_kernels(module: str) -> Any:
-    """A module of Triton kernels.
+    """Import a module of Triton kernels.
 
     Raises:
-        MissingPackageError: No Triton; CUDA builds of torch bring it, others do not.
+        MissingPackageError: Triton is missing; only CUDA builds of torch include it.
     """
     optional_import("triton", "operations on CUDA", "graphmem-torch[triton]")
     return import_module(f"graphmem_torch.kernels.{module}")

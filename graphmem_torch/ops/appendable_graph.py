@@ -1,4 +1,4 @@
-"""Graph whose edges lie in lists that grow, so that the next graph shares their columns."""
+"""Graph whose edges lie in lists that grow, so that its successor shares their columns."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["AppendableGraph"]
 
 
 class AppendableGraph(Graph):
-    """A graph as lists of the edges that leave each node, which lie anywhere in their columns.
+    """Graph as lists of the edges that leave each node, anywhere in shared columns.
 
-    What follows a memory: the next one shares the columns, and has `first` and `count` of its own.
-    The compressed arrays of `Graph` are made when one of them is first asked for.
+    After an addition, the next graph shares the columns and has its own `first` and `count`. The
+    compressed arrays of `Graph` are built at first access.
 
     Attributes:
-        first: [N] int64, where the edges that leave each node begin in `stored`.
-        count: [N] int64, how many they are, in the order of target and type.
-        stored: Edges, and what is none.
+        first: [N] int64, place in `stored` of the first edge that leaves each node.
+        count: [N] int64, number of edges that leave each node, ordered by target and type.
+        stored: Columns that hold the edges, with unused entries between them.
     """
 
     first: Tensor
     count: Tensor
 
     def __init__(self, first: Tensor, count: Tensor, stored: Stored) -> None:
-        """Takes the lists as they are."""
+        """Keep the lists without copying them."""
         known = {"first": first, "count": count, "_stored": stored, "num_nodes": len(first)}
         self.__dict__.update(known)
 
@@ -42,10 +42,10 @@ class AppendableGraph(Graph):
 
     @property
     def compact(self) -> Graph:
-        """The same graph in compressed arrays; made once."""
+        """Return the same graph in compressed arrays, built once."""
         known: Graph | None = self.__dict__.get("_compact")
         if known is None:
-            with torch.inference_mode(False):  # whoever asks first: others use it too
+            with torch.inference_mode(False):  # cached, so usable outside it too
                 known = self.__dict__["_compact"] = self._compressed()
         return known
 
@@ -67,7 +67,7 @@ class AppendableGraph(Graph):
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """Number of edges."""
         known: int | None = self.__dict__.get("_num_edges")
         if known is None:
             known = self.__dict__["_num_edges"] = int(self.count.sum())
@@ -75,36 +75,36 @@ class AppendableGraph(Graph):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.first.device
 
     @property
     def stored(self) -> Stored:
-        """The columns that the lists lie in."""
+        """Columns that contain the lists."""
         known: Stored = self.__dict__["_stored"]
         return known
 
     def spans(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:  # -> [n], [n] int64
-        """Where the edges that leave some nodes, or each, begin, and how many they are."""
+        """Return first place and number of the edges that leave each of `nodes`, or each node."""
         if nodes is None:
             return self.first, self.count
         return self.first.index_select(0, nodes), self.count.index_select(0, nodes)
 
     def leaving(self, place: Tensor) -> Tensor:  # [n] int64 -> [n] int64
-        """The edges at places of `spans`, which are their numbers."""
+        """Return the numbers of the edges at places of `spans`: the places themselves."""
         return place
 
     def with_weight(self, weight: Tensor) -> Graph:  # [E]
-        """As that of `Graph`, in whose order the weights are."""
+        """Return the same edges with other weights, in the order of `compact`."""
         return self.compact.with_weight(weight)
 
     def unweighted(self) -> AppendableGraph:
-        """The same edges, each of weight 1."""
+        """Return the same edges, each with weight 1."""
         ones = torch.ones_like(self.stored.weight)
         return AppendableGraph(self.first, self.count, self.stored._replace(weight=ones))
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> AppendableGraph:
-        """The same graph of changed tensors, as `nn.Module.to` changes them."""
+        """Return the graph with changed tensors, as `nn.Module.to` changes them."""
         return AppendableGraph(
             change(self.first), change(self.count), Stored(*map(change, self.stored))
         )

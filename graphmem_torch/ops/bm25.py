@@ -1,11 +1,11 @@
 """BM25: the lexical index, a sparse tensor of term counts, one column a term.
 
-A question adds up the scores in the columns of its terms, the *postings*: runs of consecutive
-entries. What an entry scores depends on every document there is, so an index that has just been
-made knows counts alone: few questions have the postings of their own terms weighed, and many have
-all of them weighed, once. On a CPU a
-long run is a tile of its own, added where it lies. Short runs are gathered in blocks that fit the
-cache: a few passes a posting, but none of the cost of a call. Temporaries take 28 bytes a posting
+A question adds up the scores in the columns of its terms, the *postings*, each a run of consecutive
+entries. The score of an entry depends on all documents, so a new index holds counts only. A few
+questions compute the scores of their own postings; many questions compute all scores once.
+
+On a CPU, a long run is added in place as a tile of its own. Short runs are gathered in blocks that
+fit the cache, which saves calls for a few more passes. Temporaries take 28 bytes for each posting
 of a block, 4 MB.
 """
 
@@ -34,18 +34,18 @@ __all__ = [
     "weights_of",
 ]
 
-_LONG = 1024  # postings from which a run is worth a call
-_POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
-_SCORES = 1 << 20  # dense scores that a top-k keeps: 4 MB
-_CUDA = 64  # a GPU takes this much more at a time
-_FEW = 8  # questions that read too little for all postings to be weighed
+_LONG = 1024  # minimum postings of a run that is worth a call
+_POSTINGS = 1 << 17  # postings read together: 0.5 MB in each temporary
+_SCORES = 1 << 20  # dense scores held by a top-k: 4 MB
+_CUDA = 64  # factor by which a GPU takes more at a time
+_FEW = 8  # maximum number of questions that score only their own postings
 _K1 = 1.2
 _ENCODE = "encode the texts with a vocabulary, padding is -1"
 
 
 @dataclass(frozen=True, eq=False)
 class BM25:
-    """How often each document has each term, and what that adds to its score (term-major).
+    """Term counts of documents and their scores, ordered by term.
 
     Robertson and Zaragoza 2009 with Lucene's idf: ln(1 + (n - df + 1/2) / (df + 1/2)), which is
     never negative; tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length)).
@@ -56,7 +56,7 @@ class BM25:
         counts: `[nnz]` int32, tf.
         norm: `[N]` float32, k1 (1 - b + b length / mean length).
         idf: `[V]` float32.
-        k1: How soon repeating a term stops to count.
+        k1: Saturation of the term count; repetitions count more if it is larger.
     """
 
     indptr: Tensor
@@ -76,18 +76,18 @@ class BM25:
         k1: float = _K1,
         b: float = 0.75,
     ) -> BM25:
-        """Counts terms.
+        """Count the terms of documents.
 
         Args:
             terms: Term ids in 0..vocab_size - 1.
-            offsets: Document i has `terms[offsets[i]:offsets[i + 1]]`.
+            offsets: `terms[offsets[i]:offsets[i + 1]]` are the terms of document i.
             vocab_size: V.
-            k1: How soon repeating a term stops to count, in [0, 1e6].
-            b: How much long documents are discounted, in [0, 1].
+            k1: Saturation of the term count, in [0, 1e6].
+            b: Discount of long documents, in [0, 1].
 
         Raises:
-            InputError: For wrong dtypes or devices, offsets that do not end with T, constants or
-                terms out of range.
+            InputError: A dtype or device is wrong, the offsets do not end with T, or a constant or
+                term is out of range.
         """
         _check_build(terms, offsets, vocab_size)
         documents = torch.arange(len(offsets) - 1, dtype=torch.int32, device=terms.device)
@@ -97,12 +97,12 @@ class BM25:
 
     @property
     def num_docs(self) -> int:
-        """N."""
+        """Number of documents N."""
         return self.norm.shape[0]
 
     @property
     def scores(self) -> Tensor:  # [nnz] float32
-        """What each entry adds to the score of its document; weighed when it is first asked for."""
+        """Score that each entry adds to its document; computed at first access."""
         known: Tensor | None = self.__dict__.get("_scores")
         if known is None:
             idf = self.idf.repeat_interleave(self.indptr.diff(), output_size=self.docs.shape[0])
@@ -111,19 +111,18 @@ class BM25:
         return known
 
     def _weighed(self, docs: Tensor, counts: Tensor, idf: Tensor) -> Tensor:  # [n] each
-        """The scores of postings, of terms of this `idf`."""
+        """Return the scores of postings, given the idf of their terms."""
         most = self.norm.index_select(0, docs).add_(counts)
         return counts.float().mul_(self.k1 + 1).div_(most).mul_(idf)
 
     def score(self, query_terms: Tensor) -> Tensor:  # [B, Q] int64 -> [B, N]
-        """The score of every document for every question; a term that comes twice counts twice.
+        """Return the score of every document for every question; repeated terms count repeatedly.
 
         Args:
             query_terms: Terms of each question, -1 for padding and for unknown words.
 
         Raises:
-            InputError: For a shape, dtype or device that does not fit, or a term that is not in the
-                index.
+            InputError: A shape, dtype or device does not fit, or a term is not in the index.
         """
         if not self._reads_few(query_terms):
             return _score(self.indptr, self.docs, self.scores, query_terms, self.num_docs)
@@ -139,13 +138,13 @@ class BM25:
         query_terms: Tensor,  # [B, Q] int64
         k: int,
     ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
-        """The k best scores of each question, descending, and their documents.
+        """Return the k best scores of each question, descending, and their documents.
 
-        Documents without any of the terms have score 0 and come last, in no particular order.
-        Scores [B, N] are never held at once: memory is 4 MB, or one row where that is larger.
+        Documents without any of the terms have score 0 and come last, in no particular order. The
+        whole [B, N] is never held: memory is 4 MB, or one row if that is larger.
 
         Raises:
-            InputError: As `score` does, or if k is below 1.
+            InputError: As for `score`, or k is below 1.
         """
         check_count("k", k)
         return _topk(*self._asked(query_terms), k, self.num_docs)
@@ -155,20 +154,20 @@ class BM25:
         query_terms: Tensor,  # [B, Q] int64
         rows: Tensor | None = None,  # [B, C] int64, -1 for padding
     ) -> Tensor:  # [B, Q, N] or [B, Q, C] float32
-        """1 where a document has a term of a question, 0 elsewhere and for padding.
+        """Return 1 where a document has a term of a question, else 0; padding has 0.
 
         Args:
-            query_terms: As for `score`.
-            rows: Documents of each question; all of them when omitted.
+            query_terms: Terms of each question, as for `score`.
+            rows: Documents of each question; all when omitted.
 
         Raises:
-            InputError: As `score` does.
+            InputError: As for `score`.
         """
         indptr, docs, _, asked = self._asked(query_terms)
         return _holds(indptr, docs, asked, rows, self.num_docs)
 
     def _asked(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The index and the questions; few of these with an index of the terms that they have."""
+        """Return the index and the questions; for few questions, the index of their terms only."""
         if not self._reads_few(query_terms):
             return self.indptr, self.docs, self.scores, query_terms
         place, df, _, docs, scores = self._postings_of(query_terms)
@@ -177,7 +176,7 @@ class BM25:
         return offsets_of(df), docs, scores, asked.view(query_terms.shape)
 
     def _reads_few(self, query_terms: Tensor) -> bool:
-        """Whether questions read too little for all postings to be weighed."""
+        """Return whether the questions read too little to score all postings."""
         device = self.norm.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
         few = query_terms.shape[0] <= _FEW and device.type == "cpu"
@@ -186,9 +185,9 @@ class BM25:
     def _postings_of(
         self, query_terms: Tensor
     ) -> tuple[list[int], Tensor, Tensor, Tensor, Tensor]:  # n places, [n], [T], [T], [T]
-        """Where in the questions there are terms, how many postings each has, and all of these.
+        """Return the places of terms in the questions, their posting counts, and these postings.
 
-        Of a posting the number of its term among the places, its document and its score.
+        A posting is the index of its term among the places, its document and its score.
         """
         flat = query_terms.flatten().tolist()
         place = [i for i, term in enumerate(flat) if term >= 0]
@@ -202,29 +201,29 @@ class BM25:
         return place, df, run, docs, self._weighed(docs, counts, idf)
 
     def first_documents(self) -> Tensor:  # [V] int32
-        """The first document that has each term; -1 where none has."""
+        """First document of each term; -1 for terms without documents."""
         held = self.indptr[1:] > self.indptr[:-1]
         return first_of(self.docs, self.indptr[:-1], held)
 
     def _spans(self, term: Tensor) -> tuple[Tensor, Tensor]:  # [n] int64 -> [n], [n] int64
-        """Where the postings of terms begin in `_columns`, and how many each has."""
+        """Return first place in `_columns` and number of the postings of each term."""
         first = self.indptr.index_select(0, term)
         return first, self.indptr.index_select(0, term + 1) - first
 
     @property
     def _columns(self) -> tuple[Tensor, Tensor]:
-        """Documents and counts."""
+        """Return documents and counts of all postings."""
         return self.docs, self.counts
 
     def to(self, device: torch.device | str) -> BM25:
-        """The same index on another device."""
+        """Return the same index on another device."""
         parts = (self.indptr, self.docs, self.counts, self.norm, self.idf)
         indptr, docs, counts, norm, idf = (part.to(device) for part in parts)
         return BM25(indptr, docs, counts, norm, idf, self.k1)
 
 
 def first_of(docs: Tensor, start: Tensor, held: Tensor) -> Tensor:  # [V] int32
-    """The first document of each list that holds any, and -1 of the others."""
+    """Return the first document of each list, or -1 for an empty list."""
     first = docs.new_full(start.shape, -1)
     first[held] = docs[start[held]]
     return first
@@ -236,7 +235,7 @@ def count_terms(
     documents: Tensor,  # [n] int32
     vocab_size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # [m] int64, [m] int32, [m] int32
-    """How often each document has each of its terms, in order; arguments as for `Postings.add`."""
+    """Count each term of each document, in order; arguments as for `Postings.add`."""
     doc = documents.repeat_interleave(offsets.diff(), output_size=terms.shape[0])
     key, counts = torch.unique((terms << 32) + doc, return_counts=True)
     return key >> 32, (key & 0xFFFFFFFF).to(torch.int32), counts.to(torch.int32)
@@ -248,7 +247,7 @@ def weights_of(
     k1: float,
     b: float,
 ) -> tuple[Tensor, Tensor]:  # [N], [V] float32
-    """`norm` and `idf` of `BM25`, from what terms and documents have; arguments as for `build`."""
+    """Return `norm` and `idf` of `BM25` from document frequencies and lengths; see `build`."""
     check_range("k1", k1, 0.0, 1e6)
     check_range("b", b, 0.0, 1.0)
     docs = len(lengths)
@@ -259,7 +258,7 @@ def weights_of(
 
 
 def _check_terms(most: int, size: int) -> None:
-    """Raises `InputError` for a term beyond the vocabulary."""
+    """Raise `InputError` for a term outside the vocabulary."""
     if most >= size:
         raise InputError(
             f"query_terms: expected terms below the vocabulary's {size}, got {most}; encode "
@@ -275,7 +274,7 @@ def _check_build(terms: Tensor, offsets: Tensor, vocab_size: int) -> None:
     ends = offsets[[0, -1]].tolist() if len(offsets) else []
     if ends != [0, len(terms)] or bool((offsets.diff() < 0).any()):
         raise InputError(
-            f"offsets: expected to rise from 0 to {len(terms)}, got from and to {ends}; {do}"
+            f"offsets: expected to ascend from 0 to {len(terms)}, got others with ends {ends}; {do}"
         )
     check_entries("terms", terms, 0, vocab_size - 1, "give the size of their vocabulary")
 
@@ -290,10 +289,10 @@ def score_postings(
     long: int = _LONG,
     together: int = _POSTINGS,
 ) -> Tensor:  # [B, N]
-    """`graphmem::bm25_score`: the sum of a document's scores over the terms of each question.
+    """`graphmem::bm25_score`: sum of a document's scores over the terms of each question.
 
-    A CPU adds a run of `long` postings or more where it lies, and reads `together` postings of
-    shorter ones at once; a GPU adds all of them where they lie (`kernels/bm25.py`).
+    A CPU adds runs of at least `long` postings in place, and reads about `together` postings of
+    shorter runs at once. A GPU adds all runs in place (`kernels/bm25.py`).
     """
     out = scores.new_zeros(query_terms.shape[0], num_docs)
     _add_postings(out, indptr, docs, scores, query_terms, long, together)
@@ -312,7 +311,7 @@ def topk_postings(
     long: int = _LONG,
     together: int = _POSTINGS,
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
-    """`graphmem::bm25_topk`: the k largest of `score_postings`, of `held` scores at a time."""
+    """`graphmem::bm25_topk`: the k largest of `score_postings`, at most `held` scores at a time."""
     device = docs.device
     values, indices = empty_best(query_terms.shape[0], min(k, num_docs), device)
     questions = max(1, held * (_CUDA if docs.is_cuda else 1) // max(1, num_docs))
@@ -333,7 +332,7 @@ def held_postings(
     rows: Tensor | None,
     num_docs: int,
 ) -> Tensor:  # [B, Q, num_docs] or [B, Q, C] float32
-    """`graphmem::bm25_holds`: where each row is looked up among the postings of each term."""
+    """`graphmem::bm25_holds`: looks up each row among the postings of each term."""
     flat = query_terms.flatten()
     if flat.numel():
         _check_terms(int(flat.max()), indptr.shape[0] - 1)

@@ -1,4 +1,4 @@
-"""Tensors that grow at their end in amortised constant time, and never change under a reader."""
+"""Tensors that grow at their end in amortised constant time and never change for a reader."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from graphmem_torch.ops.ragged import array_ranges, ranges, runs
 
 __all__ = ["GrowingLists", "GrowingRows", "RowsOnDevice"]
 
-_LEAST = 1024  # rows that a buffer has room for once it grows
-_ROOM = 4  # entries that a list has room for at least beyond those it needs
-_LEFT = 8  # an eighth of the entries may be left behind
-_SPANS = 1024  # that are copied one by one
+_LEAST = 1024  # minimum rows of a buffer that grows
+_ROOM = 4  # minimum spare entries of a list that grows
+_LEFT = 8  # at most one entry in this many may be abandoned
+_SPANS = 1024  # spans up to which each is copied alone
 
 
 class GrowingRows:
-    """A tensor [n, ...] on the CPU that is appended to along its first axis.
+    """Tensor [n, ...] on the CPU, appended to along its first axis.
 
-    It is written to as an array: on few numbers a call of numpy takes a third of one of torch.
+    It is written to as an array: for few numbers, a numpy call takes a third of a torch call.
     """
 
     def __init__(self, rows: Tensor) -> None:  # [n, ...]
-        """Starts with these rows, which are not copied until others are added."""
+        """Start with these rows, which are copied only when others are added."""
         self._buffer, self._count = rows, rows.shape[0]
         self._view: Tensor | None = rows
-        self._written: np.ndarray | None = None  # the buffer, once it is written to
+        self._written: np.ndarray | None = None  # the buffer, set by the first write
 
     def __len__(self) -> int:
-        """Rows so far."""
+        """Number of rows."""
         return self._count
 
     @property
     def view(self) -> Tensor:
-        """The rows so far; shares their memory, and keeps its length when others are added."""
+        """Current rows without copying; the length stays when others are added."""
         if self._view is None:
             self._view = self._buffer.narrow(0, 0, self._count)
         return self._view
@@ -51,7 +51,7 @@ class GrowingRows:
         return self._written[: self._count]
 
     def append(self, rows: Tensor) -> None:  # [m, ...]
-        """Adds rows behind the others."""
+        """Append rows."""
         buffer = self._buffer
         if rows.shape[1:] != buffer.shape[1:] or rows.dtype != buffer.dtype:
             raise InputError(
@@ -62,7 +62,7 @@ class GrowingRows:
         self.extend(rows.shape[0])[old:] = rows.numpy()
 
     def extend(self, count: int) -> np.ndarray:
-        """Adds rows of undefined values; the new `array`."""
+        """Append rows of undefined values and return the new `array`."""
         old, needed = self._count, self._count + count
         if needed > self._buffer.shape[0]:
             grown = _empty(self.array, max(needed, 2 * old, _LEAST))
@@ -72,16 +72,16 @@ class GrowingRows:
         return self.array
 
     def copy(self) -> GrowingRows:
-        """The same rows in a buffer of their own, with room for an eighth more."""
+        """Copy the rows to a new buffer with room for an eighth more."""
         return self.taken(np.zeros(1, dtype=np.int64), np.full(1, len(self)))
 
     def taken(self, first: np.ndarray, count: np.ndarray) -> GrowingRows:  # [s], [s] integers
-        """The rows of some spans, one after another, in a buffer with room for an eighth more."""
+        """Copy the rows of some spans, in order, to a new buffer with room for an eighth more."""
         rows, total = self.array, int(count.sum())
         buffer = _empty(rows, total + total // _LEFT)
         if len(first) > _SPANS:
             rows.take(array_ranges(first, count)[1], axis=0, out=buffer[:total], mode="clip")
-        else:  # copied as they lie
+        else:  # copied in place
             end = 0
             for begin, size in zip(first.tolist(), count.tolist(), strict=True):
                 buffer[end : end + size] = rows[begin : begin + size]
@@ -92,29 +92,29 @@ class GrowingRows:
 
 
 def _empty(like: np.ndarray, count: int) -> np.ndarray:  # [n, ...] -> [count, ...]
-    """Undefined values; of numpy, whose memory comes in huge pages: a third of the time."""
+    """Allocate undefined values by numpy, whose huge pages make this three times as fast."""
     return np.empty((count, *like.shape[1:]), dtype=like.dtype)
 
 
 class RowsOnDevice:
-    """A copy on a device of rows that grow at their end: of what has grown only the new ones move.
+    """Copy on a device of rows that grow at their end; only new rows move.
 
-    Tensors that were given out stay as they are. One caller at a time.
+    Tensors returned earlier never change. Not for concurrent callers.
     """
 
     def __init__(self, device: torch.device | str) -> None:
-        """Without rows."""
+        """Start without rows."""
         self._device = device
-        self._rows: Tensor | None = None  # whose copy it is; held, so that no other lies there
+        self._rows: Tensor | None = None  # source of the copy, kept alive for its address
         self._copy = torch.empty(0, device=device)
 
     def of(self, rows: Tensor) -> Tensor:  # [n, ...] each
-        """The rows on the device.
+        """Return the rows on the device.
 
         Args:
-            rows: `GrowingRows.view`, or any other tensor whose rows nobody writes to.
+            rows: `GrowingRows.view`, or another tensor whose rows never change.
         """
-        # What is made in inference mode must not be written to outside of it.
+        # Tensors created in inference mode cannot be written to outside it.
         with torch.inference_mode(False), torch.no_grad():
             return self._followed(rows)
 
@@ -137,7 +137,7 @@ class RowsOnDevice:
         return self._copy[:total]
 
     def _known(self, rows: Tensor) -> int:
-        """How many of the first of these are on the device."""
+        """Return how many of the first rows are on the device."""
         old = self._rows
         if old is None or rows.dtype != old.dtype or rows.shape[1:] != old.shape[1:]:
             return 0
@@ -146,26 +146,26 @@ class RowsOnDevice:
 
 
 class GrowingLists:
-    """Lists of entries that are appended to, or replaced, in time proportional to the change.
+    """Lists of entries that are appended to or replaced in time proportional to the change.
 
-    Only `keep` and `discard` write over entries that are there: without them, whoever has copied
-    `first` and `count` can read on in the columns of that time. A list that has outgrown its room
-    moves behind all others, to half as much again; one that is replaced moves there too. All are
-    written anew, one after another, when an eighth of the entries was left behind by replacements.
+    Only `keep` and `discard` overwrite entries. Otherwise a reader that copied `first` and `count`
+    can go on reading the columns of that time. A list that outgrows its room moves to the end and
+    gets half as much again; a replaced list moves there too. Once replacements abandon an eighth of
+    the entries, all lists are rewritten.
     """
 
     def __init__(self, columns: Mapping[str, torch.dtype]) -> None:
-        """No lists, of entries with these columns."""
+        """Start without lists, for entries with these columns."""
         none = torch.empty(0, dtype=torch.int64)
         self._rows = {
             name: GrowingRows(torch.empty(0, dtype=dtype)) for name, dtype in columns.items()
         }
         self._first, self._count, self._room = (GrowingRows(none) for _ in range(3))
-        self._left = 0  # entries that were left behind
+        self._left = 0  # entries abandoned by replacements
 
     @classmethod
     def of(cls, counts: Tensor, columns: Mapping[str, Tensor]) -> GrowingLists:
-        """Lists of `counts` [L] int64 entries, one after another in columns that are not copied."""
+        """Return lists of `counts` [L] int64 entries, consecutive in columns; copies nothing."""
         lists = cls({})
         lists._rows = {name: GrowingRows(column) for name, column in columns.items()}
         lists._first = GrowingRows(offsets_of(counts)[:-1])
@@ -173,7 +173,7 @@ class GrowingLists:
         return lists
 
     def copy(self) -> GrowingLists:
-        """The same lists; what is written over in one of both stays as it is in the other."""
+        """Return the same lists; overwriting entries of one copy does not change the other."""
         own = GrowingLists({})
         own._rows = {name: rows.copy() for name, rows in self._rows.items()}
         own._first, own._count, own._room = (
@@ -183,7 +183,7 @@ class GrowingLists:
         return own
 
     def compact(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Counts [L] and columns, as `of` takes them."""
+        """Return counts [L] and columns, in the form that `of` takes."""
         entry = ranges(self._first.view, self._count.view)[1]
         columns = {name: rows.view.index_select(0, entry) for name, rows in self._rows.items()}
         return self._count.view.clone(), columns
@@ -194,17 +194,17 @@ class GrowingLists:
 
     @property
     def first(self) -> Tensor:
-        """[L] int64, where each list begins in the columns; changes with the lists."""
+        """[L] int64, first entry of each list in the columns; changes with the lists."""
         return self._first.view
 
     @property
     def count(self) -> Tensor:
-        """[L] int64, the entries of each list; changes with the lists."""
+        """[L] int64, number of entries of each list; changes with the lists."""
         return self._count.view
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The entries of all lists, [E] each; `entries` says where those of a list are."""
+        """Entries of all lists, [E] each; `entries` returns the places of one list."""
         return {name: rows.view for name, rows in self._rows.items()}
 
     @property
@@ -213,22 +213,22 @@ class GrowingLists:
         return {name: rows.array for name, rows in self._rows.items()}
 
     def resize(self, count: int) -> None:
-        """Empty lists behind the others, until there are so many."""
+        """Append empty lists up to a total of `count`."""
         if (old := len(self)) < count:
             for bound in (self._first, self._count, self._room):
                 bound.extend(count - old)[old:] = 0
 
     def spans(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [r], [r] int64
-        """How many entries some lists have, and where they end in the columns."""
+        """Return the number of entries of some lists, and their ends in the columns."""
         count = self._count.array[lists]
         return count, self._first.array[lists] + count
 
     def entries(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [T], [T]
-        """The entries of some lists: the place among `lists`, and where it is in the columns."""
+        """Return the entries of some lists: index into `lists`, and place in the columns."""
         return array_ranges(self._first.array[lists], self._count.array[lists])
 
     def append(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-        """Adds entries, [n] a column, at the end of their `lists` [n], ascending, in the order."""
+        """Append entries, [n] a column, to their `lists` [n], which ascend."""
         begin, count = runs(lists)
         touched = lists[begin]
         held, _ = self.spans(touched)
@@ -240,7 +240,7 @@ class GrowingLists:
     def replace(
         self, lists: np.ndarray, counts: np.ndarray, columns: Mapping[str, np.ndarray]
     ) -> None:
-        """Gives lists [r], each once, other entries: `counts` [r] of them, list after list."""
+        """Replace the entries of distinct lists [r] by `counts` [r] others, list after list."""
         if not len(lists):
             return
         self._left += int(self._room.array[lists].sum())
@@ -254,7 +254,7 @@ class GrowingLists:
             self._first, self._count, self._room = whole._first, whole._count, whole._room
 
     def discard(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-        """Takes entries, [n] a column, out of their `lists` [n], each the first that equals it."""
+        """Remove entries, [n] a column, from their `lists` [n]: for each, the first equal one."""
         if not len(lists):
             return
         touched = np.unique(lists)
@@ -273,9 +273,9 @@ class GrowingLists:
         self.keep(touched, without_once(own, gone).numpy())
 
     def keep(self, lists: np.ndarray, mask: np.ndarray) -> None:  # [r] integers, [T] bool
-        """Leaves of some lists, each once, those of their `entries` that a mask says.
+        """Keep only the `entries` of distinct lists that the mask selects.
 
-        They move up in their place, also in columns that came from elsewhere.
+        Entries move up in place, also in columns given by a caller.
         """
         row, entry = self.entries(lists)
         count = np.bincount(row[mask], minlength=len(lists))
@@ -284,7 +284,7 @@ class GrowingLists:
         self._count.array[lists] = count
 
     def take(self, lists: np.ndarray) -> None:  # [r] integers
-        """Leaves some lists, each once, in this order."""
+        """Keep only these distinct lists, in this order."""
         held = int(self._room.array.sum())
         self._first, self._count, self._room = (
             GrowingRows(torch.from_numpy(rows.array[lists]))
@@ -293,14 +293,14 @@ class GrowingLists:
         self._left += held - int(self._room.array.sum())
 
     def _extend(self, count: int) -> int:
-        """Makes room for entries behind all others; where they begin."""
+        """Make room for entries after all others; return its first place."""
         end = len(next(iter(self._rows.values())))
         for rows in self._rows.values():
             rows.extend(count)
         return end
 
     def _move(self, lists: np.ndarray, needed: np.ndarray) -> None:
-        """Moves lists behind all others, where they have room for so many entries and more."""
+        """Move lists to the end, with room for `needed` entries and more."""
         if not len(lists):
             return
         room = needed + np.maximum(needed // 2, _ROOM)
@@ -316,5 +316,5 @@ class GrowingLists:
 
 
 def _bits(column: np.ndarray) -> np.ndarray:  # [n] -> [n] integers
-    """What equal entries, and no others, have in common."""
+    """Return the bits of a column as integers, equal exactly if the entries are equal."""
     return column.view(f"i{column.itemsize}") if column.dtype.kind == "f" else column

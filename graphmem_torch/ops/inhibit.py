@@ -1,4 +1,4 @@
-"""inhibit: lateral inhibition, the strongest nodes push the others down."""
+"""inhibit: lateral inhibition, by which the strongest nodes suppress the others."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ def inhibit(
     strength: float | Tensor = 0.15,  # or [], or [B]
     top: int = 7,
 ) -> Tensor:  # [B, N]
-    """Subtracts from every node what the strongest nodes of its row have more than it.
+    """Subtract from every node the excess of the strongest nodes of its row over it.
 
     max(0, u_i - strength * sum over the `top` largest u_k of max(u_k - u_i, 0));
     `docs/mathematics.md` 4, SYNAPSE (arXiv 2601.02744). Differentiable in u and in strength. Half
     precision is computed in float32.
 
     Raises:
-        InputError: If u is not a floating-point matrix, strength is a negative number or a tensor
-            that is neither a scalar nor one value a row, or top is below 1. The values of a tensor
-            are not looked at.
+        InputError: u is not a floating-point matrix, strength is negative or a tensor that is
+            neither a scalar nor one value a row, or top is below 1. Tensor values are unchecked.
     """
     check_matrix("u", u, "[B, N]")
     check_scalar("strength", strength, u)
@@ -37,7 +36,7 @@ def inhibit(
 
 
 def inhibit_reference(u: Tensor, strength: float | Tensor, top: int) -> Tensor:
-    """`inhibit` as it is written in the formula; forms `[B, N, top]`."""
+    """`inhibit` by its formula; forms `[B, N, top]`."""
     strongest = u.topk(min(top, u.shape[1]), dim=1).values
     above = (strongest[:, None, :] - u[:, :, None]).clamp(min=0).sum(-1)
     return (u - _column(strength) * above).clamp(min=0)
@@ -48,10 +47,10 @@ def _column(strength: float | Tensor) -> float | Tensor:  # [] or [B] -> [1, 1] 
 
 
 def _cpu(u: Tensor, strength: Tensor, top: int) -> Tensor:
-    """One pass instead of `top`: below the strongest, the penalty is one linear function for all.
+    """Compute `inhibit` in one pass: below the top, the penalty is one linear function for all.
 
-    Every node outside the top has all of it above or beside it, so its value is (1 + strength *
-    top) u - strength * sum(top); only the top itself, `[B, top]`, needs the sorted form. Exact.
+    All of the top is at or above every other node, whose value is (1 + strength * top) u - strength
+    * sum(top). Only the top itself, `[B, top]`, needs the sorted form. Exact.
     """
     kind = u.dtype
     u = u.to(torch.promote_types(kind, torch.float32)).contiguous()
@@ -81,10 +80,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
 def _gradients(
     grad: Tensor, u: Tensor, output: Tensor, strength: Tensor, top: int
 ) -> tuple[Tensor, Tensor]:
-    """In u and strength.
+    """Return the gradients in u and strength.
 
-    With c_i values v_k above u_i: d out_i / d u_i = 1 + strength c_i, d / d v_k = -strength, and d
-    / d strength = c_i u_i - sum of those v_k.
+    If c_i values v_k exceed u_i: d out_i / d u_i = 1 + strength c_i, d / d v_k = -strength, and d /
+    d strength = c_i u_i - sum of those v_k.
     """
     count = min(top, u.shape[1])
     if u.numel() == 0:
@@ -92,10 +91,10 @@ def _gradients(
     work = torch.promote_types(u.dtype, torch.float32)
     own, factor = u.to(work).contiguous(), strength.to(work).view(-1, 1)
     values, places = own.topk(count, dim=1)
-    above = torch.searchsorted(-values, -own)  # how many of the descending values exceed u_i
+    above = torch.searchsorted(-values, -own)  # number of the descending values that exceed u_i
     live = torch.where(output > 0, grad.to(work), 0.0)
     by_count = live.new_zeros(u.shape[0], count + 1).scatter_add_(1, above, live)
-    # Value k is pushed on by every i with c_i > k.
+    # Value k gets the gradient of every i with c_i > k.
     pushed = by_count.flip(1).cumsum(1).flip(1)[:, 1:]
     grad_u = (live * (1 + factor * above)).scatter_add_(1, places, -factor * pushed)
     total = torch.nn.functional.pad(values.cumsum(1), (1, 0)).gather(1, above)

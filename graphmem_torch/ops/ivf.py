@@ -24,25 +24,25 @@ from graphmem_torch.ops.topk_cosine import nearest_keys
 
 __all__ = ["IVF", "nearest_centroid", "scan_each_list", "scan_lists", "spherical_kmeans"]
 
-_SAMPLE = 48  # training rows a list: more improve recall by less than another probe does
-_NUMBERS = 1 << 22  # floats that are gathered or scored at once on a CPU: 16 MB
-_LONG = 8  # times as many scores before a tile is cut, where lists are not equally long
+_SAMPLE = 48  # training rows a list; more improve recall less than another probe does
+_NUMBERS = 1 << 22  # floats gathered or scored at once on a CPU: 16 MB
+_LONG = 8  # factor by which unequal lists may exceed the scores of a tile before it is cut
 
 
 @dataclass(frozen=True, eq=False)
 class IVF:
-    """Rows in lists, one a centroid; a search looks only into the lists nearest to the query.
+    """Rows in lists, one per centroid; a search reads only the lists nearest to the query.
 
     Sivic and Zisserman, "Video Google" (2003), as faiss `IndexIVFFlat`. Every list is contiguous,
-    so that a probe is one product. An index is never changed: `add` and `remove` return another, at
-    the cost of copying the rows once, and keep the centroids; build anew when most rows are new.
+    so a probe is one product. An index is immutable: `add` and `remove` copy the rows once into a
+    new one and keep the centroids. Build anew when most rows are new.
 
     Attributes:
         centroids: [L, d] float32, unit rows.
-        rows: [N, d], packed list by list, in the precision they were given in.
-        ids: [N] int64, what each row is called: its place among all rows ever given.
-        offsets: [L + 1] int64, where each list begins.
-        next_id: The id that the next row will have.
+        rows: [N, d], packed list by list, in their original precision.
+        ids: [N] int64, id of each row: its number among all rows ever added.
+        offsets: [L + 1] int64, first row of each list.
+        next_id: Id of the next row.
     """
 
     centroids: Tensor
@@ -60,24 +60,24 @@ class IVF:
         iterations: int = 6,
         generator: torch.Generator | None = None,
     ) -> IVF:
-        """Trains the centroids on a sample and files every row.
+        """Train the centroids on a sample and assign every row to a list.
 
         Args:
             x: Finite unit rows; at least one.
-            lists: By default 4 sqrt(N); at most N.
-            iterations: Of k-means.
-            generator: By default on the CPU, seeded with 0.
+            lists: Number of lists, at most N; by default 4 sqrt(N).
+            iterations: Iterations of k-means.
+            generator: Random generator; by default on the CPU, seeded with 0.
 
         Raises:
-            InputError: For no rows, rows that require a gradient, `lists` outside 1..N, or, on a
-                CPU, a row whose length is neither 1 nor 0.
+            InputError: There are no rows, rows require a gradient, `lists` is outside 1..N, or, on
+                a CPU, the length of a row is neither 1 nor 0.
         """
         check_matrix("x", x, "[N, d]")
         check_no_gradient("IVF", x)
         check_unit_rows("x", x)
         count = x.shape[0]
         if count == 0:
-            raise InputError("x: expected at least one row, got none; search exactly until then")
+            raise InputError("x: expected at least one row, got none; add rows first")
         lists = min(count, math.ceil(4 * math.sqrt(count))) if lists is None else lists
         check_count("lists", lists, 1, count)
         check_count("iterations", iterations, 0)
@@ -88,11 +88,11 @@ class IVF:
         return cls(centroids, x[ids], ids, _offsets(label, lists), count)
 
     def __len__(self) -> int:
-        """How many rows it holds."""
+        """Number of rows."""
         return len(self.ids)
 
     def __repr__(self) -> str:
-        """What is there: rows, lists, width, type and device."""
+        """Return a summary: rows, lists, width, type and device."""
         kind = str(self.rows.dtype).removeprefix("torch.")
         size = f"rows={len(self)}, lists={len(self.centroids)}, width={self.rows.shape[1]}"
         return f"IVF({size}, dtype={kind}, device='{self.rows.device}')"
@@ -105,21 +105,20 @@ class IVF:
         *,
         tile: int | None = None,
     ) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
-        """The ids of the k most similar rows in the `probes` lists nearest to each query.
+        """Return the ids of the k most similar rows in the `probes` lists nearest to each query.
 
-        Values are exact inner products, best first; minus infinity and id -1 where those lists hold
-        fewer than k. With as many probes as lists the answer is exact.
+        Values are exact inner products, best first. If those lists have fewer than k rows, the rest
+        is minus infinity and id -1. With as many probes as lists, the answer is exact.
 
         Args:
             queries: Unit rows.
-            k: Rows wanted of each query.
-            probes: Lists that each query looks into.
-            tile: Scores of the queries that are served together; by default as the device has
-                room.
+            k: Rows per query.
+            probes: Lists read per query.
+            tile: Maximum scores of queries served together; by default from the device's memory.
 
         Raises:
-            InputError: For shapes or devices that do not fit, k or probes below 1, or, on a CPU, a
-                query whose length is neither 1 nor 0.
+            InputError: Shapes or devices do not fit, k or probes is below 1, or, on a CPU, the
+                length of a query is neither 1 nor 0.
         """
         self._check("queries", queries)
         if tile is None:
@@ -139,18 +138,18 @@ class IVF:
         return values, self.ids[places.clamp(min=0)].masked_fill_(places < 0, -1)
 
     def add(self, rows: Tensor) -> IVF:  # [n, d], unit rows
-        """The index with these rows too; their ids follow the highest ever given.
+        """Return the index with more rows, whose ids follow the highest one ever used.
 
         Raises:
-            InputError: If they do not fit the index; as `build` does.
+            InputError: The rows do not fit the index, or as for `build`.
         """
         self._check("rows", rows)
         count, lists = rows.shape[0], len(self.centroids)
         label = nearest_centroid(rows, self.centroids)
         order = label.argsort(stable=True)
         added = _offsets(label, lists)
-        # An old row moves by the new ones in lists before its own; a new one by all old ones up to
-        # the end of its list.
+        # An old row moves by the number of new rows in earlier lists; a new row moves by the number
+        # of old rows up to the end of its list.
         old = torch.arange(len(self), device=rows.device) + added[self._labels()]
         new = torch.arange(count, device=rows.device) + self.offsets[label[order] + 1]
         packed = self.rows.new_empty(len(self) + count, self.rows.shape[1])
@@ -163,11 +162,10 @@ class IVF:
         )
 
     def remove(self, ids: Tensor) -> IVF:  # [n] int64
-        """The index without the rows of these ids.
+        """Return the index without the rows of these ids.
 
         Raises:
-            InputError: If `ids` is no integer vector on the device of the index or names a row
-                that is not there.
+            InputError: `ids` is not an integer vector on the index's device, or names no row.
         """
         do, device = "give what search returned", self.ids.device
         check_tensor("ids", ids, "integers", ("n",), do, device=device)
@@ -175,7 +173,7 @@ class IVF:
         if len(absent):
             raise InputError(
                 f"ids: expected ids of rows in the index, got {len(absent)} that are not, first "
-                f"{int(absent[0])}; was it removed before?"
+                f"{int(absent[0])}; remove each row once"
             )
         kept = ~torch.isin(self.ids, ids)
         offsets = _offsets(self._labels()[kept], len(self.centroids))
@@ -192,7 +190,7 @@ class IVF:
 
 
 def _tiles(total: Tensor, most: int) -> Iterator[slice]:  # [B] rows that each query looks into
-    """Halves the queries until a tile's scores, padded to its longest, are at most `most`."""
+    """Halve the queries until the scores of a tile, padded to its longest row, fit into `most`."""
     left = [slice(0, len(total))]
     while left:
         own = left.pop()
@@ -216,12 +214,12 @@ def spherical_kmeans(
     *,
     start: Tensor | None = None,  # [lists, d] float32, unit rows
 ) -> Tensor:  # [lists, d] float32, unit rows
-    """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
+    """Run Lloyd's iteration on a random sample, with unit centroids (Dhillon and Modha).
 
-    The first centroids are the first rows of the sample, or `start`, when all rows are trained on.
-    A list that lost all its rows starts again at a random one. Needs as many rows as lists.
+    The first centroids are the first rows of the sample, or `start`, in which case all rows are
+    used. A list that loses all rows restarts at a random one. Needs at least as many rows as lists.
     """
-    where = generator.device  # not the default device, which may be another
+    where = generator.device  # which may differ from the default device
     if start is None:
         chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
         sample = x[chosen.to(x.device)].float()
@@ -239,7 +237,7 @@ def spherical_kmeans(
 
 
 def nearest_centroid(x: Tensor, centroids: Tensor) -> Tensor:  # [N] int64
-    """The list of each row."""
+    """Return the list of each row."""
     return nearest_keys(x, centroids, 1)[1][:, 0]
 
 
@@ -253,13 +251,12 @@ def scan_lists(
     gather: bool | None = None,
     budget: int | None = None,
 ) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64 places in `rows`
-    """The k rows of largest inner product, best first; minus infinity and -1 where lists end.
+    """Return the k rows of largest inner product, best first; minus infinity and -1 past the end.
 
-    With `gather`, for a GPU and the default there, the rows of a query are copied side by side, so
-    that a few products serve all queries; a copy takes `budget` floats, by default as the device
-    has room. Otherwise pairs of query and list are sorted by list, each list that anyone asks for
-    is multiplied once, with all who ask, and no row is copied; scores are then brought back to
-    their queries.
+    With `gather`, the default on a GPU, the rows of each query are copied side by side, so that a
+    few products serve all queries. A copy takes `budget` floats, by default from the device's
+    memory. Otherwise the pairs of query and list are sorted by list, and each probed list is
+    multiplied once by all its queries without copying rows. Scores then return to query order.
     """
     gather = queries.is_cuda if gather is None else gather
     values, places = empty_best(queries.shape[0], k, queries.device)
@@ -276,7 +273,7 @@ def scan_lists(
         scores = _scores_by_query(queries, rows, number.masked_scatter_(live, place), live, budget)
     else:
         flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
-        # From the order of lists to that of queries: each pair's scores move as one run.
+        # Reorder from lists to queries: the scores of each pair move as one run.
         _, source = ranges(begin.flatten(), size.flatten(), total=len(flat))
         scores = flat.new_full(live.shape, -torch.inf).masked_scatter_(live, flat[source])
     merge_tile(values, places, scores, 0, finite=True)
@@ -298,10 +295,10 @@ def scan_each_list(
     gather: bool | None = None,
     budget: int | None = None,
 ) -> tuple[Tensor, Tensor]:  # [B, p, k], [B, p, k] int64 rows
-    """The k rows of largest inner product of each list; minus infinity and -1 past its end.
+    """Return the k rows of largest inner product of each list; minus infinity and -1 past its end.
 
-    As `scan_lists`, but every list has its own k best, and rows are gathered where they lie: each
-    list that anyone asks for once, for all who ask, or with `gather` for each who asks.
+    Like `scan_lists`, but with k results per list, and with rows gathered from any order. Each
+    probed list is gathered once for all its queries or, with `gather`, once per query.
     """
     if queries.is_cuda if gather is None else gather:
         return _scan_each_pair(queries, rows, order, offsets, probe, k, kept, budget)
@@ -324,7 +321,7 @@ def scan_each_list(
         places[done : done + count, :width] += first
         done += count
     found = order[places.clamp(min=0)].long().masked_fill_(values == -torch.inf, -1)
-    # Back from the order of lists to that of queries.
+    # Return from the order of lists to that of queries.
     back = pair.argsort()
     return values[back].view(*probe.shape, k), found[back].view(*probe.shape, k)
 
@@ -339,7 +336,7 @@ def _scan_each_pair(
     kept: Tensor | None,
     budget: int | None,
 ) -> tuple[Tensor, Tensor]:
-    """`scan_each_list` for every pair of query and list on its own, all in a few products."""
+    """`scan_each_list` with each pair of query and list on its own, all in a few products."""
     first, size = offsets[probe].flatten(), offsets.diff()[probe].flatten()
     lane = torch.arange(int(size.max()) if size.numel() else 0, device=queries.device)
     live = lane < size[:, None]
@@ -363,7 +360,7 @@ def _scores_by_query(
     live: Tensor,  # [B, w] bool, those that count
     budget: int | None,
 ) -> Tensor:  # [B, w]
-    """Inner products of every query with its own rows; minus infinity where they do not count."""
+    """Return inner products of every query with its own rows; minus infinity for masked rows."""
     if budget is None:
         budget = tile_elements(queries.device, _NUMBERS)
     step = max(1, budget // max(1, number.shape[1] * rows.shape[1]))
@@ -385,7 +382,7 @@ def _gathered_scores(
 
 
 def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:
-    """Pairs of query and list, list by list; of each list begin, end and how many ask for it."""
+    """Return pairs of query and list sorted by list, and the begin, end and pair count of each."""
     pair = probe.flatten().argsort(stable=True)
     asking = probe.flatten().bincount(minlength=len(offsets) - 1)
     bounds = torch.stack([offsets[:-1], offsets[1:], asking])[:, asking > 0].T.tolist()

@@ -19,26 +19,26 @@ __all__ = ["Packing", "knapsack", "knapsack_reference"]
 
 _log = logging.getLogger(__name__)
 
-_TOKENS = 1 << 40  # costs of a row: sums of two rows' worth stay whole numbers in float64
-_ROWS, _CELLS = 1024, 1 << 24  # rows and items solved side by side: 128 MB an intermediate
-_TABLE = 1 << 27  # cells of the tables that are held at once: 128 MB
-_START, _STARTS = 11, 3  # items of least loss whose subsets are all made at the start; how often
+_TOKENS = 1 << 40  # total cost of a row: sums of two rows stay exact in float64
+_ROWS, _CELLS = 1024, 1 << 24  # rows and items solved side by side: 128 MB per temporary
+_TABLE = 1 << 27  # maximum cells of the tables held at once: 128 MB
+_START, _STARTS = 11, 3  # items of least loss whose subsets are all tried at the start; repetitions
 _CORE = 32  # items of the first table
-_NEVER = 1e300  # loss of an item that is not to be moved; finite, so that 0 times it is 0
-_ROUNDING = 1e-13  # of the bound: a selection better by less than this is no better
-_WHOLE, _SLIP = 2.0**36, 1e-3  # whole values up to here are told apart, with this much rounding
+_NEVER = 1e300  # loss of an item that never moves; finite, so that 0 times it is 0
+_ROUNDING = 1e-13  # of the bound: a smaller improvement does not count
+_WHOLE, _SLIP = 2.0**36, 1e-3  # maximum whole values compared exactly, and their rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """What `knapsack` chose for each of B questions.
+    """Result of `knapsack` for B questions.
 
     Attributes:
-        mask: The chosen items, `[B, n]` bool.
-        value: Their value, `[B]` float64.
-        cost: Their cost, `[B]` int64 tokens, never above the budget.
-        upper_bound: No selection is worth more, `[B]` float64; equals `value` where exact.
-        exact: Whether the selection is proven to be the best, `[B]` bool.
+        mask: Chosen items, `[B, n]` bool.
+        value: Value of the chosen items, `[B]` float64.
+        cost: Cost of the chosen items, `[B]` int64 tokens, at most the budget.
+        upper_bound: Maximum value of any selection, `[B]` float64; equals `value` if exact.
+        exact: Whether the selection is proven optimal, `[B]` bool.
     """
 
     mask: Tensor
@@ -49,7 +49,7 @@ class Packing:
 
     @property
     def gap(self) -> Tensor:  # [B]
-        """Value that a better selection could have more at most; 0 where exact."""
+        """Maximum value by which a better selection could exceed this one; 0 if exact."""
         return self.upper_bound - self.value
 
 
@@ -61,27 +61,26 @@ def knapsack(
     required: Tensor | None = None,  # [B, n] bool
     work: int = 100_000_000,
 ) -> Packing:
-    """The most valuable items of each row whose costs fit its budget (`docs/mathematics.md` 6).
+    """Return the most valuable items of each row that fit its budget (`docs/mathematics.md` 6).
 
-    Items that cost nothing and are worth something are always chosen, items worth nothing or less
-    only where they are required. The fractional optimum decides nearly all items; of those that it
-    decides least surely all subsets are made, and where that proves nothing a table over tokens of
-    the core decides (Balas and Zemel 1980); all rows side by side. For many budgets of one
-    question, expand it: `knapsack(values.expand(B, -1), costs.expand(B, -1), budgets)`.
+    Items without cost and with positive value are always chosen; items without positive value only
+    if required. The fractional optimum decides nearly all items. All subsets of the least certain
+    items are tried. If that proves nothing, a table over tokens decides the core (Balas and Zemel
+    1980). All rows run side by side. For many budgets of one question, expand it:
+    `knapsack(values.expand(B, -1), costs.expand(B, -1), budgets)`.
 
     Args:
-        values: Finite, far below 1e300. Computed in float64: a selection counts as best if none
-            is better by more than 1e-13 of the bound.
-        costs: At most 2^40 / n tokens.
-        budget: Of any size.
-        required: Items that are chosen whatever they are worth.
-        work: Table cells (a byte each, some nanoseconds) that a row may need. Where it needs more,
-            the best selection found is returned with its bound, `exact` False and a warning.
+        values: Finite, far below 1e300. Computed in float64: a selection is optimal if none is
+            better by more than 1e-13 of the bound.
+        costs: Costs in tokens; each at most 2^40 / n.
+        budget: Budget of each row in tokens; any size.
+        required: Items that are always chosen.
+        work: Maximum table cells of a row (a byte and some nanoseconds each). A row that needs more
+            returns the best selection found and its bound, with `exact` False and a warning.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit, values that are not finite,
-            negative costs or budgets, values that require a gradient, or required items that alone
-            exceed the budget of their row.
+        InputError: Shapes, dtypes or devices do not fit, values are not finite, costs or budgets
+            are negative, values require a gradient, or required items exceed a budget.
     """
     _check(values, costs, budget, required)
     check_count("work", work, 0)
@@ -103,7 +102,7 @@ def knapsack_reference(
     budget: Tensor,  # [B] int64
     required: Tensor | None = None,  # [B, n] bool
 ) -> Tensor:  # [B, n] bool
-    """`knapsack` as the table over items and tokens that textbooks give; n * B * max budget cells.
+    """`knapsack` by the textbook table over items and tokens; n * B * max budget cells.
 
     best(j, w) = max(best(j - 1, w), best(j - 1, w - c_j) + v_j) (Bellman 1957).
     """
@@ -178,7 +177,7 @@ def _check_data(worth: Tensor, tokens: Tensor, budget: Tensor) -> None:
         )
     if not worth.numel():
         return
-    if not isfinite(float(worth.sum())):  # the sum of anything infinite or NaN is no number
+    if not isfinite(float(worth.sum())):  # one infinity or NaN makes the sum infinite or NaN
         raise InputError("values: expected finite numbers, got others; drop or repair those items")
     do = "repair them or count in a coarser unit"
     check_entries("costs", tokens, 0, _TOKENS // tokens.shape[1], do)
@@ -186,20 +185,20 @@ def _check_data(worth: Tensor, tokens: Tensor, budget: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Relaxed:
-    """The fractional optimum, seen from the whole items in it (the split solution).
+    """Fractional optimum, relative to its whole items (the split solution).
 
-    A selection that differs from the split solution in a set F of items is worth
-    `bound - sum of loss over F - price * (what it leaves of the room)`: to find the best one is to
-    find the F of least loss that fits, and every item whose loss alone exceeds that of a known
-    selection keeps its side. Dantzig 1957; Dembo and Hammer 1980.
+    A selection that differs from the split solution in a set F of items is worth `bound - sum of
+    loss over F - price * (unused room)`. So the best selection is the F of least loss that fits. An
+    item whose loss alone exceeds that of a known selection keeps its side. Dantzig 1957; Dembo and
+    Hammer 1980.
 
     Attributes:
-        inside: The split solution, `[B, n]` bool.
-        change: Tokens that moving an item takes, below 0 where it gives some back, `[B, n]`
-            float64 (whole numbers); 0 where it is never moved.
-        loss: |value - price * cost|, `[B, n]`; `_NEVER` where the item is never moved.
+        inside: Split solution, `[B, n]` bool.
+        change: Tokens that moving an item takes, negative if it frees tokens, `[B, n]` float64
+            (whole numbers); 0 for items that never move.
+        loss: |value - price * cost|, `[B, n]`; `_NEVER` for items that never move.
         price: Value of one more token at the fractional optimum, `[B]`.
-        slack: Tokens the split solution leaves, `[B]`.
+        slack: Unused tokens of the split solution, `[B]`.
         bound: Value of the fractional optimum, `[B]`.
     """
 
@@ -213,13 +212,13 @@ class _Relaxed:
 
 @dataclass(frozen=True, eq=False)
 class _Best:
-    """The best selection so far of every row; written to as better ones are found.
+    """Best selection of every row so far; overwritten by better ones.
 
     Attributes:
-        moved: Where it differs from the split solution, `[B, n]` bool.
-        loss: What it falls short of the fractional bound, `[B]`.
-        room: Tokens it leaves, `[B]`; not kept beyond the start.
-        target: How much less the loss of a better one must be, `[B]`.
+        moved: Items in which it differs from the split solution, `[B, n]` bool.
+        loss: Difference between the fractional bound and its value, `[B]`.
+        room: Unused tokens, `[B]`; valid only at the start.
+        target: Minimum decrease of loss that counts as better, `[B]`.
     """
 
     moved: Tensor
@@ -228,16 +227,16 @@ class _Best:
     target: Tensor
 
     def wanted(self, rows: Tensor) -> Tensor:
-        """A better selection of these rows loses less than this."""
+        """Return the loss below which a selection of these rows is better."""
         return self.loss[rows] - self.target[rows]
 
 
 def _solve(
     worth: Tensor, tokens: Tensor, fixed: Tensor, room: Tensor, work: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Mask, bound and exactness of some rows."""
+    """Return mask, bound and exactness of some rows."""
     relaxed = _relax(worth, tokens, fixed, room)
-    # Between whole values lies nothing: a better selection is better by 1.
+    # Whole values differ by at least 1, so a better selection is better by 1.
     whole = (worth == worth.floor()).all(1) & (relaxed.bound < _WHOLE)
     best = _Best(
         moved=torch.zeros_like(relaxed.inside),
@@ -258,8 +257,8 @@ def _relax(
     fixed: Tensor,  # [B, n] bool: never taken, or decided elsewhere
     room: Tensor,  # [B] float64
 ) -> _Relaxed:
-    """Takes items by falling value / cost as long as they fit, and a part of the next."""
-    # What is worth something and costs nothing has an infinite density and comes first.
+    """Take items by decreasing value / cost while they fit, and a fraction of the next."""
+    # Items with value and without cost have infinite density and come first.
     density = (values / costs).masked_fill_(fixed, -1.0)
     costs = costs.masked_fill(fixed, 0.0)
     ranked, order = density.sort(dim=1, descending=True)
@@ -269,7 +268,7 @@ def _relax(
     place = torch.arange(spent.shape[1], device=spent.device)
     inside = torch.empty_like(fixed).scatter_(1, order, place < count).logical_and_(~fixed)
     last = count.clamp(max=spent.shape[1] - 1)
-    price = ranked.gather(1, last).masked_fill_(count > last, 0.0)  # 0: all of them fit
+    price = ranked.gather(1, last).masked_fill_(count > last, 0.0)  # 0 if all items fit
     slack = room - (spent.gather(1, last) - ordered.gather(1, last))[:, 0]
     loss = torch.addcmul(values, costs, price, value=-1).abs_().masked_fill_(costs == 0, _NEVER)
     price = price[:, 0]
@@ -278,9 +277,9 @@ def _relax(
 
 
 def _start(relaxed: _Relaxed, best: _Best) -> Tensor:  # [R]
-    """Tries all subsets of the items of least loss; returns the rows where that proves nothing.
+    """Try all subsets of the items of least loss; return the rows where that proves nothing.
 
-    There the next items follow, as many of the split solution as beside it.
+    Those rows continue with the next items, half of them from the split solution.
     """
     width, device = relaxed.loss.shape[1], relaxed.loss.device
     loss, item = relaxed.loss.topk(min(_START + 1, width), dim=1, largest=False)
@@ -323,13 +322,12 @@ def _tabulate(
     rows: Tensor,  # [R]
     work: int,
 ) -> Tensor:  # [Q]
-    """Proves the best selection of these rows; returns those that need over `work` cells.
+    """Prove the best selection of these rows; return those that need more than `work` cells.
 
     Cell (item, room) says whether moving the item is the cheapest way to leave that room. Items of
-    the split solution go out first, so the room never falls below 0; how far it can grow before
-    the losses exceed the best selection's is a fractional knapsack again, and far less than the
-    budget. The core, the items of least loss, grows fourfold until what lies outside loses more
-    than the best selection.
+    the split solution leave first, so the room is never negative. A fractional knapsack bounds the
+    room before the losses exceed those of the best selection, far below the budget. The core, the
+    items of least loss, grows fourfold until every item outside it loses more than that.
     """
     unproven = [rows[:0]]
     count, width = _CORE, relaxed.loss.shape[1]
@@ -353,7 +351,7 @@ def _tabulate(
 
 
 def _most_room(loss: Tensor, change: Tensor, wanted: Tensor) -> Tensor:  # [R]
-    """Tokens that can be freed before the loss reaches `wanted`: a fractional knapsack."""
+    """Return the tokens that can be freed before the loss is `wanted`: a fractional knapsack."""
     usable = (change < 0) & (loss < wanted[:, None])
     freed = torch.where(usable, -change, 0.0)
     rate, order = torch.where(usable, loss / freed, _NEVER).sort(dim=1)
@@ -375,9 +373,9 @@ def _table(
     item: Tensor,  # [R, K]
     size: int,
 ) -> None:
-    """The best moves within the core, for rooms below `size`."""
+    """Return the best moves within the core, for rooms below `size`."""
     usable = (loss < best.wanted(rows)[:, None]) & (change.abs() < size)
-    order = torch.where(usable, change, torch.inf).argsort(dim=1)  # what frees room goes first
+    order = torch.where(usable, change, torch.inf).argsort(dim=1)  # what frees room comes first
     order = order[:, : int(usable.sum(1).max())]
     usable, item = usable.gather(1, order), item.gather(1, order)
     change = torch.where(usable, change.gather(1, order), 0.0).long()
@@ -403,7 +401,7 @@ def _table(
     better = (total < best.loss[rows]).nonzero()[:, 0]
     best.loss[rows[better]] = total[better]
     best.moved[rows[better]] = False
-    # From move to move, all rows at once: which item was the last to make this room.
+    # Walk back over the moves, all rows at once: find the last item that made this room.
     room, end = left[better], torch.full_like(better, length)
     step = torch.arange(length, device=device)[:, None]
     while better.numel():

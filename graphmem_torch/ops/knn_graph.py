@@ -1,4 +1,4 @@
-"""knn_graph: the most similar rows of every row, exactly or through an inverted file."""
+"""knn_graph: the most similar rows of every row, exact or by an inverted file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from graphmem_torch.ops.topk_cosine import nearest_keys, tile_scores
 __all__ = ["exact_knn", "knn_graph", "knn_of_lists", "takes_lists"]
 
 _TILE = 1024  # new rows of a tile; 1024 x 1024 scores are 4 MB
-_LARGE = 50_000  # rows from which on an inverted file pays for its building
-_RECALL = 0.96  # on the sample; above the 0.95 promised by more than the sample's error
-_SAMPLE = 512  # rows whose exact neighbours say how many lists to look into
-_FEWEST = 8  # lists
-_ROUNDING = 1e-6  # between the same inner product in two tilings
-_DENSE = 8  # looking into more than one row in 8 takes longer than half of all products
+_LARGE = 50_000  # minimum rows for which an inverted file is worth building
+_RECALL = 0.96  # on the sample; exceeds the promised 0.95 by the sample's error
+_SAMPLE = 512  # rows whose exact neighbours determine the number of probes
+_FEWEST = 8  # minimum number of lists
+_ROUNDING = 1e-6  # difference of one inner product between two tilings
+_DENSE = 8  # reading more than one row in this many is slower than half of all products
 
 
 def knn_graph(
@@ -34,31 +34,30 @@ def knn_graph(
     earlier: bool = False,
     method: str = "auto",
 ) -> tuple[Tensor, Tensor]:  # [N - start, k], [N - start, k] int64
-    """The k rows most similar to each row from `start` on, other than itself, best first.
+    """Return the k rows most similar to each row from `start` on, excluding itself, best first.
 
-    Where there are fewer than k others, the rest is value minus infinity and index -1. Which of
-    equal rows is returned is not specified. A row of zeros has cosine 0 with all.
+    Missing neighbours have value minus infinity and index -1. The choice between equal rows is
+    unspecified. A row of zeros has cosine 0 with all.
 
     Args:
-        x: Rows of unit length; half precision is multiplied in float32.
+        x: Unit rows; half precision is multiplied in float32.
         k: Neighbours a row.
-        start: First row to find neighbours for: linking an addition looks only at the new rows.
-        earlier: Only neighbours j < i (`docs/mathematics.md` 3).
-        method: "exact": all products, half of them by symmetry. "ivf": only those with the rows of
-            some lists (`IVF`), values exact; the number of lists is raised until at least 95 % of
-            the k nearest are found, measured on 512 rows or more, and where that takes so many
-            lists, or so long ones, that the exact graph is quicker, the exact one is made. "auto":
-            "ivf" for the graph of 50,000 rows or more, "exact" below, for an addition, and with
-            `earlier`: what is linked must not depend on how the rows arrived.
+        start: First row to find neighbours for; linking an addition needs only the new rows.
+        earlier: Whether to search only neighbours j < i (`docs/mathematics.md` 3).
+        method: "exact" computes all products, half of them by symmetry. "ivf" searches some lists
+            of an `IVF` with exact values. It doubles the probes until at least 95 % of the k
+            nearest are found, measured on 512 rows or more, and falls back to "exact" if that is
+            faster. "auto" is "ivf" for a whole graph of 50,000 rows or more. It is "exact" for
+            smaller graphs, for additions, and with `earlier`, because links must not depend on the
+            order of additions.
 
     Returns:
-        Inner products, and the rows they are with.
+        Inner products, and the rows they belong to.
 
     Raises:
-        InputError: If x is no matrix, k is below 1, `start` is outside 0..N, the method is not
-            known, or "ivf" is asked for with `earlier`, which it would answer poorly for early
-            rows: most of what lies near them comes later. On a CPU also for a row from `start` on
-            whose length is neither 1 nor 0.
+        InputError: x is not a matrix, k is below 1, `start` is outside 0..N, the method is unknown,
+            or, on a CPU, a row from `start` on has a length other than 1 and 0. Also "ivf" with
+            `earlier`: most neighbours of early rows come later, so it would find few.
     """
     check_matrix("x", x, "[N, d]")
     check_count("k", k)
@@ -73,7 +72,7 @@ def knn_graph(
 
 
 def takes_lists(rows: int, start: int, earlier: bool, method: str, *, large: int = _LARGE) -> bool:
-    """Whether `knn_graph` looks into lists: where asked to, or for the whole graph of many rows."""
+    """Return whether `knn_graph` uses lists: on request, or for a whole graph of many rows."""
     return method == "ivf" or (method == "auto" and not earlier and start == 0 and rows >= large)
 
 
@@ -87,9 +86,9 @@ def exact_knn(
 ) -> tuple[Tensor, Tensor]:  # [N - start, k], [N - start, k] int64
     """`knn_graph` without approximation.
 
-    The product of two tiles is symmetric, so its rows serve the one tile and its columns the other:
-    half the products of a search of every row among all. A tile has 1,024 rows on a CPU, and on a
-    GPU as many as its free memory allows.
+    The product of two tiles serves one tile by its rows and the other by its columns. That is half
+    the products of searching all rows for every row. A tile has 1,024 rows on a CPU, and on a GPU
+    as many as fit its free memory.
     """
     if tile is None:
         tile = math.isqrt(tile_elements(x.device, _TILE * _TILE))
@@ -116,7 +115,7 @@ def exact_knn(
 
 
 def _tiles(start: int, rows: int, tile: int) -> Iterator[tuple[int, int]]:
-    """Tiles of the old rows, wide where few are new, then of those from `start` on."""
+    """Yield tiles of the old rows, wide if few rows are new, then of those from `start` on."""
     wide = tile * tile // max(1, min(tile, rows - start))
     for first, last, step in ((0, start, wide), (start, rows, tile)):
         for begin in range(first, last, step):
@@ -124,7 +123,7 @@ def _tiles(start: int, rows: int, tile: int) -> Iterator[tuple[int, int]]:
 
 
 def _mask_diagonal(scores: Tensor, earlier: bool) -> None:
-    """No row is its own neighbour; with `earlier`, nor are those after it."""
+    """Exclude each row as its own neighbour and, with `earlier`, all rows after it."""
     if earlier:
         after = torch.ones_like(scores, dtype=torch.bool).triu_()
         scores.masked_fill_(after, -torch.inf)
@@ -139,15 +138,15 @@ def knn_of_lists(
     *,
     dense: int = _DENSE,
 ) -> tuple[Tensor, Tensor]:  # [N - start, k], [N - start, k] int64
-    """`knn_graph` through an inverted file; exact where more than a row in `dense` is looked into.
+    """`knn_graph` by an inverted file; exact if more than one row in `dense` would be read.
 
-    Each row asks for one more than k, itself; rows of a list ask together.
+    Each row asks for k + 1 rows, because it finds itself. The rows of a list ask together.
     """
     index = IVF.build(x)
     asking = index.ids[index.ids >= start]
     probes = _enough(index, x, asking[:: max(1, len(asking) // _SAMPLE)], k)
     size = index.offsets.diff().double()
-    looked_into = probes * float(size.square().sum()) / len(index)  # by the average row
+    looked_into = probes * float(size.square().sum()) / len(index)  # by an average row
     if looked_into * dense > len(index):
         return exact_knn(x, k, start, False)
     values, found = index.search(x[asking], k + 1, probes)
@@ -159,9 +158,10 @@ def knn_of_lists(
 
 
 def _enough(index: IVF, x: Tensor, sample: Tensor, k: int) -> int:
-    """How many lists hold `_RECALL` of the k nearest of these rows; doubled until they do.
+    """Return the number of lists that contain `_RECALL` of the k nearest of these rows.
 
-    Counted by value, since any of equal rows will do; the row itself is always found.
+    Doubles the number until they do. Compares values, since any of equal rows is right; the row
+    itself is always found.
     """
     exact, _ = nearest_keys(x[sample], x, k + 1)
     wanted = exact.numel() - len(sample)

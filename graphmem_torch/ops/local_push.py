@@ -1,10 +1,10 @@
-"""Local push for personalised PageRank: only the neighbourhood of the seeds is looked at.
+"""Local push for personalised PageRank, which visits only the neighbourhood of the seeds.
 
-Andersen, Chung and Lang (FOCS 2006), section 3, forwards and on weights: a node that holds residual
-r keeps (1 - d) r of it for good and sends d r along its edges. Every question has a small hash
-table of its own; a round pushes all nodes of all questions that hold more than epsilon times their
-fan. Each unit of an edge's work settles at least (1 - d) epsilon of the mass 1, so that a question
-costs at most 1 / ((1 - d) epsilon) edges, whatever the size of the graph.
+Andersen, Chung and Lang (FOCS 2006), section 3, forwards and on weights: a node with residual r
+keeps (1 - d) r and sends d r along its edges. Every question has its own small hash table. A round
+pushes all nodes of all questions whose residual exceeds epsilon times their fan. Each edge followed
+settles at least (1 - d) epsilon of the mass 1. So a question costs at most 1 / ((1 - d) epsilon)
+edges, whatever the size of the graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphmem_torch.ops.ragged import ranges
 
 __all__ = ["DONE", "FULL", "STOPPED", "local_push", "local_push_reference"]
 DONE, STOPPED, FULL = 0, 1, 2  # every node pushed; max_iter reached; table too small
-_MIX = 0x9E3779B1 - (1 << 32)  # 2^32 over the golden ratio, as int32: neighbours part in the table
+_MIX = 0x9E3779B1 - (1 << 32)  # 2^32 over the golden ratio, as int32: spreads neighbours
 
 
 def local_push_reference(
@@ -28,12 +28,12 @@ def local_push_reference(
     target: Tensor,  # [E]
     weight: Tensor,  # [E]
     nodes: Tensor,  # [B, S], -1 = none
-    weights: Tensor,  # [B, S], in whose type mass is added up
+    weights: Tensor,  # [B, S], whose type is that of the sums
     damping: float,
     epsilon: float,
     max_iter: int,
 ) -> tuple[Tensor, Tensor]:  # settled [B, N], left [B, N]
-    """The same rounds with dense vectors and a dense walk."""
+    """Run the same rounds with dense vectors and a dense walk."""
     count = out_indptr.shape[0] - 1
     fan = out_indptr.diff().to(torch.int64)
     walk = weights.new_zeros(count, count)  # rows are sources
@@ -56,7 +56,7 @@ def local_push_reference(
 
 
 class _Tables:
-    """One hash table a question, side by side: linear probing, nodes as keys, -1 where empty."""
+    """Hash tables of the questions, side by side: linear probing, nodes as keys, -1 if empty."""
 
     def __init__(self, questions: int, slots: int, nodes: int, like: Tensor) -> None:
         self.slots, self._nodes = slots, nodes
@@ -69,7 +69,7 @@ class _Tables:
         self._used = torch.zeros(questions, dtype=torch.int64, device=like.device)
 
     def full(self, incoming: Tensor) -> Tensor | None:  # [B] -> [B] bool
-        """The questions whose tables have no room for so many more nodes and some gaps."""
+        """Return the questions whose tables lack room for so many more nodes and some gaps."""
         limit = self.slots * 3 // 4
         if self._nodes <= limit:
             return None
@@ -80,12 +80,13 @@ class _Tables:
         return full if bool(full.any()) else None
 
     def insert(self, begin: Tensor, node: Tensor) -> Tensor:
-        """The places of `node` in the tables that begin at `begin`, claimed where they are new."""
+        """Return the places of `node` in the tables that begin at `begin`, claiming new ones."""
         place = begin + (((node * _MIX) >> self._shift) & (self.slots - 1))
         trying, at, wanted = None, place, node
         while True:
             found = self.key.index_select(0, at)
-            # All that try an empty place write; whoever comes last has it, and the others go on.
+            # All nodes that try an empty place write to it; the last one keeps it, the others go
+            # on.
             self.key.scatter_(0, at, torch.where(found < 0, wanted, found))
             missed = (self.key.index_select(0, at) != wanted).nonzero().squeeze(1)
             if not missed.numel():
@@ -97,7 +98,7 @@ class _Tables:
             place.index_copy_(0, trying, at)
 
     def distinct(self, place: Tensor) -> Tensor:
-        """Each place once."""
+        """Return each place once."""
         number = torch.arange(len(place), dtype=torch.int32, device=place.device)
         self._owner.scatter_(0, place, number)
         return place[self._owner.index_select(0, place) == number]
@@ -125,7 +126,7 @@ def _run(
     node, begin, done = nodes.flatten()[real].to(torch.int32), row * slots, 0
     while True:
         full = tables.full(torch.bincount(begin >> tables.bits, minlength=questions))
-        if full is not None:  # the others go on
+        if full is not None:  # the other questions go on
             status[full] = FULL
             kept = ~full[begin >> tables.bits]
             begin, node, sent = begin[kept], node[kept], sent[kept]
@@ -154,7 +155,7 @@ def _run(
 
 
 def _hot(tables: _Tables, place: Tensor, out_indptr: Tensor, epsilon: float) -> Tensor:
-    """Of the places that just received, those to push, each once."""
+    """Return the places to push among those that just received, each once."""
     held = tables.left.index_select(0, place)
     place = place[held > epsilon]
     node = tables.key.index_select(0, place)
@@ -172,7 +173,7 @@ def _sent(
     target: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What leaves each node along its edges: the table and node it goes to, and how much.
+    """Return what each node sends along its edges: table and node of the receiver, and mass.
 
     A node without edges sends nothing: its mass returns to the seeds, which only scales the result.
     """
@@ -183,7 +184,7 @@ def _sent(
     edge = out_edge.index_select(0, place)
     step = weight.index_select(0, edge).abs_().to(mass.dtype)
     strength = step.new_zeros(len(hot)).index_add_(0, sender, step)
-    # Divided first: anything over a subnormal strength is infinite, and its mass would be lost.
+    # Divide the weight first: mass / strength overflows for a subnormal strength, losing the mass.
     step = step.div_(strength.index_select(0, sender)).nan_to_num_(nan=0.0)
     begin = (hot & -tables.slots).index_select(0, sender)
     return begin, target.index_select(0, edge), step.mul_(mass.index_select(0, sender))

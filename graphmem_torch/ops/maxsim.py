@@ -1,4 +1,4 @@
-"""maxsim: late interaction, the weighted mean of the question tokens' best matches in each atom."""
+"""maxsim: late interaction, the weighted mean of the best matches of question tokens in atoms."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ def maxsim(
     *,
     candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
 ) -> Tensor:  # [B, N] or [B, C]
-    """Late interaction of every question with every atom, or with its own candidates.
+    """Score every question against every atom, or its own candidates, by late interaction.
 
     sum_w weight_w max_t cos(q_w, t) / sum_w weight_w, t over the tokens of the atom
-    (`docs/mathematics.md` 8.1). An atom without tokens, a padded candidate and a question without
-    weights get 0. Token vectors are stored int8. On a processor that multiplies int8 the question
-    tokens are rounded to 16 bits, which moves cosines by about 1e-5; otherwise all is float32, or
-    on a GPU as good. Temporaries stay below 256 MB whatever the sizes.
+    (`docs/mathematics.md` 8.1). Atoms without tokens, padded candidates and questions without
+    weights get 0.
+
+    Token vectors are stored int8. A processor that multiplies int8 rounds question tokens to 16
+    bits, which changes cosines by about 1e-5. Others compute in float32, and a GPU is as accurate.
+    Temporaries stay below 256 MB whatever the sizes.
 
     Args:
-        query_tokens: Token vectors of the questions, taken as they are: products with vectors that
-            are not of length 1 are no cosines, and a vector of zeros scores 0.
+        query_tokens: Token vectors of the questions, used unchanged. Products with vectors of
+            length other than 1 are not cosines; a vector of zeros scores 0.
         query_weights: Weight of each question token, e.g. its idf over the atoms.
         tokens: Token vectors of all atoms, packed.
-        offsets: Atom i has rows `offsets[i]:offsets[i + 1]` of `tokens`.
-        candidates: Atoms to score for each question; all of them when omitted.
+        offsets: `tokens[offsets[i]:offsets[i + 1]]` are the tokens of atom i.
+        candidates: Atoms to score for each question; all when omitted.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit, inputs that require a gradient
-            (there is none), a question token that is not finite, offsets that do not rise within
-            the tokens, or a candidate that is no atom. The last three are not looked for on a GPU,
-            which would have to be waited for: there a candidate that is no atom gets 0.
+        InputError: Shapes, dtypes or devices do not fit, an input requires a gradient (there is
+            none), a question token is not finite, offsets do not ascend within the tokens, or a
+            candidate is not an atom. The last three are not checked on a GPU, because that would
+            wait for it; there, a candidate that is not an atom gets 0.
     """
     _check_token_inputs(query_tokens, "query_weights", query_weights, tokens, offsets, candidates)
     _check_finite(query_tokens, torch.ones_like(query_weights, dtype=torch.bool))
@@ -58,7 +60,7 @@ def maxsim_reference(
     tokens: Tensor,  # [T, m] int8
     offsets: Tensor,  # [N + 1]
 ) -> Tensor:  # [B, N]
-    """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
+    """`maxsim` over all atoms by its formula; forms `[B, Q, T]`."""
     known = torch.ones_like(query_weights, dtype=torch.bool)
     best = token_maxima_reference(query_tokens, known, tokens, offsets)
     total = query_weights.sum(1)[:, None]
@@ -90,7 +92,7 @@ def maxsim_on_cpu(
         part = slice(first, first + width)
         question, place = share[part].nonzero(as_tuple=True)
         weight = share[part][question, place]
-        # The weighted sum is a product too: with the matrix that holds each token's share.
+        # The weighted sum is a product with the matrix of each token's share.
         mix = share.new_zeros(len(share[part]), len(weight))
         mix.scatter_(0, question[None], weight[None])
         rows = query_tokens[part][question, place]
@@ -100,7 +102,7 @@ def maxsim_on_cpu(
 
 
 def _fake(query_tokens: Tensor, per_token: Tensor, *stored: Any) -> Tensor:
-    """One value a question and atom, or with known tokens, which are bool, one a token too."""
+    """Return one value per question and atom; with known tokens (bool), one per token too."""
     _, offsets, candidates = stored
     atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
     rows = per_token.shape if per_token.dtype == torch.bool else per_token.shape[:1]
@@ -124,13 +126,13 @@ def token_maxima(
     *,
     candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
 ) -> Tensor:  # [B, Q, N] or [B, Q, C]
-    """max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and for atoms without tokens.
+    """Return max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and empty atoms.
 
-    What `maxsim` sums up; kept apart where several weightings, powers or windows are made of the
-    same maxima; precision and memory as there.
+    `maxsim` sums these maxima. Use them to compute several weightings, powers or windows at once.
+    Precision and memory are those of `maxsim`.
 
     Raises:
-        InputError: As `maxsim` does.
+        InputError: As for `maxsim`.
     """
     _check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
     _check_finite(query_tokens, known)
@@ -143,7 +145,7 @@ def token_maxima_reference(
     tokens: Tensor,  # [T, m] int8
     offsets: Tensor,  # [N + 1]
 ) -> Tensor:  # [B, Q, N]
-    """`token_maxima` over all atoms as it is written; forms `[B, Q, T]`."""
+    """`token_maxima` over all atoms by its formula; forms `[B, Q, T]`."""
     similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
     lengths = offsets.diff()
     atom = torch.repeat_interleave(lengths)
@@ -192,7 +194,7 @@ def _check_token_inputs(
     offsets: Tensor,  # [N + 1] int64
     candidates: Tensor | None,  # [B, C] int64
 ) -> None:
-    """Raises `InputError` for shapes, dtypes or devices that do not fit."""
+    """Raise `InputError` for shapes, dtypes or devices that do not fit."""
     device = tokens.device
     do = "pad the questions to one length, where the tokens are"
     check_tensor("query_tokens", query_tokens, "floating point", ("B", "Q", "m"), do, device=device)
@@ -210,7 +212,7 @@ def _check_token_inputs(
 
 
 def _check_finite(query_tokens: Tensor, counted: Tensor) -> None:  # [B, Q, m], [B, Q] bool
-    """Raises `InputError` for a token that counts and is not finite; only on a CPU."""
+    """Raise `InputError` if a token that counts is not finite; only on a CPU."""
     if query_tokens.device.type != "cpu" or torch.compiler.is_compiling():
         return
     if all_finite(query_tokens):

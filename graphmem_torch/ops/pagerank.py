@@ -1,4 +1,4 @@
-"""pagerank: the stationary distribution of a walk that sometimes starts again."""
+"""pagerank: the stationary distribution of a walk with restarts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 Method = Literal["auto", "power", "push"]
 
-_LARGE = 10_000  # nodes below which whole rounds are always faster than a push
-_DEAR = 6_000  # a push for the largest k takes as long as rounds over k times as many edges
-_FEW = 100  # and at most one node in this many may be a seed
-_SHARPNESS = 3e-3  # epsilon * k where only k values are asked for; see bench/perf
-_TABLES = 1 << 28  # floats that the tables of a push take on a CPU: 1 GB
-_SMALLEST_TABLE = 1024  # a kernel inserts up to 128 nodes before it looks whether there is room
-_ROUNDINGS = 8  # relative errors that a value may carry besides those of its sum, over 1 - damping
-_LONGEST = 1 << 20  # terms of the longest sum of a push, which adds up in float64
+_LARGE = 10_000  # nodes below which power iteration is always faster than a push
+_DEAR = 6_000  # a push for the largest k costs as much as rounds over k times this many edges
+_FEW = 100  # a push pays if at most one node in this many is a seed
+_SHARPNESS = 3e-3  # epsilon * k if only k values are requested; see bench/perf
+_TABLES = 1 << 28  # floats of the tables of a push on a CPU: 1 GB
+_SMALLEST_TABLE = 1024  # a kernel inserts up to 128 nodes between checks for room
+_ROUNDINGS = 8  # relative errors of a value besides those of its sum, over 1 - damping
+_LONGEST = 1 << 20  # terms of the longest sum of a push, which uses float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,10 @@ def pagerank(
     tol: float = 1e-6,
     max_iter: int = 200,
 ) -> Solution:  # values [N]
-    """PageRank of every node: the walk starts again anywhere (Brin and Page 1998).
+    """Return the PageRank of every node: restarts are uniform (Brin and Page 1998).
 
-    The walk leaves a node along its edges in proportion to |weight|; from a node without any it
-    starts again. Arguments, `residual` `[1]` and errors are those of `personalized_pagerank` by
+    The walk leaves a node along its edges in proportion to |weight|; from a node without edges it
+    restarts. Arguments, `residual` `[1]` and errors are those of `personalized_pagerank` by
     `power`; `values` sum to 1.
     """
     seeds = torch.ones(1, graph.num_nodes, device=graph.device)
@@ -75,28 +75,27 @@ def pagerank(
 
 
 class RunningPageRank:
-    """The PageRank of a graph whose edges change, within a bound that is known.
+    """PageRank of a graph whose edges change, within a known bound.
 
-    x = (1 - d) 1 + d P'x without what nodes without edges send back: PageRank times a constant, so
-    that a node that is added changes the others through its edges alone. With a value x goes its
-    residual r = (1 - d) 1 + d P'x - x; a change of edges changes it at their ends, from where it is
-    pushed on (Zhang, Lofgren and Goel 2016, Approximate Personalized PageRank on Dynamic Graphs).
+    x = (1 - d) 1 + d P'x, without the return from nodes without edges, is PageRank times a
+    constant. A new node then changes the others only through its edges. The residual of a value x
+    is r = (1 - d) 1 + d P'x - x. A change of edges changes r at their ends, from where it is pushed
+    on (Zhang, Lofgren and Goel 2016, Approximate Personalized PageRank on Dynamic Graphs).
 
     Attributes:
         values: [N] float64, proportional to PageRank.
-        residual: [N] float64.
+        residual: [N] float64, residual of each node.
     """
 
     def __init__(self, damping: float = 0.85, epsilon: float = 1e-2) -> None:
-        """Of a graph without nodes.
+        """Start with a graph without nodes.
 
         Args:
             damping: Probability of following an edge, below 1.
-            epsilon: What a node may hold of its residual, as a share of 1 - d, the least value that
-                there is.
+            epsilon: Residual that a node may keep, as a share of 1 - d, the smallest value.
 
         Raises:
-            InputError: For numbers out of range.
+            InputError: A number is out of range.
         """
         check_range("damping", damping, 0.0, 1.0)
         check_range("epsilon", epsilon, 0.0)
@@ -105,14 +104,14 @@ class RunningPageRank:
 
     @classmethod
     def of(cls, graph: Graph, damping: float = 0.85, epsilon: float = 1e-2) -> RunningPageRank:
-        """Goes on from `pagerank` of a graph; arguments as for an empty one."""
+        """Start from `pagerank` of a graph; arguments as for an empty one."""
         running = cls(damping, epsilon)
         if graph.num_nodes:
             found = pagerank(graph, damping=damping).values.double()
             sent = torch.zeros_like(found)
             nodes = torch.arange(graph.num_nodes, device=graph.device)
             _send(sent, graph, nodes, damping * found)
-            # Every node has the same share of what does not come along an edge.
+            # Restarts and returns give every node the same share.
             values = found * ((1.0 - damping) / ((found - sent).sum() / len(found)))
             residual = torch.full_like(values, 1.0 - damping) - values
             _send(residual, graph, nodes, damping * values)
@@ -121,21 +120,21 @@ class RunningPageRank:
 
     @property
     def error(self) -> float:
-        """At most how far `values` are from the exact ones, the L1 norm relative to theirs.
+        """L1 bound of the error of `values`, relative to their norm.
 
-        Not above epsilon / (1 - d) or so, where all rounds that are needed are made.
+        About epsilon / (1 - d) at most, unless `follow` ran out of rounds.
         """
         missed = float(self.residual.abs().sum()) / (1.0 - self._damping)
         return missed / max(float(self.values.sum()) - missed, torch.finfo(torch.float64).tiny)
 
     def follow(self, before: Graph, after: Graph, changed: Tensor, *, rounds: int = 64) -> None:
-        """Takes in one change; earlier values stay as they are for whoever holds them.
+        """Follow one change of the graph; values returned earlier do not change.
 
         Args:
-            before: The graph whose values these are.
-            after: Of as many nodes or more.
-            changed: [r] int64, the nodes that other edges leave, each once.
-            rounds: Pushes along all nodes that hold too much; what is left shows in `error`.
+            before: Graph of the current values.
+            after: Changed graph, with at least as many nodes.
+            changed: [r] int64, distinct nodes whose outgoing edges changed.
+            rounds: Maximum pushes along all nodes with too much residual; see `error`.
         """
         fresh = self.values.new_zeros(after.num_nodes - len(self.values))
         values = torch.cat([self.values, fresh])
@@ -155,12 +154,12 @@ class RunningPageRank:
 
 
 def _send(out: Tensor, graph: Graph, nodes: Tensor, mass: Tensor) -> None:
-    """Adds what leaves nodes along their edges, in proportion to |weight|, at the other ends."""
+    """Push mass from nodes along their edges, in proportion to |weight|, and add it to `out`."""
     sender, place = ranges(*graph.spans(nodes))
     edge, edges = graph.leaving(place), graph.stored
     step = edges.weight.index_select(0, edge).abs().double()
     strength = step.new_zeros(len(nodes)).index_add_(0, sender, step)
-    # Divided first: anything over a subnormal strength is infinite, and its mass would be lost.
+    # Divide the weight first: mass / strength overflows for a subnormal strength, losing the mass.
     step = (step / strength[sender]).nan_to_num_(nan=0.0) * mass[sender]
     out.index_add_(0, edges.target.index_select(0, edge).long(), step)
 
@@ -207,47 +206,47 @@ def personalized_pagerank(
     epsilon: float | None = None,
     background: Tensor | None = None,  # [N]
 ) -> Solution:  # values [B, N], or [B, k]
-    """PageRank of B walks, each starting again at its own seeds (`docs/mathematics.md` 6, 7).
+    """Return the PageRank of B walks, each restarting at its seeds (`docs/mathematics.md` 6, 7).
 
-    The walk leaves a node along its edges in proportion to |weight|; from a node without any it
-    starts again at the seeds.
+    The walk leaves a node along its edges in proportion to |weight|; from a node without edges it
+    restarts at the seeds.
 
     `power` multiplies whole panels until the residual is at most `tol`. `push` (Andersen, Chung and
-    Lang 2006) settles mass around the seeds only; with `k` and `SparseRows` its time and memory do
+    Lang 2006) settles mass only around the seeds; with `k` and `SparseRows` its time and memory do
     not depend on N. It stops when no node holds more than `epsilon` times its fan. In graphs with
-    strong hubs much of what is then unsettled would flow to them; a `background` says where, and
-    makes the ranking far better at the same cost.
+    strong hubs, much of the unsettled mass would flow to them. A `background` says where, which
+    improves the ranking greatly at the same cost.
 
-    By `power`, values are differentiable in weights and seeds; the gradient is that of the fixed
+    By `power`, values are differentiable in weights and seeds. The gradient is that of the fixed
     point, to the same tolerance, by the same iteration along reversed edges. A push has none.
 
     Args:
-        graph: Directed; signs are ignored.
-        seeds: Where each walk starts, in proportion; a row of zeros gives a row of zeros.
+        graph: Directed graph; signs are ignored.
+        seeds: Start of each walk, in proportion; a row of zeros gives a row of zeros.
         damping: Probability of following an edge.
-        tol: For `power`, and for `push` without `k`: the largest residual.
-        k: Return the k largest values of each question instead of all.
-        method: `auto` pushes when `k` is given, the graph is large for it, the seeds are few and no
-            gradient is asked for.
-        max_iter: The iteration ends after so many rounds all the same, with a warning.
-        epsilon: For `push`: what a node may hold for each edge that leaves it. None means
-            `tol` / (E + N), which reaches `tol`, or with `k` 0.003 / k.
-        background: For `push` with `k`: `pagerank(graph, damping=damping).values`, made once for
-            a graph; where unsettled mass is taken to go.
+        tol: Largest residual, for `power` and for `push` without `k`.
+        k: Number of largest values to return for each question; all by default.
+        method: `auto` pushes if `k` is given, the graph is large for it, seeds are few and no
+            gradient is required.
+        max_iter: Maximum rounds; reaching it gives a warning.
+        epsilon: For `push`: mass that a node may hold per outgoing edge. None means `tol` / (E +
+            N), which reaches `tol`, or with `k` 0.003 / k.
+        background: For `push` with `k`: destination of unsettled mass, `pagerank(graph,
+            damping=damping).values`, computed once a graph.
 
     Returns:
         Without `k`, `values` `[B, N]`. With it a `LargestValues`: `values` `[B, k]`, best first, 0
         where fewer nodes have one; `certified` where the residual proves that no other node belongs
-        there; values that rounding cannot tell apart are not.
-        The L1 distance of the values to the exact ones is at most `residual` `[B]` / (1 - damping),
+        there; values that rounding cannot tell apart are not. The L1 distance of the values to the
+        exact ones is at most `residual` `[B]` / (1 - damping),
         and the rounding of sums over the edges of a node: `push` makes them in float64, `power` in
-        the type of the seeds, where float32 loses 1e-3 of a hub of 100,000 equal edges. Without a
-        `background`, `residual` bounds the L1 norm of what is left of x = d P x + (1 - d) s.
+            the type of the seeds, where float32 loses 1e-3 of a hub of 100,000 equal edges. Without
+            a `background`, `residual` bounds the L1 norm of what is left of x = d P x + (1 - d) s.
 
     Raises:
-        InputError: For a shape or device that does not fit, seeds that are negative or not finite,
-            a constant out of range, a `push` with a damping of 1 or a gradient, or for `power`
-            weights that leave a node without a finite sum.
+        InputError: A shape or device does not fit, seeds are negative or not finite, a constant is
+            out of range, a `push` has a damping of 1 or a gradient, or for `power` the weights that
+            leave a node have no finite sum.
     """
     check_node_rows("seeds", seeds, graph)
     check_range("damping", damping, 0.0, 1.0)
@@ -262,7 +261,7 @@ def personalized_pagerank(
         do = "give pagerank(graph).values"
         check_tensor("background", background, "", (graph.num_nodes,), do, device=graph.device)
     given = seeds.value if isinstance(seeds, SparseRows) else seeds
-    # One pass; a NaN is neither at least 0 nor below infinity.
+    # One pass; NaN fails both comparisons.
     low, high = given.aminmax() if given.numel() else (0.0, 0.0)
     if not (low >= 0 and high < torch.inf):
         raise InputError(
@@ -294,7 +293,7 @@ def pushes(
     large: int = _LARGE,
     dear: int = _DEAR,
 ) -> bool:
-    """Whether a push is the faster method for the k largest values."""
+    """Return whether a push is the faster method for the k largest values."""
     size = graph.num_nodes + graph.num_edges
     if graph.num_nodes < large or size < dear * k or damping == 1.0:
         return False
@@ -350,7 +349,7 @@ def _by_push(
     if place.numel():
         nodes = torch.where(place >= 0, seeds.column[place.clamp(min=0)], -1)
     if epsilon is None:
-        # The limits of all nodes, an epsilon for every edge or for having none, add up to `tol`.
+        # The limits of all nodes, epsilon per edge (or once without edges), sum to `tol`.
         most = graph.num_edges + graph.num_nodes
         epsilon = tol / max(1, most) if k is None else _SHARPNESS / k
     slots = _first_slots(graph.num_nodes, nodes.shape[1], epsilon, k)
@@ -359,7 +358,7 @@ def _by_push(
     found: list[tuple[Tensor, ...]] = []
     while True:
         again = []
-        # A table takes 24 bytes a slot: as many questions at once as have room for theirs.
+        # A table takes 24 bytes a slot; run as many questions at once as there is room for tables.
         for own in waiting.split(max(1, tile_elements(nodes.device, _TABLES) // (6 * slots))):
             node, settled, left, rounds, status = local_push(
                 graph.out_indptr,
@@ -406,7 +405,7 @@ def _by_push(
 
 
 def _first_slots(num_nodes: int, seeds: int, epsilon: float, k: int | None) -> int:
-    """A power of two that is seldom too small: a push touches some 0.25 / epsilon nodes."""
+    """Return a sufficient power of two in most cases: a push visits about 0.25 / epsilon nodes."""
     touched = min(0.5 / max(epsilon, 1e-5), 4 / 3 * num_nodes)
     wanted = max(_SMALLEST_TABLE, touched, 2 * seeds, k or 1)
     return 1 << (int(wanted) - 1).bit_length()
@@ -414,12 +413,12 @@ def _first_slots(num_nodes: int, seeds: int, epsilon: float, k: int | None) -> i
 
 def _certified_top(
     values: Tensor,  # [B, N]
-    bound: Tensor,  # [B] of the L1 distance to the exact values
+    bound: Tensor,  # [B] bound of the L1 error
     k: int,
     damping: float,
-    terms: Tensor,  # [] the most edges that enter and that leave a node, together
+    terms: Tensor,  # [] maximum edges into and out of a node, together
 ) -> tuple[Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B] bool
-    """The k largest of each row, best first, their places (-1 for zeros), and the certificate."""
+    """Return the k largest of each row, best first, places (-1 for zeros), and certificates."""
     best = values.topk(min(k + 1, values.shape[1]), dim=1)
     top, place = best.values[:, :k], best.indices[:, :k]
     lowest = top[:, -1]
@@ -437,14 +436,15 @@ def _ranked_tables(
     k: int,
     background: Tensor | None,  # [N], the PageRank of the graph
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B] bool, [B]
-    """The k largest after a push, their nodes, the certificate, and the L1 bound of the values.
+    """Return the k largest after a push, their nodes, the certificates, and the L1 error bounds.
 
-    With y = settled + (1 - d) left, what the walk without returns would settle is y + z for some
-    z >= 0 of total at most beta = d * sum(left): a residual keeps (1 - d) of itself where it is and
-    sends on the rest. Mass that returns from nodes without edges only scales the result, so
-    y / (sum(y) + beta) is a lower bound of every value and beta / (sum(y) + beta) bounds the L1
-    distance. With the background b, which is (1 - d) / N + d P b, z is estimated as if the residual
-    lay anywhere: z = sum(left) (b - (1 - d) / N), and what that adds is added to the bound.
+    Let y = settled + (1 - d) left. Without returns, the walk would settle y + z with z >= 0 of
+    total at most beta = d * sum(left): a residual keeps (1 - d) of itself and sends on the rest.
+    Mass that returns from nodes without edges only scales the result. So y / (sum(y) + beta) is a
+    lower bound of every value and beta / (sum(y) + beta) bounds the L1 error.
+
+    The background b = (1 - d) / N + d P b gives an estimate of z, as if the residual were spread
+    uniformly: z = sum(left) (b - (1 - d) / N). The amount it adds is added to the bound.
     """
     known, beta, whole = _known(settled, left, damping)
     rank, added = known, torch.zeros_like(beta)
@@ -471,7 +471,7 @@ def _spread_tables(
     num_nodes: int,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:  # [B, N] of `dtype`, [B]
-    """All values after a push, and their L1 bound; as `_ranked_tables` without a background."""
+    """Return all values after a push and their L1 bound; `_ranked_tables` without background."""
     known, beta, whole = _known(settled, left, damping)
     values = known.new_zeros(node.shape[0], max(1, num_nodes), dtype=dtype)  # -1 goes to column 0
     share = (known / whole[:, None]).to(dtype)
@@ -480,7 +480,7 @@ def _spread_tables(
 
 
 def _known(settled: Tensor, left: Tensor, damping: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The y `[B, H]`, beta `[B]` and sum(y) + beta `[B]` of `_ranked_tables`."""
+    """Return y `[B, H]`, beta `[B]` and sum(y) + beta `[B]` of `_ranked_tables`."""
     known = settled + (1 - damping) * left
     beta = damping * left.sum(1)
     return known, beta, (known.sum(1) + beta).clamp(min=torch.finfo(known.dtype).tiny)
@@ -489,6 +489,6 @@ def _known(settled: Tensor, left: Tensor, damping: float) -> tuple[Tensor, Tenso
 def _overtaken_by_none(
     lowest: Tensor, outside: Tensor, bound: Tensor, damping: float, terms: int | Tensor
 ) -> Tensor:
-    """Whether the gap is larger than the bound and what rounding may add to a sum of `terms`."""
+    """Return whether the gap exceeds the bound plus the rounding of a sum of `terms`."""
     rounding = (_ROUNDINGS + terms) * torch.finfo(lowest.dtype).eps / max(1 - damping, 1e-6)
     return lowest - outside >= bound + rounding * lowest

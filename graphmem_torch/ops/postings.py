@@ -1,4 +1,4 @@
-"""Postings: how often each document has each term, of a memory that grows."""
+"""Postings: term counts of the documents of a growing memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["ListedBM25", "PostingLists", "Postings"]
 
 
 class PostingLists(NamedTuple):
-    """Postings of terms that lie anywhere in their columns.
+    """Postings of terms, in lists anywhere in their columns.
 
     Attributes:
-        first: `[V]` int64, where those of each term begin.
-        df: `[V]` int64, how many they are.
-        docs, counts: As for `BM25`, and what is none of them.
+        first: `[V]` int64, place of the first posting of each term.
+        df: `[V]` int64, number of postings of each term.
+        docs, counts: Columns as for `BM25`, with unused entries between the lists.
     """
 
     first: Tensor
@@ -31,31 +31,31 @@ class PostingLists(NamedTuple):
     counts: Tensor
 
     def compact(self) -> tuple[Tensor, Tensor, Tensor]:
-        """`indptr`, `docs` and `counts` of `BM25`."""
-        with torch.inference_mode(False):  # whoever asks first: others use it too
+        """Return `indptr`, `docs` and `counts` of `BM25`."""
+        with torch.inference_mode(False):  # the result is shared with code outside inference mode
             entry = ranges(self.first, self.df)[1]
             docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
             return offsets_of(self.df), docs, counts
 
 
 class ListedBM25(BM25):
-    """The lexical index of a memory that grows: it reads lists, and is compressed when need be."""
+    """Lexical index of a growing memory; reads lists, and compresses them only on demand."""
 
     def __init__(self, lists: PostingLists, norm: Tensor, idf: Tensor, k1: float = BM25.k1) -> None:
-        """Takes the lists as they are."""
+        """Keep the lists without copying them."""
         self.__dict__.update(lists=lists, norm=norm, idf=idf, k1=k1)
 
     def __getattr__(self, name: str) -> Tensor:
         if name not in ("indptr", "docs", "counts"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         lists: PostingLists = self.__dict__["lists"]
-        # All three at once, each under its own name; two threads write the same.
+        # Set all three at once, under their names; concurrent threads write equal values.
         self.__dict__.update(zip(("indptr", "docs", "counts"), lists.compact(), strict=True))
         part: Tensor = self.__dict__[name]
         return part
 
     def first_documents(self) -> Tensor:  # [V] int32
-        """As of `BM25`."""
+        """First document of each term, as for `BM25`."""
         lists: PostingLists = self.__dict__["lists"]
         return first_of(lists.docs, lists.first, lists.df > 0)
 
@@ -70,17 +70,17 @@ class ListedBM25(BM25):
 
 
 class Postings:
-    """How often each document has each term: what BM25 weighs, and texts are added to.
+    """Term counts of documents, which BM25 scores; texts can be added.
 
     Attributes:
-        lengths: `[N]` int64, terms of each document.
-        listed: The postings as lists, once some were added to others; None before.
+        lengths: `[N]` int64, number of terms of each document.
+        listed: Postings as lists after the first addition; None before.
     """
 
     def __init__(self) -> None:
-        """Of no terms and no documents."""
+        """Start without terms and documents."""
         none = torch.empty(0, dtype=torch.int32)
-        # Compressed at first, as lists from when they are added to.
+        # Compressed at first; lists after the first addition.
         self._whole = torch.zeros(1, dtype=torch.int64), none, none
         self._lists: GrowingLists | None = None
         self.listed: PostingLists | None = None
@@ -88,7 +88,7 @@ class Postings:
 
     @classmethod
     def of(cls, indptr: Tensor, docs: Tensor, counts: Tensor, lengths: Tensor) -> Postings:
-        """Goes on from those of a `BM25`."""
+        """Start from the postings of a `BM25`."""
         postings = cls()
         postings._whole, postings.lengths = (indptr, docs, counts), lengths
         return postings
@@ -102,17 +102,17 @@ class Postings:
         vocab_size: int,
         num_docs: int,
     ) -> None:
-        """Counts texts in.
+        """Add the terms of texts.
 
-        The postings of before are not changed for those who hold them. A few texts cost the
-        postings of their terms at most.
+        Postings returned earlier do not change. The cost for a few texts is at most the postings of
+        their terms.
 
         Args:
-            terms: Below `vocab_size`.
-            offsets: Text i has `terms[offsets[i]:offsets[i + 1]]`.
-            documents: The document that each text belongs to, new ones or not.
-            vocab_size: V from now on.
-            num_docs: N from now on.
+            terms: Term ids below `vocab_size`.
+            offsets: `terms[offsets[i]:offsets[i + 1]]` are the terms of text i.
+            documents: Document of each text, new or existing.
+            vocab_size: New V.
+            num_docs: New N.
         """
         term, doc, counts = count_terms(terms, offsets, documents, vocab_size)
         if self._lists is None and not len(self._whole[1]):
@@ -125,7 +125,7 @@ class Postings:
     def _insert(
         self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int
     ) -> None:
-        """Adds entries, each (term, document) once, in their order."""
+        """Insert entries, each (term, document) once, in order."""
         lists = self._as_lists()
         lists.resize(vocab_size)
         begin, size = runs(term)
@@ -146,7 +146,7 @@ class Postings:
         return GrowingLists.of(indptr.diff(), {"docs": docs, "counts": counts})
 
     def _give_out(self, lists: GrowingLists) -> None:
-        """Goes on with these."""
+        """Use these lists from now on."""
         self._lists = lists
         self._whole = self._whole[0], self._whole[1][:0], self._whole[2][:0]
         self.listed = PostingLists(lists.first.clone(), lists.count.clone(), **lists.tensors)
@@ -160,16 +160,16 @@ class Postings:
         kept_terms: Tensor | None,  # [V] int64
         number: Tensor,  # [N] integers
     ) -> None:
-        """Takes texts out, as `add` took them in, and numbers terms and documents anew.
+        """Remove texts that `add` added, and renumber terms and documents.
 
         Args:
-            terms: The terms of the texts.
-            offsets: As for `add`.
-            documents: As for `add`.
-            kept_terms: The terms from now on, by their numbers of before; None: the same.
-            number: Of each document from now on, ascending or not; -1 for those without texts.
+            terms: Terms of the texts.
+            offsets: Offsets as for `add`.
+            documents: Documents as for `add`.
+            kept_terms: Old numbers of the terms that stay, in their new order; None keeps all.
+            number: New number of each document, in any order; -1 for documents without texts.
         """
-        lists = self._as_lists().copy()  # those that were given out are not written over
+        lists = self._as_lists().copy()  # lists that were returned are not overwritten
         counted = count_terms(terms, offsets, documents, len(lists))
         term, doc, taken = (each.numpy() for each in counted)
         column = lists.columns
@@ -181,7 +181,7 @@ class Postings:
             lists.take(kept_terms.numpy())
         new = number.to(torch.int32).numpy()
         if not np.array_equal(new, np.arange(len(new))):
-            # Also what is no entry, wherever that leads.
+            # Unused entries are renumbered too, to any valid number.
             column["docs"][:] = new.take(column["docs"], mode="clip")
             if (np.diff(new[new >= 0]) < 0).any():
                 lists = _in_order(lists)
@@ -193,9 +193,9 @@ class Postings:
         self._give_out(lists)
 
     def weighed(self, *, k1: float = BM25.k1, b: float = 0.75) -> BM25:
-        """The lexical index of these counts; arguments as for `BM25.build`.
+        """Return the lexical index of these counts; arguments as for `BM25.build`.
 
-        Takes time in proportion to documents and terms; nothing is weighed yet.
+        Takes time in proportion to documents and terms; scores are computed later.
         """
         listed = self.listed
         df = self._whole[0].diff() if listed is None else listed.df
@@ -206,7 +206,7 @@ class Postings:
 
 
 def _in_order(lists: GrowingLists) -> GrowingLists:
-    """The same, whose documents ascend again."""
+    """Return the lists with ascending documents."""
     count, column = lists.compact()
     row = torch.arange(len(count)).repeat_interleave(count)
     order = ((row << 32) + column["docs"]).argsort()
@@ -220,7 +220,7 @@ def _put_among(
     doc: np.ndarray,  # [n] int32
     counts: np.ndarray,  # [n] int32
 ) -> None:
-    """Adds entries to the lists of terms that go on beyond them, in the order of documents."""
+    """Insert entries into lists of terms that continue after them, in the order of documents."""
     place, entry = lists.entries(named)
     place = np.concatenate([place, named.searchsorted(term)])
     doc = np.concatenate([lists.columns["docs"][entry], doc])

@@ -1,9 +1,10 @@
 """Power iteration for PageRank: one product a round and little else.
 
-A round of B columns costs one pass over the edges. The rest of it is kept below that: a narrow
-panel is added to the seeds by the product itself, seeds that are few are added in place, nodes
-without edges are looked at alone, and the change, which needs both iterates, is measured only where
-the last measurements say that it may have fallen far enough.
+A round of B columns costs one pass over the edges; everything else stays below that:
+
+- The product itself adds the seeds to a narrow panel; a few seeds are added in place.
+- Nodes without edges are summed separately.
+- The change needs both iterates, so it is measured only when it may have fallen far enough.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["power_iteration", "power_iteration_reference"]
 _LONGEST_WAIT = 8  # rounds between two measurements of the change
-_CHUNK = 1 << 18  # elements of the difference that a CPU forms at once: they stay in cache
-_FEW = 8  # seeds are added one by one where at most one node in this many is a seed
+_CHUNK = 1 << 18  # elements of the difference computed at once on a CPU, which fit the cache
+_FEW = 8  # seeds are added one by one if at most one node in this many is a seed
 
 
 def power_iteration_reference(
@@ -43,7 +44,7 @@ def power_iteration_reference(
     tol: float,
     max_iter: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Repeats x <- damping (P x + lost(x) s) + (1 - damping) s with a dense P."""
+    """Repeat x <- damping (P x + lost(x) s) + (1 - damping) s with a dense P."""
     nodes = seeds.shape[1]
     target = torch.repeat_interleave(indptr.diff())
     walk = weight.new_zeros(nodes, nodes)
@@ -75,14 +76,14 @@ def _run(
     total = seeds.sum(1)
     torch.div(seeds.T, torch.where(total > 0, total, 1.0), out=start)
     if batch == 1 and source.numel() and not source.is_cuda:
-        # The product with a vector takes half the time of that with a panel of one column.
+        # The product with a vector takes half the time of the product with a one-column panel.
         start = start.squeeze(1)
     step, dangling = _walk(source, weight.abs(), nodes)
     follow = _round(indptr, source, step.mul_(damping), start, 1 - damping)
     x, residual, lost = start, start.new_full((batch,), torch.inf), None
     done, wait, due, worst = 0, 1, 1, math.inf
     while done < max_iter and worst > tol:
-        if dangling.numel():  # what no edge takes along starts again at the seeds
+        if dangling.numel():  # mass without an outgoing edge restarts at the seeds
             lost = damping * x.index_select(0, dangling).sum(0)
         following = follow(x, lost)
         done += 1
@@ -96,20 +97,20 @@ def _run(
 
 
 def _walk(source: Tensor, weight: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """The probability of every edge, and the nodes that the walk cannot leave."""
+    """Return the probability of every edge, and the nodes that the walk cannot leave."""
     strength = weight.new_zeros(nodes).index_add_(0, source, weight)
     if not bool(strength.isfinite().all()):
         raise InputError(
             "weight: expected a finite sum over the edges that leave each node, got NaN or "
             "infinity; repair or scale them"
         )
-    # Divided first: anything over a subnormal strength is infinite, and its mass would be lost.
+    # Divide the weight first: mass / strength overflows for a subnormal strength, losing the mass.
     step = (weight / strength.index_select(0, source)).nan_to_num_(nan=0.0)
     return step, (strength == 0).nonzero().squeeze(1)
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:  # [N, *] twice -> [*]
-    """L1 distance of the columns, without a difference as large as they are."""
+    """Return the L1 distance of the columns, without a temporary of their size."""
     rows = max(1, tile_elements(a.device, _CHUNK) * a.shape[0] // max(1, a.numel()))
     if a.shape[0] <= rows:
         return (a - b).abs_().sum(0)
@@ -120,7 +121,7 @@ def _distance(a: Tensor, b: Tensor) -> Tensor:  # [N, *] twice -> [*]
 
 
 def _wait(before: float, worst: float, rounds: int, tol: float) -> int:
-    """Rounds until `worst` may have fallen to `tol`, as fast as it fell in the last `rounds`."""
+    """Return the rounds until `worst` reaches `tol` at the rate of the last `rounds`."""
     if not 0 < worst < before < math.inf or tol == 0:
         return _LONGEST_WAIT if tol == 0 else 1
     rate = math.log(before / worst) / rounds
@@ -134,7 +135,7 @@ def _round(
     start: Tensor,  # [N, B] or [N]
     fresh: float,
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """The round P x + (fresh + lost) start of x, like start, and lost; shared parts made once."""
+    """Return the function (x, lost) -> P x + (fresh + lost) start; builds shared parts once."""
     nodes, columns = start.shape[0], start.numel() // max(1, start.shape[0])
     if not weight.is_cuda and 0 < columns < BAG_FROM and column.numel():
         return _narrow_round(csr_matrix(indptr, column, weight, nodes), start, fresh)
@@ -166,7 +167,7 @@ def _narrow_round(
     start: Tensor,  # [N, B] or [N]
     fresh: float,
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """As few calls as can be: in a small graph they take longer than the edges."""
+    """Use as few calls as possible: in a small graph they take longer than the edges."""
     restart = start * fresh
     product = torch.addmv if start.dim() == 1 else torch.addmm
 
@@ -191,11 +192,11 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 
 def _backward(ctx: Any, grad: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
-    """The gradient of the fixed point, not of the rounds that led to it.
+    """Return the gradient of the fixed point, not of the rounds that led to it.
 
-    x = d (P x + s 1_D' x) + (1 - d) s with s the normalised seeds and D the nodes without edges. So
-    y = (I - d P' - d 1_D s')^-1 g, by the same iteration along reversed edges, is what a change of
-    the right side brings: d y x' for P, and (d lost + 1 - d) y for s.
+    x = d (P x + s 1_D' x) + (1 - d) s, with s the normalised seeds and D the nodes without edges.
+    So y = (I - d P' - d 1_D s')^-1 g, by the same iteration along reversed edges, is the effect of
+    a change of the right side: d y x' for P, and (d lost + 1 - d) y for s.
     """
     indptr, source, weight, seeds, values = ctx.saved_tensors
     nodes, damping = seeds.shape[1], ctx.damping

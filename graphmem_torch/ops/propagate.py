@@ -59,7 +59,7 @@ _ARGUMENTS = ", ".join(f"Tensor {name}" for name in _Inputs._fields)
 
 
 def _groups(pattern: Tensor, patterns: int) -> Iterator[tuple[int, Tensor]]:
-    """The rows [b] of each pattern that has some; waits for the device."""
+    """Yield each pattern that has rows, with these rows [b]; waits for the device."""
     for place in range(patterns):
         rows = (pattern == place).nonzero().squeeze(1)
         if len(rows):
@@ -67,7 +67,7 @@ def _groups(pattern: Tensor, patterns: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def _rows_of(value: Tensor, rows: Tensor, dims: int) -> Tensor:
-    """The rows of a tensor that has one for each question, of `dims` dimensions; else all of it."""
+    """Return the given rows of a tensor with one row per question (`dims` axes), else all of it."""
     return value[rows] if value.dim() == dims else value
 
 
@@ -77,7 +77,7 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients in weight, activation, scale and retention.
 
-    Of the rows of one pattern after the other, where there are patterns.
+    Handles the rows of each pattern in turn.
 
     Args:
         grad: Gradient of the result.
@@ -127,11 +127,12 @@ def _gradients_of(
     mask: Tensor | None,
     output: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`_gradients` where all rows have the same edges.
+    """`_gradients` of rows that share one set of edges.
 
-    With G the gradient that passes a node's edges and x = s a what they carry, d/dx = W^T G, d/dw =
-    sum_b G x, d/ds = sum_b a d/dx, and d/da = retention G' + s d/dx with G' what passes the
-    retained part. A sum passes its gradient to every term, a maximum to those that attain it.
+    Let G be the gradient that passes a node's edges and x = s a the value they carry. Then d/dx =
+    W^T G, d/dw = sum_b G x, d/ds = sum_b a d/dx, and d/da = retention G' + s d/dx with G' the
+    gradient of the retained part. A sum passes its gradient to every term, a maximum to those that
+    attain it.
     """
     work = torch.promote_types(activation.dtype, torch.float32)
     _, source, target = edges
@@ -179,11 +180,11 @@ _propagate_backward = register(
 
 Fan = Literal["degree", "sqrt", "none"]
 
-# Questions that a CPU product takes at once: a row of the panel is one cache line, and fresh [B, N]
-# temporaries would cost more in page faults than in arithmetic.
+# Questions of one CPU product: a row of the panel is one cache line, and fresh [B, N] temporaries
+# would cost more in page faults than in arithmetic.
 _PANEL = 16
-_NODES = 8192  # turned from [16, N] to [N, 16] and back at once, so that both sides stay in cache
-_NARROW = 4  # questions up to which turning one at a time is faster
+_NODES = 8192  # nodes transposed at once between [16, N] and [N, 16], so that both stay in cache
+_NARROW = 4  # questions up to which transposing one at a time is faster
 
 
 def propagate(
@@ -198,33 +199,32 @@ def propagate(
     weight: Tensor | None = None,  # [P, E]
     pattern: Tensor | None = None,  # [B] int64
 ) -> Tensor:  # [B, N]
-    """One step of spreading activation along incoming edges.
+    """Run one step of spreading activation along incoming edges.
 
-    `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `docs/mathematics.md` 4,
-    SYNAPSE (arXiv 2601.02744) eq. 2 with retention = 1 - delta. `max`: u_i = max(retention a_i,
-    spread * max_j w_ji a_j / fan(j)), 8.4. Differentiable in the activation, in
-    `graph.weight` or `weight`, `fan`, `retention` and `spread`; where several terms of a maximum
-    are equal they share the gradient evenly.
+    - `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `docs/mathematics.md` 4,
+      SYNAPSE (arXiv 2601.02744) eq. 2 with retention = 1 - delta.
+    - `max`: u_i = max(retention a_i, spread * max_j w_ji a_j / fan(j)), 8.4.
 
-    Constants of one value a row, and patterns, make a row a setting: a grid of settings times
-    questions is one batch.
+    Differentiable in the activation, in `graph.weight` or `weight`, `fan`, `retention` and
+    `spread`. Equal terms of a maximum share the gradient evenly. With constants per row, and
+    patterns, one batch covers a grid of settings times questions.
 
     Args:
         graph: Edges carry activation from `source` to `target`.
         activation: One row for each question. Half precision is computed in float32.
-        retention: What a node keeps of its own activation, >= 0.
-        spread: What leaves along the edges, >= 0.
-        reduce: How incoming activation is combined.
-        fan: What the activation of a node is divided by: its out-degree, the square root of it,
-            nothing, or the numbers given (> 0).
-        mask: True where a node may receive; elsewhere it only keeps its retained part.
-        weight: P patterns of weights, in place of `graph.weight`. An edge of weight 0 is not there
-            in a pattern: the out-degree does not count it.
-        pattern: Which of them each row has, in 0..P-1; given together with `weight`.
+        retention: Share of its activation that a node keeps, >= 0.
+        spread: Share of its activation that leaves along the edges, >= 0.
+        reduce: Reduction of incoming activation.
+        fan: Divisor of the activation of a node: its out-degree, the square root of it, 1, or the
+            given numbers (> 0).
+        mask: True where a node may receive; other nodes only keep their retained part.
+        weight: P patterns of weights, instead of `graph.weight`. An edge of weight 0 is absent from
+            a pattern and from its out-degrees.
+        pattern: Pattern of each row, in 0..P-1; given together with `weight`.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit, negative numbers, or an unknown
-            name. The values of tensors are not looked at, but those of `pattern` on a CPU.
+        InputError: Shapes, dtypes or devices do not fit, a number is negative, or a name is
+            unknown. Values of tensors are not checked, except `pattern` on a CPU.
     """
     check_node_rows("activation", activation, graph)
     check_scalar("retention", retention, activation)
@@ -261,7 +261,7 @@ def propagate(
 def check_patterns(
     graph: Graph, activation: Tensor, weight: Tensor | None, pattern: Tensor | None
 ) -> None:
-    """Raises `InputError` unless both are None, or weights of patterns and the one of each row."""
+    """Raise `InputError` unless both are None, or weights of patterns and each row's pattern."""
     if (weight is None) != (pattern is None):
         lacks, has = ("weight", "pattern") if weight is None else ("pattern", "weight")
         raise InputError(
@@ -290,9 +290,9 @@ def fan_scale(
     weight: Tensor | None = None,  # [P, E]
     pattern: Tensor | None = None,  # [B]
 ) -> Tensor:  # [N] or [n], or [B, N] where something differs between B rows
-    """What a unit of activation at each node sends along each of its edges: spread / fan(j).
+    """Return what a unit of activation at each node sends along each of its edges: spread / fan(j).
 
-    Of the nodes given only, in time that does not depend on N, or of all.
+    Covers all nodes, or only the given ones in time that does not depend on N.
     """
     if isinstance(spread, Tensor) and spread.dim() == 1:
         spread = spread[:, None]
@@ -330,7 +330,7 @@ def propagate_reference(
     mask: Tensor | None,
     pattern: Tensor | None = None,  # [B]
 ) -> Tensor:  # [B, N]
-    """`propagate` as it is written in the formula; `scale` is spread / fan; forms `[B, E]`."""
+    """`propagate` by its formula; `scale` is spread / fan; forms `[B, E]`."""
     source, target = source.to(torch.int64), target.to(torch.int64)
     own = weight if pattern is None else weight[pattern]
     sent = own * (activation * scale)[:, source]
@@ -348,7 +348,7 @@ def propagate_reference(
 
 
 def _cpu(*inputs: Any) -> Tensor:
-    """The rows of one pattern after the other, each with the edges that are there for them.
+    """Compute the rows of each pattern in turn, with the edges of that pattern.
 
     Args:
         inputs: `_Inputs`, whether the maximum is taken, the mask and the pattern.
@@ -383,7 +383,7 @@ def _cpu_panels(
     maximum: bool,
     mask: Tensor | None,
 ) -> Tensor:
-    """Turns [B, N] into panels [N, 16], which wait in the rows of `out` that they will become."""
+    """Compute transposed panels [N, 16], stored in the rows of `out` until the end."""
     product = spmm_max if maximum else spmm_sum
     kind, work = activation.dtype, torch.promote_types(activation.dtype, torch.float32)
     activation, weight, scale = activation.to(work).contiguous(), weight.to(work), scale.to(work)
@@ -412,7 +412,7 @@ def _cpu_panels(
 
 
 def _parts(questions: int, nodes: int) -> list[tuple[slice, slice]]:
-    """The parts of `[questions, nodes]` that are turned at once."""
+    """Return the parts of `[questions, nodes]` that are transposed at once."""
     if questions <= _NARROW:
         return [(slice(b, b + 1), slice(None)) for b in range(questions)]
     return [(slice(None), slice(n, n + _NODES)) for n in range(0, nodes, _NODES)]

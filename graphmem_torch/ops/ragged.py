@@ -25,18 +25,18 @@ def ranges(
     *,
     total: int | None = None,
 ) -> tuple[Tensor, Tensor]:  # [T], [T] int64
-    """The numbers first[r], first[r] + 1, ... of every row r, and which row each belongs to.
+    """Return the numbers first[r], first[r] + 1, ... of every row r, and the row of each number.
 
-    What a gather over rows of unequal length needs: of compressed rows, `first` is where a row
-    begins and `count` how many entries it has.
+    A gather over rows of unequal length needs these. For compressed rows, `first` is the begin of a
+    row and `count` its number of entries.
 
     Args:
-        first: First number of each row; with 0 a number is the place inside its row.
-        count: How many numbers each row has.
-        total: T, the sum of `count`, where it is known; else the device is waited for.
+        first: First number of each row; with 0, a number is its place inside the row.
+        count: Number of numbers in each row.
+        total: T, the sum of `count`, if known; otherwise waits for the device.
 
     Returns:
-        The row of every number, in the type of `count`, and the numbers.
+        Row of every number, in the type of `count`, and the numbers.
     """
     ends = count.cumsum(0)
     if total is None:
@@ -51,13 +51,13 @@ def row_entries(
     indptr: Tensor,  # [N + 1] integers
     rows: Tensor,  # [R] int64, in 0..N-1
 ) -> tuple[Tensor, Tensor]:  # [T], [T] int64
-    """The entries of some rows of a compressed matrix: the place among `rows`, and the entry."""
+    """Return the entries of some rows of a compressed matrix: index into `rows`, and entry."""
     first = indptr.index_select(0, rows)
     return ranges(first, indptr.index_select(0, rows + 1) - first)
 
 
 def blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
-    """Cuts runs into blocks of about `budget` entries, one run at least; no empty block."""
+    """Yield blocks of runs with about `budget` entries, at least one run each; no empty block."""
     if not count.shape[0]:
         return
     ends = count.cumsum(0)
@@ -77,12 +77,12 @@ def blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
 def segment_topk(
     values: Tensor,  # [n]
     segment: Tensor,  # [n] int64 in 0..S-1
-    size: Tensor,  # [S] int64, how many have each number
+    size: Tensor,  # [S] int64, number of values in each segment
     k: int,
 ) -> Tensor:  # [S, k] int64
-    """Places of the k largest values of each segment, best first, ties by place; -1 = none.
+    """Return the places of the k largest values of each segment, best first; -1 if missing.
 
-    Two stable sorts, by value and then by segment.
+    Ties keep their order. Two stable sorts, by value and then by segment.
     """
     if not len(values):
         return size.new_full((len(size), k), -1)
@@ -98,16 +98,16 @@ def array_ranges(
     first: np.ndarray,  # [R] integers
     count: np.ndarray,  # [R] integers, >= 0
 ) -> tuple[np.ndarray, np.ndarray]:  # [T], [T]
-    """`ranges` of arrays: what is kept beside a memory on the CPU changes by a few rows at a time.
+    """`ranges` of arrays, for data kept on the CPU that changes a few rows at a time.
 
-    On so few numbers a call of numpy takes a third of one of torch.
+    For so few numbers, a numpy call takes a third of a torch call.
     """
     row = np.repeat(np.arange(len(count)), count)
     return row, np.arange(len(row)) + (first - count.cumsum() + count)[row]
 
 
 def runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [n] -> [r], [r] int64
-    """Where each run of equal values begins, and how long it is."""
+    """Return begin and length of each run of equal values."""
     fresh = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=fresh[1:])
     begin = fresh.nonzero()[0]
@@ -119,11 +119,11 @@ def runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [n] -> [r], [r
 
 def lower_bounds(
     low: np.ndarray,  # [m] int64
-    high: np.ndarray,  # [m] int64, where the runs end
+    high: np.ndarray,  # [m] int64, ends of the runs
     values: np.ndarray,  # [E], ascending inside each run
     keys: np.ndarray,  # [m]
 ) -> np.ndarray:  # [m] int64
-    """In each run the first entry that is not below its key, or the end of the run."""
+    """Return, for each run, the first entry not below its key, or the end of the run."""
     while True:
         opened = low < high
         if not opened.any():

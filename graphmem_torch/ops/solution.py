@@ -1,4 +1,4 @@
-"""Solution: what an iterative solver returns."""
+"""Solution: the result of an iterative solver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Solution"]
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of an iteration and how far it got; a solver that stops early warns as well.
+    """Result of an iteration, with its residual; a solver that stops early also warns.
 
     Attributes:
-        values: The answer; for eigenproblems the eigenvalues.
-        vectors: Eigenvectors, or None where the problem has none.
-        residual: What is left of the equation, in the solver's own norm.
-        iterations: How many were made.
-        converged: Whether every residual is within the tolerance asked for.
+        values: The answer; for eigenproblems, the eigenvalues.
+        vectors: Eigenvectors, or None if the problem has none.
+        residual: Residual of the equation, in the solver's norm.
+        iterations: Number of iterations.
+        converged: Whether every residual is within the tolerance.
     """
 
     values: Tensor

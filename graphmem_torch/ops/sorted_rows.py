@@ -1,4 +1,4 @@
-"""Rows in the order of a key: added to without sorting anew, and asked for spans by bisection."""
+"""Rows in the order of a key: cheap additions, and spans by bisection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sorted_order(
     key: Tensor,  # [A], NaN = unknown
     rows: Tensor,  # [m] integers
 ) -> Tensor:  # [m]
-    """Some rows by their keys, equal ones as given; those of unknown keys come last."""
+    """Return rows sorted by their keys, ties as given; rows with unknown keys come last."""
     return rows[_known_first(key[rows.long()]).argsort(stable=True)]
 
 
@@ -25,15 +25,15 @@ def merged_order(
     key: Tensor,  # [A], NaN = unknown
     added: Tensor,  # [n] integers, ascending and above all in `order`
 ) -> Tensor:  # [m + n]
-    """The same order with rows that were added: only these are sorted, and merged into it.
+    """Return the order with added rows; sorts only these and merges them.
 
-    Takes n log n steps, m + n copies and, unless all belong behind the others, n bisections.
+    Takes n log n steps, m + n copies and, unless all added rows come last, n bisections.
     """
     if not len(added):
         return order
     fresh = sorted_order(key, added)
     ends = (_known_first(key[rows.long()]) for rows in (order[-1:], fresh[:1]))
-    if bool(torch.le(*ends).all()):  # also where there were none
+    if bool(torch.le(*ends).all()):  # also true if `order` is empty
         return torch.cat([order, fresh])
     there, new = (_known_first(key[rows.long()]) for rows in (order, fresh))
     place = torch.searchsorted(there, new, right=True)
@@ -51,11 +51,11 @@ def _known_first(key: Tensor) -> Tensor:
 
 
 class SortedRows(NamedTuple):
-    """Rows in the order of their keys, and the keys, of which none is unknown.
+    """Rows in the order of their keys, which are all known.
 
     Attributes:
-        key: [m] ascending.
-        row: [m] integers.
+        key: [m] keys, ascending.
+        row: [m] integers, row of each key.
     """
 
     key: Tensor
@@ -63,7 +63,7 @@ class SortedRows(NamedTuple):
 
     @classmethod
     def of(cls, order: Tensor, key: Tensor) -> SortedRows:  # [m] of `sorted_order`, [A]
-        """Without the rows of unknown keys."""
+        """Take the rows of `sorted_order` without those whose keys are unknown."""
         values = _known_first(key[order.long()])
         known = torch.searchsorted(values, values.new_tensor(torch.inf))
         count = int(known)
@@ -74,7 +74,7 @@ class SortedRows(NamedTuple):
         low: Tensor,  # [B]
         high: Tensor,  # [B]
     ) -> tuple[Tensor, Tensor]:  # [T], [T] int64
-        """The rows of keys from low to high, both included, of B spans: the span, and the row."""
+        """Return span and row of the keys in each of B spans from low to high, both included."""
         first = torch.searchsorted(self.key, low)
         count = torch.searchsorted(self.key, high, right=True) - first
         span, place = ranges(first, count.clamp(min=0))

@@ -1,4 +1,4 @@
-"""SparseRows: a [B, N] matrix of which only the entries that are not 0 are kept."""
+"""SparseRows: a [B, N] matrix that stores only its nonzero entries."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NONE = -1
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """B rows of N values, few of them not 0: the activation of a batch of questions.
+    """B sparse rows of N values: the activation of a batch of questions.
 
-    What is done with it takes time and memory in proportion to its n entries, whatever N.
+    Operations take time and memory in proportion to the n entries, whatever N.
 
     Attributes:
         key: `[n]` int64, row * N + column, strictly ascending.
@@ -41,17 +41,16 @@ class SparseRows:
         values: Tensor,  # [B, K]
         num_columns: int,
     ) -> SparseRows:
-        """Of lists of columns; where a row names a column twice the larger value counts.
+        """Build from lists of columns; if a row repeats a column, the larger value counts.
 
         Raises:
-            InputError: If the shapes or dtypes do not fit, or a column is not below
-                `num_columns`.
+            InputError: Shapes or dtypes do not fit, or a column is `num_columns` or more.
         """
         check_matrix("values", values, "[B, K]")
         check_tensor("columns", columns, "int64", values.shape, "pad the columns with -1")
         if columns.numel() and (last := int(columns.max())) >= num_columns:
             raise InputError(
-                f"columns: expected below {num_columns}, got {last}; drop what is another row's"
+                f"columns: expected below {num_columns}, got {last}; drop larger columns"
             )
         row = torch.arange(len(columns), device=columns.device)[:, None]
         key = (row * num_columns + columns).flatten()
@@ -63,36 +62,36 @@ class SparseRows:
 
     @classmethod
     def from_dense(cls, values: Tensor) -> SparseRows:  # [B, N]
-        """Of a matrix; takes a pass over it."""
+        """Convert a dense matrix in one pass."""
         check_matrix("values", values, "[B, N]")
         flat = values.flatten()
         key = flat.nonzero().squeeze(1)
         return cls(key, flat.index_select(0, key), (values.shape[0], values.shape[1]))
 
     def to_dense(self) -> Tensor:  # [B, N]
-        """The whole matrix."""
+        """Return the dense matrix."""
         rows, columns = self.shape
         out = self.value.new_zeros(rows * columns)
         return out.index_copy_(0, self.key, self.value).view(rows, columns)
 
     @property
     def row(self) -> Tensor:  # [n]
-        """The row of each entry."""
+        """Row of each entry."""
         return self.key // max(1, self.shape[1])
 
     @property
     def column(self) -> Tensor:  # [n]
-        """The column of each entry."""
+        """Column of each entry."""
         return self.key % max(1, self.shape[1])
 
     def __repr__(self) -> str:
-        """What is there: shape, entries, type and device."""
+        """Return a summary: shape, entries, type and device."""
         kind = str(self.value.dtype).removeprefix("torch.")
         size = f"shape={self.shape}, entries={len(self.key)}"
         return f"SparseRows({size}, value={kind}, device='{self.key.device}')"
 
     def select(self, mask: Tensor) -> SparseRows:  # [n] bool
-        """The entries where `mask` is true."""
+        """Keep the entries where `mask` is true."""
         kept = mask.nonzero().squeeze(1)
         if kept.shape == mask.shape:
             return self
@@ -101,14 +100,14 @@ class SparseRows:
         )
 
     def narrowed(self, num_columns: int) -> SparseRows:
-        """The first columns only."""
+        """Keep the first `num_columns` columns."""
         row, column = self.row, self.column
         inside = column < num_columns
         key = row[inside] * num_columns + column[inside]
         return SparseRows(key, self.value[inside], (self.shape[0], num_columns))
 
     def lookup(self, row: Tensor, column: Tensor) -> Tensor:
-        """The values at (row, column), of one shape after broadcasting; 0 for columns below 0."""
+        """Return the values at (row, column), which broadcast; 0 for negative columns."""
         wanted = row * self.shape[1] + column
         entries = self.key.shape[0]
         if not entries:
@@ -118,13 +117,13 @@ class SparseRows:
         return torch.where(found, self.value.take(place), 0.0)
 
     def gather(self, columns: Tensor) -> Tensor:  # [B, C] int64 -> [B, C]
-        """The values of each row at its own columns; 0 for columns below 0."""
+        """Return the values of each row at its own columns; 0 for negative columns."""
         return self.lookup(torch.arange(self.shape[0], device=columns.device)[:, None], columns)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
-        """The k largest entries of each row and their columns; 0 and -1 where there are fewer.
+        """Return the k largest entries of each row and their columns; 0 and -1 if missing.
 
-        Best first, and of equal ones at the end those of the first columns.
+        Best first. Among equal entries at the limit, the first columns win.
         """
         check_count("k", k)
         values, place = self.padded()
@@ -134,9 +133,9 @@ class SparseRows:
         return self._taken(self.value, chosen, 0.0), self._taken(self.column, chosen, _NONE)
 
     def padded(self) -> tuple[Tensor, Tensor]:  # [B, L], [B, L] int64
-        """The entries of each row side by side, and their places in `key`.
+        """Return the entries of each row side by side, and their places in `key`.
 
-        Rows of fewer than L entries end with values 0 and places -1.
+        Rows of fewer than L entries are padded with value 0 and place -1.
         """
         count = torch.bincount(self.row, minlength=self.shape[0])
         position = torch.arange(int(count.max()) if len(count) else 0, device=self.key.device)
@@ -151,7 +150,7 @@ class SparseRows:
 
 
 def check_node_rows(name: str, value: Tensor | SparseRows, graph: Graph) -> None:
-    """Raises `InputError` unless `value` is `[B, N]` for this graph, on the graph's device."""
+    """Raise `InputError` unless `value` is `[B, N]` for this graph, on the graph's device."""
     do = "give a matrix with a column for each node of the graph as it is, where it is"
     if not isinstance(value, SparseRows):
         axes = ("B", graph.num_nodes)

@@ -27,7 +27,7 @@ __all__ = [
     "transposed",
 ]
 BAG_FROM = 5
-"""Columns from which embedding_bag overtakes the CSR product."""
+"""Number of columns from which embedding_bag is faster than the CSR product."""
 
 
 def spmm_sum(
@@ -36,7 +36,7 @@ def spmm_sum(
     weight: Tensor,  # [E]
     x: Tensor,  # [C, B], rows contiguous
 ) -> Tensor:  # [R, B]
-    """Row i is the sum over its edges of `weight * x[column]`; empty rows are 0."""
+    """Return y_i, the sum over the edges of row i of `weight * x[column]`; empty rows are 0."""
     rows = indptr.shape[0] - 1
     if column.numel() == 0 or x.shape[1] == 0:
         return x.new_zeros(rows, x.shape[1])
@@ -55,7 +55,7 @@ def spmm_max(
     weight: Tensor,  # [E]
     x: Tensor,  # [C, B]
 ) -> Tensor:  # [R, B]
-    """Row i is the largest over its edges of `weight * x[column]`; empty rows are -inf."""
+    """Return y_i, the maximum over the edges of row i of `weight * x[column]`; -inf if empty."""
     rows = indptr.shape[0] - 1
     if column.numel() == 0 or x.shape[1] == 0:
         return x.new_full((rows, x.shape[1]), -torch.inf)
@@ -65,13 +65,13 @@ def spmm_max(
 
 
 def csr_rows(indptr: Tensor, edges: int) -> Tensor:  # [E] int32
-    """The row of every edge; waits for no device."""
+    """Return the row of every edge; never waits for the device."""
     place = torch.arange(edges, dtype=torch.int32, device=indptr.device)
     return torch.searchsorted(indptr[1:].contiguous(), place, right=True, out_int32=True)
 
 
 def csr_matrix(indptr: Tensor, column: Tensor, weight: Tensor, columns: int) -> Tensor:
-    """The rows as a tensor of torch's own CSR layout, which shares their memory."""
+    """Return the rows in torch's CSR layout, sharing their memory."""
     _hear_warning()
     size = (indptr.shape[0] - 1, columns)
     return torch.sparse_csr_tensor(indptr, column, weight, size, check_invariants=False)
@@ -79,7 +79,7 @@ def csr_matrix(indptr: Tensor, column: Tensor, weight: Tensor, columns: int) -> 
 
 @functools.cache
 def _hear_warning() -> None:
-    """Torch says once a process that its layout is in beta; filters a call cost 60 microseconds."""
+    """Silence torch's beta warning for the process; a filter per call cost 60 microseconds."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
         torch.zeros(1, 1).to_sparse_csr()
@@ -94,7 +94,7 @@ def transposed(
     weight: Tensor,  # [E]
     columns: int,  # C
 ) -> tuple[Tensor, Tensor, Tensor]:  # [C + 1], [E], [E]
-    """The compressed rows of the transpose; waits for no device."""
+    """Return the compressed rows of the transpose; never waits for the device."""
     ordered, order = torch.sort(column, stable=True)
     places = torch.arange(columns + 1, dtype=column.dtype, device=column.device)
     starts = torch.searchsorted(ordered, places, out_int32=True)
@@ -107,7 +107,7 @@ def edge_products(
     left: Tensor,  # [R, B]
     right: Tensor,  # [C, B]
 ) -> Tensor:  # [E]
-    """The product of a row of `left` and a row of `right` for every edge: d sum / d weight."""
+    """Return inner products of `left[row]` and `right[column]` for all edges: d sum / d weight."""
     parts = [
         torch.linalg.vecdot(left[r], right[c])
         for r, c in zip(*(t.split(_step(left)) for t in (row, column)), strict=True)
@@ -120,11 +120,11 @@ def maximum_gradients(
     column: Tensor,  # [E] int32
     weight: Tensor,  # [E]
     x: Tensor,  # [C, B]
-    top: Tensor,  # [R, B], the largest of every row; NaN where no edge may win
+    top: Tensor,  # [R, B], maximum of every row; NaN if no edge may win
     grad: Tensor,  # [R, B]
-    others: Tensor | None = None,  # [R, B], how many terms besides the edges attain the maximum
+    others: Tensor | None = None,  # [R, B], number of other terms that attain the maximum
 ) -> tuple[Tensor, Tensor, Tensor]:  # [C, B], [E], [R, B]
-    """Gradients of a maximum over edges in x and weight, and what each of the equal terms gets.
+    """Return gradients of a maximum over edges in x and weight, and the share of an equal term.
 
     The terms that attain a maximum share its gradient evenly; the others get none.
     """
@@ -166,33 +166,33 @@ def spmm(
     *,
     reduce: Reduce = "sum",
 ) -> Tensor:  # [R, B]
-    """The product of a sparse matrix in compressed rows (CSR) and a panel of B columns.
+    """Return the product of a sparse matrix in compressed rows (CSR) and a panel of B columns.
 
-    `sum`: y_i = sum over the edges e of row i of weight_e x[column_e], 0 where there is none.
-    `max`: the largest of these terms, minus infinity where there is none. Differentiable in x and
-    in weight; equal terms of a maximum share the gradient evenly.
+    - `sum`: y_i = sum over the edges e of row i of weight_e x[column_e], 0 for an empty row.
+    - `max`: the largest of these terms, minus infinity for an empty row.
 
-    Half precision is accumulated in float32. Indices are not looked at: one out of range reads
-    memory that is not there. Nothing waits for the device, so it may run inside a CUDA graph.
+    Differentiable in x and in weight; equal terms of a maximum share the gradient evenly. Half
+    precision is accumulated in float32. Indices are not checked: one out of range reads invalid
+    memory. Never waits for the device, so CUDA graphs may record it.
 
     Args:
         indptr: Row i has the edges `indptr[i]:indptr[i + 1]`.
-        column: The row of x that each edge reads.
-        weight: What each edge multiplies by.
-        x: Row-major is fastest.
-        reduce: How the terms of a row are combined.
+        column: Row of x that each edge reads.
+        weight: Factor of each edge.
+        x: Panel; row-major is fastest.
+        reduce: Reduction of the terms of a row.
 
     Returns:
         `[R, B]` in the dtype of x, row-major.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit.
+        InputError: Shapes, dtypes or devices do not fit.
     """
     check_matrix("x", x, "[C, B]")
     check_choice("reduce", reduce, REDUCE)
     do = "convert it with .to(torch.int32), where x is"
     check_tensor("indptr", indptr, "int32", ("R + 1",), do, device=x.device)
-    check_count("the length of indptr", indptr.shape[0])  # a matrix of no rows has [0]
+    check_count("the length of indptr", indptr.shape[0])  # even a matrix without rows has one
     check_tensor("column", column, "int32", ("E",), do, device=x.device)
     do = "give one for each edge, in the order of column"
     check_tensor("weight", weight, "floating point", column.shape, do, device=x.device)
@@ -202,7 +202,7 @@ def spmm(
 def spmm_reference(
     indptr: Tensor, column: Tensor, weight: Tensor, x: Tensor, maximum: bool
 ) -> Tensor:  # [R, B]
-    """`spmm` as it is written in the formula; forms `[E, B]`."""
+    """`spmm` by its formula; forms `[E, B]`."""
     sent = weight[:, None] * x[column]
     place = csr_rows(indptr, column.shape[0]).to(torch.int64)[:, None].expand_as(sent)
     out = sent.new_full((indptr.shape[0] - 1, x.shape[1]), -torch.inf if maximum else 0.0)
@@ -237,7 +237,7 @@ def _gradients(
     x: Tensor,
     output: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients in weight and x; `output` is there for the maximum only."""
+    """Return the gradients in weight and x; `output` is for a maximum only."""
     work = torch.promote_types(x.dtype, torch.float32)
     panel, factor, grad = x.to(work), weight.to(work), grad.to(work)
     row = csr_rows(indptr, column.shape[0])

@@ -33,14 +33,14 @@ Method = Literal["auto", "dense", "frontier"]
 Rows = TypeVar("Rows", Tensor, SparseRows)
 Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, N] -> [b, N]
 
-_FRONTIER_FROM = 20_000  # nodes from which following only the active ones can pay
-_FEW_VALUES = 1 << 25  # of a dense round on a GPU, which are done before a frontier is launched
+_FRONTIER_FROM = 20_000  # nodes from which following only active nodes can pay
+_FEW_VALUES = 1 << 25  # values of a dense round on a GPU up to which a frontier is not tried
 
 
 class _Costs(NamedTuple):
-    """Nanoseconds: an edge that the frontier follows, a node and an edge of a dense round.
+    """Nanoseconds per frontier edge, and per node and edge of a dense round.
 
-    Measured on one core; of an H200 what its bandwidth says.
+    Measured on one core; for a GPU, derived from the bandwidth of an H200.
     """
 
     followed: float
@@ -49,9 +49,9 @@ class _Costs(NamedTuple):
 
 
 _CPU, _CUDA = _Costs(120.0, 8.0, 0.4), _Costs(1.0, 0.015, 0.002)
-_DENSE = 1 << 24  # values of the dense matrices that it falls back to on a CPU
-_PANEL = 16  # rows that a product on a CPU takes at once
-_CACHED = 1 << 19  # values of the matrices that rounds of some rows go through on a CPU
+_DENSE = 1 << 24  # values of the dense matrices used as fallback on a CPU
+_PANEL = 16  # rows of one product on a CPU
+_CACHED = 1 << 19  # values of the matrices of several rounds of some rows on a CPU
 
 
 def spread_activation(
@@ -75,50 +75,49 @@ def spread_activation(
     pattern: Tensor | None = None,  # [B] int64
     method: Method = "auto",
 ) -> Rows:  # [B, N], as `activation` is
-    """Spreads the activation of the anchors over the graph; `docs/mathematics.md` 4.
+    """Spread the activation of the anchors over the graph; `docs/mathematics.md` 4.
 
-    Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
-    on the nodes that activation has reached; the others stay exactly 0, because sigmoid(0) is not 0
-    and would switch the whole graph on. `zeroed`: the same less sigmoid(-gain threshold), so that
-    a node without activation fires 0. `linear`: a_i = u_i. `once`: every round is `propagate`
-    alone, and after the last one come `inhibit` and `zeroed`.
+    Every round is `propagate`, `inhibit`, firing:
 
-    Constants may have one value a row. A row is then a setting, and hundreds of settings with all
-    their questions are one batch (`docs/mathematics.md` 4).
+    - `sigmoid`: a_i = sigmoid(gain (u_i - threshold)) on nodes that activation has reached. Others
+      stay exactly 0; since sigmoid(0) is not 0, they would all become active.
+    - `zeroed`: the same less sigmoid(-gain threshold), so a node without activation fires 0.
+    - `linear`: a_i = u_i.
+    - `once`: every round is `propagate` alone; `inhibit` and `zeroed` follow the last round.
+
+    Constants may have one value a row. A row is then a setting, and one batch covers hundreds of
+    settings with all their questions (`docs/mathematics.md` 4).
 
     Args:
         graph: Edges carry activation from `source` to `target`.
-        activation: The anchors' activation, 0 elsewhere. As `SparseRows` the answer is sparse too,
-            and no matrix of B x N is formed but where dense rounds are cheaper; inhibition takes B
-            times the active nodes of the question that has most.
-        rounds: How often.
-        retention: As for `propagate`.
-        spread: As for `propagate`.
-        reduce: As for `propagate`.
-        fan: As for `propagate`.
-        inhibition: Strength of `inhibit`; the number 0 leaves it out, and so does a 0 among one
-            value a row.
+        activation: Activation of the anchors, 0 elsewhere. For `SparseRows` the result is sparse
+            too, and a B x N matrix is formed only if dense rounds are cheaper; inhibition takes B
+            times the largest number of active nodes of a question.
+        rounds: Number of rounds.
+        retention: See `propagate`.
+        spread: See `propagate`.
+        reduce: See `propagate`.
+        fan: See `propagate`.
+        inhibition: Strength of `inhibit`; the number 0 omits it, and so does a 0 of one row.
         top: Size of `inhibit`.
-        spare: Inhibition is weakened, question by question, until the `spare`-th strongest node
-            keeps at least half of what it has: where a few hubs hold nearly all activation, what is
-            next to them is not silenced. 0 leaves the strength as it is.
-        firing: What a node makes of what it received; see above.
-        gain: Of the sigmoid.
-        threshold: Of the sigmoid.
-        kind: Two kinds of nodes, which are inhibited by the strongest of their own kind alone; None
-            if all nodes are one kind.
-        mask: As for `propagate`.
-        weight: As for `propagate`.
-        pattern: As for `propagate`.
-        method: `dense` computes all nodes and is differentiable, in the constants too where they
-            are tensors; `frontier` follows the edges of
-            active nodes only, in time that does not depend on N but for the answer itself; `auto`
-            decides by the number of active nodes and takes `dense` when a gradient is asked for,
-            or something differs between rows. The results agree to rounding.
+        spare: Rank of the node that keeps at least half of its activation. Inhibition is weakened
+            per question until it does, to protect the neighbours of a few dominant hubs. 0 keeps
+            the strength.
+        firing: Function from received to fired activation; see above.
+        gain: Gain of the sigmoid.
+        threshold: Threshold of the sigmoid.
+        kind: One of two kinds a node; the strongest inhibit only their own kind. None: one kind.
+        mask: See `propagate`.
+        weight: See `propagate`.
+        pattern: See `propagate`.
+        method: `dense` computes all nodes and is differentiable, also in constants that are
+            tensors. `frontier` follows only the edges of active nodes, in time that does not depend
+            on N except for the result. `auto` decides by the number of active nodes, and is `dense`
+            if a gradient is required or rows differ. Results agree up to rounding.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit, constants out of range, unknown
-            names, or through `frontier` a gradient or something that differs between rows.
+        InputError: Shapes, dtypes or devices do not fit, a constant is out of range, a name is
+            unknown, or `frontier` gets a gradient or rows that differ.
     """
     check_node_rows("activation", activation, graph)
     check_count("top", top)
@@ -149,8 +148,8 @@ def spread_activation(
     by_row = weight is not None or _wide(fan, 2) or any(map(_wide, (rounds, firing, *constants)))
     if (differentiable or by_row) and (sparse or method == "frontier"):
         raise InputError(
-            "activation: expected a dense one and method 'dense' for "
-            f"{'a gradient' if differentiable else 'what differs between rows'}, got "
+            "activation: expected a dense tensor and method 'dense' for "
+            f"{'a gradient' if differentiable else 'rows that differ'}, got "
             f"{'SparseRows' if sparse else repr(method)}; "
             f"{'change it or detach' if differentiable else 'change it, or one call a setting'}"
         )
@@ -158,7 +157,7 @@ def spread_activation(
         do = "expand it as the activation, compare or call .bool()"
         check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
     small = graph.num_nodes < _FRONTIER_FROM
-    if start.is_cuda:  # a few launches a round, where the frontier has many and waits for each
+    if start.is_cuda:  # a few launches a round; a frontier needs many and waits for each
         small = not sparse or activation.shape[0] * graph.num_nodes <= _FEW_VALUES
     dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
     rule = Rule(inhibition, top, firing, gain, threshold, spare, kind)
@@ -193,14 +192,14 @@ def spread_activation(
 
 @dataclass(frozen=True)
 class Rule:
-    """What happens to what a node received; `docs/mathematics.md` 4.
+    """Inhibition and firing of received activation; `docs/mathematics.md` 4.
 
     Attributes:
-        inhibition, top: Strength and size of the lateral inhibition; the number 0 leaves it out.
-        firing: What nodes fire, as for `spread_activation`.
-        gain, threshold: Of the sigmoid.
-        spare: The place of the node that keeps half of what it has; 0: no such node.
-        kind: Which nodes are of the one kind, and which of the other.
+        inhibition, top: Strength and size of lateral inhibition; the number 0 omits it.
+        firing: Firing, as for `spread_activation`.
+        gain, threshold: Gain and threshold of the sigmoid.
+        spare: Rank of the node that keeps at least half of its activation; 0 for none.
+        kind: Kind of each node, one of two.
     """
 
     inhibition: float | Tensor  # or [], or [B]
@@ -213,30 +212,30 @@ class Rule:
 
     @property
     def inhibits(self) -> bool:
-        """Whether there is inhibition; a tensor is taken to be not 0, without looking at it."""
+        """Return whether there is inhibition; a tensor counts as nonzero without being read."""
         return isinstance(self.inhibition, Tensor) or self.inhibition != 0
 
     @property
     def strongest(self) -> int:
-        """Number of the strongest nodes that say how much is inhibited."""
+        """Number of strongest nodes that determine the inhibition."""
         return max(self.top, self.spare)
 
     @property
     def once(self) -> bool:
-        """Whether nothing happens to what a node received but after the last round."""
+        """Return whether inhibition and firing happen only after the last round."""
         return not isinstance(self.firing, Tensor) and self.firing == "once"
 
     @property
     def marks(self) -> bool:
-        """Whether a node that activation has reached fires something even if it has 0."""
+        """Return whether a reached node fires a nonzero value even if it received 0."""
         return isinstance(self.firing, Tensor) or self.firing == "sigmoid"
 
     def of_nodes(self, nodes: Tensor) -> Rule:  # [n] int64, or [B, n]
-        """The same rule for some nodes alone."""
+        """Return the same rule for some nodes only."""
         return self if self.kind is None else replace(self, kind=self.kind[nodes])
 
     def plain(self) -> Rule:
-        """The same rule; what all rows do, or none does, is not asked of each. Looks at values."""
+        """Return the same rule with what all rows share as plain values; reads the values."""
         inhibition, firing = self.inhibition, self.firing
         if isinstance(inhibition, Tensor) and inhibition.dim() and not inhibition.any():
             inhibition = 0.0
@@ -245,12 +244,12 @@ class Rule:
         return replace(self, inhibition=inhibition, firing=firing)
 
     def inhibited(self, u: Tensor) -> Tensor:
-        """`[B, N]` after lateral inhibition."""
+        """Return `[B, N]` after lateral inhibition."""
         if not self.inhibits:
             return u
         if self.kind is None:
             found = self._inhibited(u)
-        else:  # what is not of a kind is 0 in its row, where it neither inhibits nor is left
+        else:  # nodes of the other kind are 0, neither inhibiting nor inhibited
             own, others = u.where(self.kind, 0.0), u.masked_fill(self.kind, 0.0)
             found = self._inhibited(own) + self._inhibited(others)
         if isinstance(self.inhibition, Tensor) and self.inhibition.dim():
@@ -264,12 +263,12 @@ class Rule:
         return inhibit(u, strength=strength, top=self.top)
 
     def fired(self, u: Tensor) -> Tensor:
-        """What reached nodes fire, written over u unless a gradient needs u."""
+        """Return the activation fired by reached nodes; overwrites u unless a gradient needs it."""
         if not isinstance(self.firing, Tensor) and self.firing == "linear":
             return u
         gain, threshold = _column(self.gain), _column(self.threshold)
         if self.firing in ("zeroed", "once"):
-            # sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for 0.
+            # sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for u = 0.
             fired = torch.sigmoid(gain * (u - threshold)) * -torch.expm1(-gain * u)
             silent = torch.as_tensor(gain * threshold, dtype=u.dtype, device=u.device)
             return fired * torch.sigmoid(silent)
@@ -280,19 +279,19 @@ class Rule:
         return u.sub_(threshold).mul_(gain).sigmoid_()
 
     def received(self, u: Tensor) -> Tensor:
-        """Activation that nodes make of what they received in a round."""
+        """Return the activation after one round, given what nodes received."""
         return u if self.once else self.fired(self.inhibited(u))
 
     def ended(self, a: Tensor) -> Tensor:
-        """Activation that is left after the last round."""
+        """Return the activation after the last round."""
         return self.fired(self.inhibited(a)) if self.once else a
 
 
 def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tensor:  # [B]
-    """The largest strength up to the one given that leaves the `spare`-th strongest half of it.
+    """Return the largest strength, up to the given one, that leaves the `spare`-th node its half.
 
-    Node m keeps u_m - s sum_k max(u_k - u_m, 0) over the `top` strongest, which is half of u_m at
-    s = u_m / 2 sum_k max(u_k - u_m, 0). Where fewer nodes are active the last of them counts.
+    Node m keeps u_m - s sum_k max(u_k - u_m, 0) over the `top` strongest, which is half of u_m at s
+    = u_m / 2 sum_k max(u_k - u_m, 0). With fewer active nodes, the last of them counts.
     """
     length = u.shape[1]
     strongest = u.topk(min(max(top, spare), length), dim=1).values
@@ -304,7 +303,7 @@ def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tenso
 
 
 def _wide(value: object, dims: int = 1) -> bool:
-    """Whether it has something for each row."""
+    """Return whether a value has an entry for each row."""
     return isinstance(value, Tensor) and value.dim() == dims
 
 
@@ -317,7 +316,7 @@ def _column(value: _Value) -> _Value | Tensor:  # [B] -> [B, 1]
 
 @dataclass(frozen=True)
 class _Rows:
-    """What may differ between the rows of a batch; see `spread_activation`."""
+    """Arguments of `spread_activation` that may differ between the rows of a batch."""
 
     rounds: int | Tensor
     retention: float | Tensor
@@ -328,7 +327,7 @@ class _Rows:
     pattern: Tensor | None
 
     def part(self, rows: Tensor) -> _Rows:  # [b] int64
-        """Of some rows."""
+        """Return the arguments of some rows."""
 
         def own(value: _Value, dims: int = 1) -> Any:
             return value[rows] if isinstance(value, Tensor) and value.dim() == dims else value
@@ -361,16 +360,16 @@ def _by_rows(
     reduce: Reduce,
     differentiable: bool,
 ) -> Tensor:  # [B, N]
-    """Dense rounds of rows that differ: on a device all at once, on a CPU as the cache has room.
+    """Run dense rounds of rows that differ: on a device all at once, on a CPU as the cache allows.
 
-    On a CPU rows of one pattern go together, over the edges that it has.
+    On a CPU, rows of one pattern run together over the edges of that pattern.
     """
     if differentiable or activation.is_cuda:
         return _rounds_of(graph, activation, rows, weight, reduce)
     questions, nodes = activation.shape
     order, ends = torch.arange(questions), [questions]
     inhibited = _wide(rows.rule.inhibition) and rows.rule.inhibition != 0
-    for kind in (inhibited, rows.rule.firing, rows.rounds):  # alike ones together
+    for kind in (inhibited, rows.rule.firing, rows.rounds):  # rows that are alike run together
         if isinstance(kind, Tensor):
             order = order[kind[order].argsort(stable=True)]
     if rows.pattern is not None and weight is not None:
@@ -414,22 +413,22 @@ def _rounds_of(
 def dense_rounds(
     step: Callable[[Tensor], Tensor],  # propagate: [B, N] -> [B, N], a fresh tensor
     activation: Tensor,  # [B, N]
-    touched: Tensor,  # [B, N] bool: what activation has reached so far
+    touched: Tensor,  # [B, N] bool
     rounds: int | Tensor,  # or [B]
     rule: Rule,
     *,
     ends: bool = True,
 ) -> Tensor:  # [B, N]
-    """`rounds` rounds over all nodes; nodes that were never reached stay exactly 0.
+    """Run `rounds` rounds over all nodes; nodes that are never reached stay exactly 0.
 
-    The numbers of rounds in a tensor are looked at, which waits for the device.
+    Reading a tensor of rounds waits for the device.
 
     Args:
         step: Propagation.
-        activation: What the nodes have.
-        touched: What activation has reached so far.
-        rounds: How often.
-        rule: What happens to what a node received.
+        activation: Activation at the start.
+        touched: Nodes that activation has reached.
+        rounds: Number of rounds.
+        rule: Inhibition and firing.
         ends: Whether the last of these rounds is the last of all.
     """
     least, most = rounds, rounds
@@ -464,13 +463,12 @@ def spread_frontier(
     followed_cost: float | None = None,
     dense_values: int | None = None,
 ) -> SparseRows:  # [B, N]
-    """`spread_activation` in time and memory of the edges that leave active nodes; no gradient.
+    """Run `spread_activation` in time and memory of the edges that leave active nodes; no gradient.
 
-    `scale` says what a unit of activation at a node sends along each of its edges, `maximum`
-    whether the largest of what arrives counts, not the sum. Given `step`, a dense round of
-    propagation, it goes on with that as soon as it is cheaper than `followed_cost` nanoseconds an
-    edge, with dense matrices of `dense_values`; by default as many as the device takes and has room
-    for.
+    `scale` returns what a unit of activation at a node sends along each of its edges. `maximum`
+    says whether arrivals are reduced by maximum instead of sum. Given `step`, a dense round of
+    propagation, it switches to that once it is cheaper than `followed_cost` nanoseconds an edge.
+    Dense matrices have `dense_values` values, by default from the device and its memory.
     """
     questions, nodes = activation.shape
     costs = _CUDA if activation.key.is_cuda else _CPU
@@ -510,14 +508,14 @@ def spread_frontier(
 def _received(
     state: SparseRows, goal: Tensor, sent: Tensor, retention: float, maximum: bool
 ) -> tuple[SparseRows, Tensor]:
-    """What the active nodes keep, and what arrives, by the node where it arrives.
+    """Combine the retained part of active nodes with arrivals, by receiving node.
 
-    Zeros where what arrives cancels out; and which entries are those of the active nodes.
+    Arrivals that cancel out are kept as zeros. Also marks the entries of the active nodes.
     """
     kept = len(state.key)
     goal = torch.cat([state.key, goal])
     if state.shape[0] * state.shape[1] <= torch.iinfo(torch.int32).max:
-        goal = goal.to(torch.int32)  # sorted in half the time
+        goal = goal.to(torch.int32)  # int32 sorts in half the time
     ordered, order = goal.sort()
     fresh = torch.ones_like(ordered, dtype=torch.bool)
     torch.ne(ordered[1:], ordered[:-1], out=fresh[1:])
@@ -533,7 +531,7 @@ def _received(
 
 
 def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]
-    """Inhibition among the active nodes of each question; the others are 0 and cannot inhibit."""
+    """Inhibit the active nodes of each question; the others are 0 and cannot inhibit."""
     if not rule.inhibits or not len(state.key):
         return state.value
     values, place = state.padded()
@@ -545,7 +543,7 @@ def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]
 def _dense(
     state: SparseRows, step: Step, rounds: int, rule: Rule, mask: Tensor | None, most: int
 ) -> SparseRows:
-    """The rounds that are left over all nodes, some questions at a time."""
+    """Run the remaining rounds over all nodes, some questions at a time."""
     questions, nodes = state.shape
     height = max(1, most // max(1, nodes))
     parts = []
@@ -557,7 +555,7 @@ def _dense(
         own = SparseRows(
             state.key[first:last] - begin * nodes, state.value[first:last], (end - begin, nodes)
         )
-        # A node that fires exactly 0 is still one that activation has reached.
+        # Activation has also reached a node that fires exactly 0.
         touched = SparseRows(own.key, torch.ones_like(own.value), own.shape).to_dense() != 0
         allowed = None if mask is None else mask[begin:end]
 

@@ -1,4 +1,4 @@
-"""spread_without: activation of a few nodes, with each of many other nodes left out in turn."""
+"""spread_without: activation of a few nodes, leaving out each of many other nodes in turn."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from graphmem_torch.ops.spread import Rule, dense_rounds
 
 __all__ = ["spread_without"]
 
-_CACHED = 1 << 19  # values that the rounds between the first and the last go through at once
-_SLACK = 1e-4  # how far a bound and what it bounds are rounded apart at most, relatively
+_CACHED = 1 << 19  # values of the middle rounds processed at once
+_SLACK = 1e-4  # maximum relative rounding between a bound and the bounded value
 
 
 def spread_without(
@@ -34,24 +34,24 @@ def spread_without(
     rule: Rule,
     mask: Tensor | None = None,  # [N] bool
 ) -> Tensor:  # [M, W]
-    """`spread_activation` at W nodes where, row by row, one more node may not receive.
+    """Run `spread_activation` at W nodes; in each row, one more node may not receive.
 
-    To rounding the same numbers in less time. A node that starts with nothing and is not among the
-    strongest changes nothing but itself in the first round, which is then done once, and in the
-    second takes from what others receive what it would send. The last round is done where it is
-    wanted, and at the nodes that may be among the strongest of some row. Has no gradient.
+    Gives the same numbers up to rounding in less time. A left-out node that starts at 0 and is not
+    among the strongest changes only itself in the first round, which therefore runs once. In the
+    second round, what it would have sent is subtracted. The last round runs only at the wanted
+    nodes and at nodes that may be among the strongest of a row. Has no gradient.
 
     Args:
         graph: Edges carry activation from `source` to `target`.
-        activation: Where it starts, in every row.
-        left: What is left out: a node that keeps what it retains, and receives nothing.
-        wanted: Nodes that are asked for.
-        rounds: As for `spread_activation`.
-        retention: As for `spread_activation`.
-        spread: As for `spread_activation`.
-        reduce: As for `spread_activation`.
-        fan: As for `spread_activation`.
-        rule: What happens to what a node received.
+        activation: Activation at the start of every row.
+        left: Node left out of each row; it keeps what it retains, and receives nothing.
+        wanted: Nodes whose activation is returned.
+        rounds: See `spread_activation`.
+        retention: See `spread_activation`.
+        spread: See `spread_activation`.
+        reduce: See `spread_activation`.
+        fan: See `spread_activation`.
+        rule: Inhibition and firing.
         mask: Nodes that may receive, in every row; all by default.
     """
     if not rounds or not len(left):
@@ -62,7 +62,7 @@ def spread_without(
 
 @dataclass(frozen=True)
 class _Rounds:
-    """Rounds of spreading with one node left out of each row."""
+    """Rounds of spreading that leave one node out of each row."""
 
     graph: Graph
     retention: float | Tensor
@@ -73,7 +73,7 @@ class _Rounds:
     mask: Tensor | None
 
     def step(self, a: Tensor, mask: Tensor | None) -> Tensor:  # [m, N], [m, N] -> [m, N]
-        """`propagate`."""
+        """Run `propagate`."""
         return propagate(
             self.graph,
             a,
@@ -85,20 +85,20 @@ class _Rounds:
         )
 
     def whole(self, a: Tensor, left: Tensor, count: int) -> Tensor:  # [m, N], [m] -> [m, N]
-        """So many rounds, each over all edges, as many rows at once as the cache holds."""
+        """Run `count` rounds over all edges, as many rows at once as the cache holds."""
         height, found = max(1, _CACHED // max(1, a.shape[1])), torch.empty_like(a)
         for part, out, some in zip(*(t.split(height) for t in (a, found, left)), strict=True):
             there = torch.ones_like(part, dtype=torch.bool)
             there = there if self.mask is None else there & self.mask
             rows = (some >= 0).nonzero().squeeze(1)
             there[rows, some[rows]] = False
-            # Where it has been is where there is some: a sigmoid leaves some everywhere.
+            # Activation has reached the nodes where it is nonzero, since a sigmoid is never 0.
             step = partial(self.step, mask=there)
             out.copy_(dense_rounds(step, part, part != 0, count, self.rule, ends=False))
         return found
 
     def but_the_last(self, activation: Tensor, left: Tensor, count: int) -> Tensor:
-        """So many rounds from what all rows start with: [N], [M] -> [M, N]."""
+        """Run `count` rounds from the activation shared by all rows: [N], [M] -> [M, N]."""
         if not count:
             return activation.repeat(len(left), 1)
         a, mask = activation[None], None if self.mask is None else self.mask[None]
@@ -120,13 +120,13 @@ class _Rounds:
         return found
 
     def second(self, once: Tensor, left: Tensor) -> Tensor:  # [N], [M] -> [M, N]
-        """A round of sums from what differs between rows in what they left out alone."""
+        """Run a round of sums from rows that differ only in the node they leave out."""
         graph, nodes = self.graph, len(once)
         a, mask = once[None], None if self.mask is None else self.mask[None]
         rows = (left >= 0).nonzero().squeeze(1)
         own = left[rows]
         u = self.step(a, mask)
-        # How many send to each node: what loses the last has nothing, not what rounding leaves.
+        # Count senders: a node that loses its last sender has exactly 0, without rounding errors.
         sends = (once[graph.source] > 0) & (graph.weight > 0)
         senders = torch.bincount(graph.target, sends.to(once.dtype), minlength=nodes)
         found, reached = u.repeat(len(left), 1), (u != 0).repeat(len(left), 1)
@@ -151,7 +151,7 @@ class _Rounds:
         return found
 
     def last(self, a: Tensor, left: Tensor, wanted: Tensor) -> Tensor:  # [M, N], [M], [W] -> [M, W]
-        """The last round, at the nodes that are wanted."""
+        """Run the last round at the wanted nodes."""
         graph, columns = self.graph, wanted
         if self.rule.inhibits:
             columns = torch.cat([wanted, self.contenders(a, left)])
@@ -178,10 +178,10 @@ class _Rounds:
         return found[:, torch.searchsorted(columns, wanted)]
 
     def contenders(self, a: Tensor, left: Tensor) -> Tensor:  # [M, N], [M] -> [n] int64
-        """The nodes that may be among the strongest of some row after propagation.
+        """Return the nodes that may be among the strongest of some row after propagation.
 
-        Above is what a node receives where each has the most that it has in any row; below, where
-        each has the least but for the row that leaves it out, and that row lacks one sender.
+        The upper bound of a node uses the largest value of each sender over all rows. The lower
+        bound uses the smallest value over the rows that keep the sender, less one sender.
         """
         mask = None if self.mask is None else self.mask[None]
         above = self.step(a.amax(0, keepdim=True), mask)[0]
@@ -200,7 +200,7 @@ class _Rounds:
             below = (self.step(least, mask) - one)[0]
         found = []
         for own in self.rivals():
-            # One more than counts, for the node that is left out may be one of them.
+            # One more than needed, because the left-out node may be one of them.
             count = min(self.rule.strongest + 1, len(own))
             least = below[own].topk(count).values
             bar = least[-1] * (1 - _SLACK) if count > self.rule.strongest else 0.0
@@ -208,7 +208,7 @@ class _Rounds:
         return torch.cat(found)
 
     def rivals(self) -> list[Tensor]:  # each [n] int64
-        """The nodes by the kind inside which they inhibit each other."""
+        """Return the nodes of each kind, inside which they inhibit each other."""
         kind = self.rule.kind
         if kind is None:
             return [torch.arange(self.graph.num_nodes, device=self.graph.device)]

@@ -1,4 +1,4 @@
-"""Tiles of work: how large one may be, and how its scores join the best so far."""
+"""Tiles of work: their maximum size, and merging their scores into the best so far."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from graphmem_torch.coo import offsets_of
 
 __all__ = ["empty_best", "free_bytes", "merge_tile", "numbers_on", "stable_topk", "tile_elements"]
 
-_SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
-_NARROW = 4096  # columns that a GPU sorts sooner than it would answer whether it must
-_PLAIN = 16_384  # scores up to which the calls of the blocks take longer than a plain topk
-_SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
-_EQUAL = 32  # more than the best of many that are looked at, for their equals
-_ROUNDING = 1e-6, 1e-7  # of a score, and at least: what the order of a sum can change
+_SHARE = 256  # bytes of free memory per float of the largest temporary: 2^28 floats on 80 GB
+_NARROW = 4096  # columns that a GPU sorts faster than it can report whether it must
+_PLAIN = 16_384  # scores up to which a plain topk is faster than the calls of the blocks
+_SMALLEST_BLOCK = 4  # columns below which a plain topk of the tile is as fast
+_EQUAL = 32  # additional candidates beyond the k best of many, to find ties
+_ROUNDING = 1e-6, 1e-7  # relative and absolute change of a score by the order of its sum
 
 
 def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) -> int:
-    """The floats that the largest temporary of a tile may hold; a power of two on a GPU.
+    """Return the maximum floats of the largest temporary of a tile; a power of two on a GPU.
 
-    A tile of a CPU stays in cache, whatever the memory. A GPU is busy only with large tiles, and
-    has no cache worth staying in. `free`: bytes, by default `free_bytes`.
+    A tile of a CPU stays in cache, whatever the memory. A GPU is busy only with large tiles.
+    `free`: bytes, by default `free_bytes`.
     """
     if device.type != "cuda":
         return cpu
@@ -33,25 +33,25 @@ def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) ->
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a GPU that an allocation can still get, those that torch holds unused among them.
+    """Return the bytes of a GPU that an allocation can still get, including those torch caches.
 
-    A graph that is compiled keeps what it was then.
+    A compiled graph keeps the value of its compilation.
     """
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-# As `torch.compiler.assume_constant_result` marks it, which would import the compiler here.
+# Marked as by `torch.compiler.assume_constant_result`, which would import the compiler here.
 free_bytes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def numbers_on(device: torch.device, values: Sequence[int] | Sequence[bool]) -> Tensor:  # [n]
-    """A few numbers on a device, which is not waited for."""
+    """Move a few numbers to a device without waiting for it."""
     return torch.tensor(values, dtype=None if values else torch.int64).to(device, non_blocking=True)
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Values minus infinity and indices -1, both `[rows, k]`, float32 and int64."""
+    """Return values minus infinity and indices -1, both `[rows, k]`, float32 and int64."""
     values = torch.full((rows, k), -torch.inf, dtype=torch.float32, device=device)
     return values, torch.full((rows, k), -1, device=device)
 
@@ -64,18 +64,17 @@ def stable_topk(
     sorted: bool = True,
     plain: int = _PLAIN,
 ) -> tuple[Tensor, Tensor]:  # [B, k] each
-    """The k best of each row, best first, of equal ones the first; and their columns.
+    """Return the k best of each row and their columns, best first, ties by column.
 
-    Scores that rounding alone tells apart are equal, so that neither what is found nor its order
-    depends on what else is computed beside them. Wide rows are read once, but where more than a few
-    scores are equal to the last.
+    Scores that differ only by rounding are ties, so neither results nor order depend on what else
+    is computed beside them. Wide rows are read once, unless many scores tie with the last.
 
     Args:
-        scores: No NaN.
-        k: At most C.
-        above: What is no more than this is minus infinity.
-        sorted: Else in any order.
-        plain: Up to so many scores, all are sorted.
+        scores: Scores without NaN.
+        k: Number of results, at most C.
+        above: Scores up to this value count as minus infinity.
+        sorted: Whether to sort the results.
+        plain: Number of scores up to which all are sorted.
     """
     known = scores.detach()
     if k == 0 or len(scores) == 0:
@@ -92,7 +91,7 @@ def stable_topk(
         found = _stable(few, k, sorted)
         place = number.gather(1, found)
         last, floor = few.gather(1, found).amin(1), best[:, -1]
-        short = place.amin(1) < 0  # fewer than k are finite: what is beside them has no number yet
+        short = place.amin(1) < 0  # fewer than k are finite; the rest has no number yet
         again = short.logical_or_((floor > above) & (floor >= last - _rounding(last)))
         (more,) = again.nonzero(as_tuple=True)
         if len(more):
@@ -104,7 +103,7 @@ def stable_topk(
 def _stable(known: Tensor, k: int, sorted: bool) -> Tensor:  # [B, C] -> [B, k] columns
     width = known.shape[1]
     if k < width:
-        # On a GPU looking at values would wait for it.
+        # On a GPU, reading values would wait for it.
         if not (known.is_cuda or torch.compiler.is_compiling()):
             values, place = known.topk(k + 1, dim=1)
             if bool(_apart(values if sorted else values[:, k - 1 :]).all()):
@@ -126,12 +125,12 @@ def _stable(known: Tensor, k: int, sorted: bool) -> Tensor:  # [B, C] -> [B, k] 
 
 
 def _apart(values: Tensor) -> Tensor:  # [B, k] descending -> [B, k - 1] bool
-    """Whether more than rounding lies between one score and the next."""
+    """Return whether consecutive scores differ by more than rounding."""
     return values[:, :-1] - values[:, 1:] > _rounding(values[:, 1:])
 
 
 def _rounding(score: Tensor) -> Tensor:
-    """By how much the order of its sum may change a score; 0 where it is infinite."""
+    """Return the change of a score by the order of its sum; 0 for infinite scores."""
     share, least = _ROUNDING
     return score.abs().mul_(share).clamp_(min=least).nan_to_num_(posinf=0.0)
 
@@ -145,24 +144,23 @@ def merge_tile(
     finite: bool = False,
     plain: int = _PLAIN,
 ) -> None:
-    """Merges the columns of `scores` into the k best of each row; a NaN is never among them.
+    """Merge the columns of `scores` into the k best of each row; NaN is never included.
 
     The k best of a tile lie in the k blocks of largest maximum, and only in blocks whose maximum
-    exceeds the k-th best so far; after the first tile these are few. So the tile is read once, for
-    its maxima, and `topk` sees almost nothing. Columns of one block are a stride apart: the maxima
-    are then taken over whole vectors, and near duplicates, stored side by side, do not share one.
+    exceeds the k-th best so far. After the first tile these are few, so the tile is read once, for
+    its maxima, and `topk` sees almost nothing. Columns of one block are a stride apart: maxima then
+    cover whole vectors, and adjacent near duplicates fall into different blocks.
 
-    Up to `plain` scores `topk` sees all of the tile; in scores that are `finite` no NaN is looked
-    for.
+    Up to `plain` scores, `topk` sees the whole tile. `finite` scores are not tested for NaN.
     """
     rows, width = scores.shape
     k = values.shape[1]
     if rows == 0 or width == 0:
         return
-    # A graph that is compiled looks at no values, and asks for no root of a length that may change.
+    # A compiled graph reads no values, and takes no root of a length that may change.
     compiled = torch.compiler.is_compiling()
-    # As many columns in k blocks as there are blocks; a power of two, so that whole tiles have no
-    # ragged end.
+    # Use as many columns in k blocks as there are blocks; a power of two, so that whole tiles have
+    # no remainder.
     depth = 1 if compiled else 1 << max(0, math.isqrt(width // k).bit_length() - 1)
     look = not (finite or compiled or scores.is_cuda)
     if depth < _SMALLEST_BLOCK or scores.numel() <= plain:
@@ -172,12 +170,12 @@ def merge_tile(
     blocks = width // depth
     whole = scores[:, : blocks * depth]
     maxima = _maxima(whole, depth)
-    if look and math.isnan(float(maxima.sum())):  # one pass over few, none in vain
+    if look and math.isnan(float(maxima.sum())):  # one pass over few values
         whole = torch.where(whole == whole, whole, -torch.inf)
         maxima = _maxima(whole, depth)
     member = torch.arange(depth, device=scores.device) * blocks
     passing = None
-    if not scores.is_cuda:  # there, counting would wait for the device
+    if not scores.is_cuda:  # counting would wait for a GPU
         row, block = (maxima > values[:, -1:]).nonzero(as_tuple=True)
         passing = len(row)
     if passing is None or passing > rows * min(k, blocks) // 2:
@@ -195,15 +193,15 @@ def merge_tile(
 def _maxima(scores: Tensor, depth: int) -> Tensor:  # [B, blocks * depth] -> [B, blocks]
     if scores.stride(1) == 1:
         return scores.unflatten(1, (depth, -1)).amax(1)
-    # A transposed tile: the result must lie as the tile does, or it is read column by column.
+    # The result of a transposed tile must have its layout, or it is read column by column.
     return scores.T.unflatten(0, (depth, -1)).amax(0).T
 
 
 def _merge(values: Tensor, indices: Tensor, found: Tensor, number: Tensor, look: bool) -> None:
-    """Keeps the k best of what was kept and what was found, [B, c] and [B, c] or [c]."""
+    """Keep the k best of kept and found values, [B, c] and [B, c] or [c]."""
     both = torch.cat([values, found], dim=1)
     best, order = both.topk(values.shape[1], dim=1)
-    # `topk` takes NaN for the largest; a sum is NaN for opposite infinities too, which is no harm.
+    # `topk` ranks NaN highest; a sum is also NaN for opposite infinities, which does no harm.
     if look and math.isnan(float(best[:, 0].sum())):
         best, order = torch.where(both == both, both, -torch.inf).topk(values.shape[1], dim=1)
     number = number.expand(found.shape)
@@ -218,7 +216,7 @@ def _merge_entries(
     found: Tensor,  # [P, depth] scores of a block of that row
     number: Tensor,  # [P, depth] their columns
 ) -> None:
-    """Merges the few scores that exceed the k-th best, packed to the left in their rows."""
+    """Merge the few scores that exceed the k-th best, packed to the left in their rows."""
     better = found > values[row, -1:]
     pair, _ = better.nonzero(as_tuple=True)
     row = row[pair]
@@ -228,5 +226,5 @@ def _merge_entries(
     packed = values.new_full(shape, -torch.inf).index_put_((inverse, place), found[better])
     numbers = indices.new_full(shape, -1).index_put_((inverse, place), number[better])
     best, index = values[touched], indices[touched]
-    _merge(best, index, packed, numbers, False)  # NaN is not better than anything
+    _merge(best, index, packed, numbers, False)  # NaN compares as not better
     values[touched], indices[touched] = best, index

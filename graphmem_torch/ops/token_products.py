@@ -1,9 +1,9 @@
-"""Best matches of question tokens in packed atoms, by tiles: maxsim and token_maxima share it.
+"""Best matches of question tokens in packed atoms, tile by tile, for maxsim and token_maxima.
 
-Atoms are taken in order of length. The atoms of a tile are then nearly equally long, and a shorter
-one repeats its last token, which cannot change its maximum: a segment maximum becomes a plain one,
-which is 20 times as fast as `segment_reduce`. Tiles fit the cache, so temporaries stay below 256 MB
-whatever the sizes. All of it runs on a CPU; a GPU has kernels of its own.
+Atoms are taken in order of length, so the atoms of a tile have nearly equal lengths. A shorter one
+repeats its last token, which cannot change its maximum. A plain maximum thus replaces a segment
+maximum, which is 20 times slower (`segment_reduce`). Tiles fit the cache, so temporaries stay below
+256 MB whatever the sizes. Only for CPUs; a GPU has its own kernels.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from graphmem_torch.errors import InputError
 __all__ = ["ROWS", "UNIT", "Tiling", "best_in_atoms", "best_in_candidates", "multiplies_int8"]
 
 ROWS = 2048
-"""Question tokens that a tile multiplies at most."""
+"""Maximum question tokens of a tile."""
 
 UNIT = 127.0
 """Stored int8 value of a component 1.0."""
 
 _DIGIT = 254  # a low digit is in -127..127, so two digits reach 127 * 254 = 32258
-_NARROWEST = 8  # components; torch multiplies vectors of one component wrongly
+_NARROWEST = 8  # components; torch multiplies vectors of one component incorrectly
 _WIDEST = 256  # components up to which two digits times int8 stay below 2^31
 _FEW = 64  # question tokens up to which a product is faster with them as rows
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a CPU cuts and multiplies.
+    """Sizes of the tiles of a CPU, and its product.
 
     Attributes:
-        products: Elements of a tile's products: 4 MB.
-        together: Questions that a tile of candidates takes together.
-        int8: Whether tokens are multiplied in int8; None where the processor does it natively.
+        products: Products of a tile: 4 MB.
+        together: Questions served by a tile of candidates.
+        int8: Whether to multiply tokens in int8; None asks the processor.
     """
 
     products: int = 1 << 20
@@ -53,13 +53,13 @@ _USUAL = Tiling()
 
 
 class _Int8Product:
-    """Products of groups of question tokens with rows of int8, where the processor makes them.
+    """Products of groups of question tokens with int8 rows, for processors that multiply int8.
 
-    Two digits round a component to 1/64516 of the largest of its vector: cosines are off by about
-    1e-5, a hundredth of what int8 tokens are.
+    Two digits round a component to 1/64516 of the largest of its vector. Cosines change by about
+    1e-5, a hundredth of the error of int8 tokens.
     """
 
-    rows = 16384  # multiplied at a time: 2 MB
+    rows = 16384  # rows multiplied at a time: 2 MB
 
     def __init__(self, query: Tensor) -> None:
         largest = query.abs().amax(2, keepdim=True)
@@ -72,7 +72,7 @@ class _Int8Product:
         self._sums, self._product = _Buffer(torch.int32), _Buffer(torch.int32)
 
     def best(self, groups: slice, rows: Tensor, steps: int) -> Tensor:
-        """[g, R, n]: of rows [g, n * steps, m] the largest products with their groups' tokens."""
+        """[g, R, n]: largest products of rows [g, n * steps, m] with the tokens of their groups."""
         digits, (together, size, _) = self._digits[groups], rows.shape
         count = digits.shape[1] // 2
         sums = self._sums.take(together, 2 * count, size)
@@ -85,7 +85,7 @@ class _Int8Product:
 
 
 class _FloatProduct:
-    """The same in float32."""
+    """The same products in float32."""
 
     rows = 5120  # 2.6 MB
 
@@ -107,7 +107,7 @@ class _FloatProduct:
 
 
 class _Buffer:
-    """Memory that is used again; grows to the largest shape asked for."""
+    """Reusable memory; grows to the largest shape requested."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._held = torch.empty(0, dtype=dtype)
@@ -121,13 +121,12 @@ class _Buffer:
 
 @cache
 def multiplies_int8() -> bool:
-    """Whether the processor multiplies int8 natively.
+    """Return whether the processor multiplies int8 natively.
 
-    Without VNNI, int8 products may saturate at 16 bits; the trial looks for that too.
-
-    oneDNN then adds 128 to one of the factors, which one depends on the shape, and sums pairs of
-    products in 16 bits: that overflows for certain where both factors are as large as they get.
-    Both functions are private to torch: one that lacks them multiplies in float32.
+    Without VNNI, int8 products may saturate at 16 bits; the trial detects that too. oneDNN then
+    adds 128 to one factor, depending on the shape, and sums pairs of products in 16 bits. That is
+    certain to overflow if both factors are as large as possible. Both functions are private to
+    torch; without them, tokens are multiplied in float32.
     """
     with suppress(AttributeError, RuntimeError):
         if torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported():
@@ -143,12 +142,12 @@ def best_in_atoms(
     offsets: Tensor,  # [N + 1] int64
     tiling: Tiling = _USUAL,
 ) -> Iterator[tuple[Tensor, Tensor]]:  # [n] int64, [R, n]
-    """For every tile its atoms and the best cosine of every question token with each of them.
+    """Yield the atoms of every tile, and each question token's best cosine with each of them.
 
     Atoms without tokens are in no tile.
 
     Raises:
-        InputError: For offsets that are none of these tokens.
+        InputError: The offsets do not match the tokens.
     """
     if not len(query_rows):
         return
@@ -167,13 +166,13 @@ def best_in_candidates(
     candidates: Tensor,  # [B, C] int64, -1 for padding
     tiling: Tiling = _USUAL,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:  # g questions, [g, c] int64, [g, Q, c]
-    """For every tile its questions, their places in `candidates`, and the best cosines there.
+    """Yield the questions of every tile, their places in `candidates`, and the best cosines there.
 
-    A tile takes the same ranks by length of several questions. Where a candidate is padding or has
-    no tokens, the value is 0.
+    A tile takes the same ranks by length of several questions. The value is 0 for padding and for
+    candidates without tokens.
 
     Raises:
-        InputError: For a candidate that is no atom, or whose offsets are none of these tokens.
+        InputError: A candidate is not an atom, or its offsets do not match the tokens.
     """
     if not candidates.numel():
         return
@@ -201,13 +200,13 @@ def _check_offsets(start: Tensor, stop: Tensor, rows: int) -> None:
     low, high = int(start.amin()), int(stop.amax())
     if low < 0 or high > rows or bool((stop < start).any()):
         raise InputError(
-            f"offsets: expected to rise from 0 to the {rows} tokens, got {low}..{high}; give those "
-            "that came with the tokens"
+            f"offsets: expected to ascend from 0 to the {rows} tokens, got {low}..{high}; give "
+            "those of the tokens"
         )
 
 
 class _Tiles:
-    """Cuts atoms, the longest first, into tiles of a bounded number of token rows."""
+    """Cut atoms, the longest first, into tiles of a bounded number of token rows."""
 
     def __init__(self, query: Tensor, tokens: Tensor, tiling: Tiling) -> None:  # [G, R, m]
         int8 = multiplies_int8() if tiling.int8 is None else tiling.int8
@@ -215,7 +214,7 @@ class _Tiles:
         self._product = _Int8Product(query) if int8 and fits else _FloatProduct(query)
         most = tiling.products // query.shape[1]
         self._budget = max(tiling.together, min(self._product.rows, most))
-        # Whole words of eight bytes move three times as fast as single ones.
+        # Words of eight bytes move three times as fast as single bytes.
         aligned = tokens.shape[1] % 8 == 0 and tokens.storage_offset() % 8 == 0
         wide = aligned and tokens.is_contiguous() and tokens.shape[1] > 0
         self._tokens = tokens.view(torch.int64) if wide else tokens
@@ -225,11 +224,11 @@ class _Tiles:
 
     def walk(
         self,
-        groups: slice,  # at most `together` of the groups of question tokens
+        groups: slice,  # at most `together` groups of question tokens
         lengths: Tensor,  # [g, n] descending in each row
         start: Tensor,  # [g, n] first token row of each atom
     ) -> Iterator[tuple[slice, Tensor]]:
-        """The columns of every tile that has tokens, and the best products [g, R, ...] there."""
+        """Yield the columns of every tile with tokens, and the best products [g, R, ...] there."""
         longest, begin = lengths.amax(0).tolist(), 0
         budget = self._budget // max(1, len(lengths))
         start, last = start[:, :, None], (lengths - 1).clamp_(min=0)[:, :, None]
@@ -238,18 +237,18 @@ class _Tiles:
             part = slice(begin, min(begin + max(1, budget // most), len(longest)))
             pieces = [
                 self._best(groups, start[:, part], last[:, part], first, min(most, first + budget))
-                for first in range(0, most, budget)  # several for an endless atom only
+                for first in range(0, most, budget)  # several tiles only for an extremely long atom
             ]
             yield part, pieces[0] if len(pieces) == 1 else torch.stack(pieces).amax(0)
             begin = part.stop
 
     def _best(self, groups: slice, start: Tensor, last: Tensor, first: int, stop: int) -> Tensor:
-        """[g, R, n] in the steps `first` to `stop` of n atoms; a shorter one repeats its last."""
+        """[g, R, n] of steps `first` to `stop` of n atoms; shorter ones repeat their last token."""
         together, atoms, _ = start.shape
         steps = stop - first
         step = self._step[:steps] + first if first else self._step[:steps]
         index = self._index[: together * atoms * steps]
-        # Atom after atom, as they lie in memory: 1.5 times as fast as step after step.
+        # Atom after atom, in memory order: 1.5 times as fast as step after step.
         torch.minimum(step, last, out=index.view(together, atoms, steps)).add_(start)
         rows = torch.index_select(self._tokens, 0, index, out=self._rows[: len(index)])
         return self._product.best(groups, rows.view(torch.int8).unflatten(0, (together, -1)), steps)

@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 FEW = 8
-"""Queries up to which the keys are read at the speed of memory."""
+"""Maximum queries for which reading the keys runs at the speed of memory."""
 
 HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
-"""How many numbers of a half precision a float32 query is cut into."""
+"""Number of half-precision parts of a float32 query."""
 
-_LANES = 8  # keys of one product of a batch
-_NARROW = 64  # columns up to which a matvec is as fast as the memory
-_SMALL = 512  # keys up to which the launch of more than one product is most of the time
-_PRODUCT = 1024  # keys of one product: with 384 columns they stay in the second-level cache
+_LANES = 8  # keys of one product in a batch
+_NARROW = 64  # columns up to which a matvec runs at the speed of memory
+_SMALL = 512  # keys up to which launching several products takes most of the time
+_PRODUCT = 1024  # keys of one product: with 384 columns they fit the second-level cache
 _COLUMNS = 16_384  # keys whose scores are selected from at once
 _SCORES = 1 << 22  # scores held: 16 MB, in the third-level cache whatever B and N
 
@@ -47,16 +47,16 @@ def topk_cosine(
     keys: Tensor,  # [N, d], unit rows
     k: int,
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
-    """The k keys of largest inner product with each query, best first; exact.
+    """Return the k keys of largest inner product with each query, best first; exact.
 
-    Half precision is stored but multiplied as well as in float32. Which of equal keys is returned
-    is not specified. Keys are not looked at, which would cost as much as the search: where they are
-    not of length 1, the values are inner products; a row of zeros has cosine 0 with all; a key with
-    a NaN is never found. On a CPU scores exist a tile of 16 MB at a time.
+    Half precision is stored but multiplied as precisely as float32. The choice between equal keys
+    is unspecified. Keys are not checked, which would cost as much as the search: values are inner
+    products if keys are not unit rows, a row of zeros has cosine 0 with all, and a key with a NaN
+    is never found. A CPU holds the scores of one 16 MB tile at a time.
 
     Raises:
-        InputError: For shapes or devices that do not fit, k below 1, or, on a CPU, a query whose
-            length is neither 1 nor 0.
+        InputError: Shapes or devices do not fit, k is below 1, or, on a CPU, the length of a query
+            is neither 1 nor 0.
     """
     check_pair(queries, keys)
     check_count("k", k)
@@ -65,20 +65,20 @@ def topk_cosine(
 
 
 def nearest_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk_cosine` below its checks and the dispatcher: rows of any length, not compiled."""
+    """`topk_cosine` without checks and dispatcher: rows of any length, not compiled."""
     if queries.is_cuda:
         return _topk_cosine(queries, keys, k)
     return best_keys(queries, keys, k)
 
 
 def topk_cosine_reference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk_cosine` as it is defined; forms `[B, N]`."""
+    """`topk_cosine` by its definition; forms `[B, N]`."""
     values, indices = (queries.float() @ keys.float().T).topk(min(k, len(keys)), dim=1)
     return values, indices
 
 
 def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
-    """Raises `InputError` unless both are matrices of one width on one device."""
+    """Raise `InputError` unless both are matrices of one width on one device."""
     check_matrix("keys", keys, "[N, d]")
     do = f"encode both with the same embedder; a single row is {name}[None]"
     check_tensor(name, queries, "floating point", ("B", keys.shape[1]), do, device=keys.device)
@@ -93,10 +93,10 @@ def best_keys(
     scores: int | None = None,
     product: int = _PRODUCT,
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
-    """`topk_cosine` tile by tile, on any device; on CUDA it never waits for the device.
+    """`topk_cosine` tile by tile on any device; never waits for the device on CUDA.
 
-    It selects from `columns` keys at once, at least, and holds `scores` scores, by default as the
-    device has room; a CPU multiplies `product` keys at once.
+    Selects from at least `columns` keys at once and holds `scores` scores, by default from the
+    device's memory. A CPU multiplies `product` keys at once.
     """
     values, indices = empty_best(queries.shape[0], min(k, keys.shape[0]), queries.device)
     if values.numel() == 0:
@@ -110,14 +110,14 @@ def best_keys(
     height = min(count, max(1, scores // width))
     buffer = torch.empty(height * width, dtype=torch.float32, device=queries.device)
     for part, best, index in zip(
-        queries.float().contiguous().split(height),  # strided, BLAS takes ten times as long
+        queries.float().contiguous().split(height),  # strided input takes BLAS ten times as long
         values.split(height),
         indices.split(height),
         strict=True,
     ):
         for first in range(0, keys.shape[0], width):
             tile = tile_scores(part, keys[first : first + width], buffer, product=product)
-            if tile.is_cuda:  # where `merge_tile` does not look for NaN
+            if tile.is_cuda:  # `merge_tile` does not check for NaN there
                 tile.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
             merge_tile(best, index, tile, first)
     return values, indices.masked_fill_(values == -torch.inf, -1)
@@ -127,9 +127,9 @@ def inner_products(
     queries: Tensor,  # [B, d] float32
     keys: Tensor,  # [N, d]
 ) -> Tensor:  # [B, N] float32, or the type of the queries where that is wider
-    """All inner products, half-precision keys as well as in float32; differentiable in both.
+    """Return all inner products; half-precision keys count as float32; differentiable in both.
 
-    On a GPU keys of half precision are not widened: the queries are cut into parts of their type,
+    On a GPU, half-precision keys are not widened. The queries are cut into parts of their type,
     whose products are exact in float32.
     """
     if torch.compiler.is_compiling() or needs_gradient(queries, keys):
@@ -147,7 +147,7 @@ def inner_products(
 
 
 def split_into(values: Tensor, dtype: torch.dtype) -> list[Tensor]:
-    """Numbers of a half precision whose sum is the float32 value, but for 2^-22 of 1."""
+    """Return half-precision numbers that sum to the float32 value, up to 2^-22 of 1."""
     parts: list[Tensor] = []
     for _ in range(HALF_PARTS[dtype]):
         parts.append(values.to(dtype))
@@ -162,11 +162,11 @@ def tile_scores(
     *,
     product: int = _PRODUCT,
 ) -> Tensor:  # [b, w]
-    """The inner products, by the form in which BLAS is fast; rows or columns are contiguous.
+    """Return the inner products in the form that BLAS runs fastest; rows or columns are contiguous.
 
-    Few queries: the keys times the queries, which a product with few rows takes two to five times
-    as long as (MKL on AVX2, 384 columns). One query: batches of 8 keys times it run at the speed of
-    memory, where a matvec takes twice as long.
+    - Few queries: keys times queries, since a product with few rows takes two to five times as long
+      (MKL on AVX2, 384 columns).
+    - One query: batches of 8 keys at the speed of memory, where a matvec takes twice as long.
     """
     count, width = queries.shape[0], keys.shape[0]
     if count > FEW or width <= _SMALL or queries.is_cuda:

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page about a memory; see `write_report`."""
+"""Report: one self-contained HTML page about a memory; see `write_report`."""
 
 from __future__ import annotations
 

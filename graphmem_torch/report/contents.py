@@ -27,8 +27,8 @@ from graphmem_torch.text.words import letter_runs, lowered, pairs
 
 __all__ = ["ReportFacts", "ReportInput", "characteristic_words", "gather"]
 
-_READ = 600  # characters of a text that are looked at
-_COMMON = 20_000  # words that are counted
+_READ = 600  # characters read of a text
+_COMMON = 20_000  # maximum number of counted words
 
 
 def characteristic_words(
@@ -38,18 +38,18 @@ def characteristic_words(
     count: int = 4,
     ignore: Collection[str] = (),
 ) -> list[str]:  # [K]
-    """Up to `count` words of each group, joined by commas; empty where there are none.
+    """Return up to `count` words for each group, joined by commas; empty if there are none.
 
-    Class-based TF-IDF (Grootendorst 2022, arXiv 2203.05794, eq. 2) against the other groups: the
-    share of a group's texts that have the word, by the logarithm of how many times that is the
-    share of the others' texts (of how rare it is, where there are no others). So a word that all
-    use names none, and neither does a word of one text a group of several.
+    Class-based TF-IDF (Grootendorst 2022, arXiv 2203.05794, eq. 2) against the other groups. The
+    score is the share of a group's texts with the word, times the log of its ratio to the share of
+    the others' texts (of its rarity, without others). So a word that all groups use names none, and
+    a word of a single text names no group of several.
 
     Args:
-        texts: Read up to their 600th character.
+        texts: Texts, read up to their 600th character.
         label: Group of each text.
         count: Words of a name.
-        ignore: Lower-cased words that name nothing, such as those of speakers.
+        ignore: Lower-cased words to exclude, such as speakers' names.
     """
     found = [set(_words(text[:_READ])).difference(ignore) for text in texts]
     total = Counter(word for words in found for word in words)
@@ -70,7 +70,7 @@ def characteristic_words(
     owner, column_of = key // len(names), key % len(names)
     everywhere = torch.tensor([total[name] for name in names], dtype=torch.float64)
     share, everywhere, own = seen / size[owner], everywhere[column_of], size[owner]
-    # Smoothed by one text that has the word as often as any.
+    # Smoothed by one more text with the word's overall share.
     elsewhere = (everywhere - seen + everywhere / len(texts)) / (len(texts) - own + 1)
     alone = own == len(texts)
     telling = torch.where(alone, torch.log1p(own / everywhere), (share / elsewhere).log())
@@ -87,7 +87,7 @@ def characteristic_words(
 
 
 def _words(text: str) -> list[str]:
-    """Lower-cased words that may carry a topic."""
+    """Return the lower-cased words that may carry a topic."""
     found = letter_runs(lowered(text))
     return [
         word for run in found for word in pairs(run) or [run][: len(run) > 2] if word not in GENERIC
@@ -96,7 +96,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """What a report is made from: a memory of M nodes, in the order of storing."""
+    """Input of a report: a memory of M nodes, in the order of storing."""
 
     name: str
     config: Config
@@ -111,7 +111,7 @@ class ReportInput:
 
 @dataclass(frozen=True, eq=False)
 class ReportFacts:
-    """What is known of a memory, for the N nodes of its structure; A of them are no concepts."""
+    """Contents of a report for the N nodes of a structure; A of them are not concepts."""
 
     name: str
     preset: str
@@ -123,14 +123,14 @@ class ReportFacts:
     session: Tensor  # [N] codes of `sessions`, -1 = none
     sessions: list[str]
     time: Tensor  # [N] float64 seconds since the epoch UTC, NaN = unknown
-    atom: Tensor  # [A] int64, the nodes that are no concepts
+    atom: Tensor  # [A] int64, the nodes that are not concepts
     structure: Structure
     label: Tensor  # [N] int64, communities by size: 0 is the largest
     speakers: frozenset[str]  # words of their names, which stand before the texts
     names: list[str]  # of the communities: the words that set each apart
-    spectrum: Spectrum | None  # of the atoms' kernel, all of it; None where none has a vector
-    modes: Modes | None  # of the atoms; likewise
-    regime: Steps | None  # the detector on the atoms; None also where the settings want none
+    spectrum: Spectrum | None  # of the atoms' kernel, complete; None if no atom has a vector
+    modes: Modes | None  # of the atoms; None if no atom has a vector
+    regime: Steps | None  # detector output for the atoms; None also if the settings disable it
     threshold: float  # of its statistic
     detector: str  # its name in the settings
     results: tuple[Result, ...] = ()  # of the questions that are shown
@@ -142,16 +142,16 @@ class ReportFacts:
 
     @property
     def graph(self) -> Graph:
-        """The structure's."""
+        """Graph of the structure."""
         return self.structure.graph
 
     @property
     def sizes(self) -> Tensor:  # [K] int64
-        """Nodes of each community."""
+        """Return the nodes of each community."""
         return torch.bincount(self.label)
 
     def inside(self) -> tuple[Tensor, Tensor]:  # [K] int64, [K] int64
-        """Links inside each community, and the node of each that has the strongest of them."""
+        """Return the links inside each community, and its node with the strongest links."""
         low, high, weight = undirected(self.graph)
         own = self.label[low] == self.label[high]
         low, high, weight = low[own], high[own], weight[own].double().abs()
@@ -164,7 +164,7 @@ class ReportFacts:
 
 
 def gather(data: ReportInput) -> ReportFacts:
-    """Computes what is shown."""
+    """Compute what is shown."""
     structure, columns, every = _on_cpu(data.structure), data.columns, data.ids
     known = {name: row for row, name in enumerate(every)}
     ids = list(structure.names or ())
@@ -204,7 +204,7 @@ def gather(data: ReportInput) -> ReportFacts:
 
 
 def _on_cpu(value: Any) -> Any:
-    """A tensor, or a dataclass with all tensors inside, wherever they were computed."""
+    """Move a tensor, or a dataclass with all its tensors, to the CPU."""
     if isinstance(value, Tensor):
         return value.cpu()
     if is_dataclass(value) and not isinstance(value, type):
@@ -213,7 +213,7 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _by_size(label: Tensor) -> Tensor:  # [N] -> [N]
-    """The same communities, numbered from the largest on."""
+    """Renumber communities from the largest on."""
     order = torch.argsort(torch.bincount(label), descending=True, stable=True)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order))

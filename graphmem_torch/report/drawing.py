@@ -1,4 +1,4 @@
-"""Drawing: the graph as the page draws it, of bounded size; what is left out is told."""
+"""Drawing: the graph of the page, of bounded size, with notes on what is left out."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _BUNDLES = 400
 def _edges(
     graph: Graph, label: Tensor, most: int
 ) -> tuple[dict[str, Any], list[list[int]], list[str]]:
-    """The edges to send, links between communities in bundles, and what is left out.
+    """Return the edges to send, links between communities in bundles, and notes on the rest.
 
-    An edge that runs both ways is sent once. They come by rank: each node's strongest, then each
-    node's second strongest, ...; so any beginning of the list is a fair picture.
+    An edge in both directions is sent once. Edges come by rank: each node's strongest, then each
+    node's second strongest, and so on. Any prefix of the list is thus a fair picture.
     """
     source, target = graph.source.long(), graph.target.long()
     low, high = torch.minimum(source, target), torch.maximum(source, target)
@@ -40,7 +40,7 @@ def _edges(
     head.scatter_reduce_(0, where, torch.arange(len(where)), "amin")
     kept = order[head.sort().values]  # still the strongest first
     rank = _rank(torch.stack([source[kept], target[kept]], 1).flatten()).view(-1, 2).amin(1)
-    # What contradicts is rare and must not be lost.
+    # Contradictions are rare and must not be lost.
     rank = torch.where(graph.weight[kept] < 0, -1, rank)
     kept = kept[torch.argsort(rank, stable=True)]
     notes = []
@@ -61,7 +61,7 @@ def _edges(
 
 
 def _rank(node: Tensor) -> Tensor:  # [M] -> [M]
-    """How many edges of the same node come before each."""
+    """Return the number of edges of the same node before each edge."""
     order = torch.argsort(node, stable=True)
     counts = torch.bincount(node)
     rank = torch.empty_like(order)
@@ -80,7 +80,7 @@ def _bundles(first: Tensor, second: Tensor) -> list[list[int]]:  # rows of commu
 
 
 def _types(graph: Graph) -> list[dict[str, Any]]:
-    """The types of edges there are, as the page switches them."""
+    """Return the types of edges that occur, as switches of the page."""
     found = []
     for code, count in zip(
         *(t.tolist() for t in graph.type.unique(return_counts=True)), strict=True
@@ -92,7 +92,7 @@ def _types(graph: Graph) -> list[dict[str, Any]]:
 
 
 def packed(values: Tensor, kind: type[np.generic]) -> str:
-    """Little-endian bytes of the values in base 64."""
+    """Encode values as little-endian bytes in base 64."""
     array = values.detach().cpu().numpy().astype(np.dtype(kind).newbyteorder("<"))
     return b64encode(array.tobytes()).decode("ascii")
 
@@ -106,7 +106,7 @@ _NONE = 65535
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """The graph of a page."""
+    """Graph of a page."""
 
     data: dict[str, Any]  # as JSON
     place: Tensor  # [N] int64, number of each node in the drawing, -1 = not drawn
@@ -114,13 +114,13 @@ class Drawing:
 
 
 def draw(facts: ReportFacts, *, limit: int, most_edges: int, iterations: int) -> Drawing:
-    """Chooses nodes and edges, places them and packs them for the page.
+    """Choose nodes and edges, place them and pack them for the page.
 
     Args:
-        facts: Of the memory.
-        limit: Nodes that are drawn at most; the best linked ones are.
-        most_edges: Edges that are drawn at most.
-        iterations: As for `layout`.
+        facts: Contents of the report.
+        limit: Maximum nodes to draw; the best linked ones are.
+        most_edges: Maximum edges to draw.
+        iterations: Steps of `layout`.
     """
     nodes, notes = _chosen(facts, limit)
     place = torch.full((facts.num_nodes,), -1, dtype=torch.int64)
@@ -180,7 +180,7 @@ def draw(facts: ReportFacts, *, limit: int, most_edges: int, iterations: int) ->
 
 
 def _chosen(facts: ReportFacts, limit: int) -> tuple[Tensor, list[str]]:
-    """Nodes to draw, ascending, and what is told of the others."""
+    """Return the nodes to draw, ascending, and notes on the others."""
     notes = []
     concepts = facts.stats["kinds"].get(CONCEPT, 0)
     if concepts and CONCEPT not in {facts.kinds[k] for k in facts.kind.unique().tolist()}:
@@ -202,7 +202,7 @@ def _chosen(facts: ReportFacts, limit: int) -> tuple[Tensor, list[str]]:
 
 
 def _importance(graph: Graph) -> Tensor:  # [N] 0..255
-    """The root of the degree by the largest."""
+    """Return the root of the degree over the largest degree."""
     degree = (graph.in_degree + graph.out_degree).sqrt()
     return (degree / degree.max().clamp(min=1) * 255).round()
 
@@ -218,7 +218,7 @@ def _communities(facts: ReportFacts, placed: GraphLayout, label: Tensor) -> list
 
 
 def _texts(texts: list[str]) -> dict[str, Any]:
-    """The texts; where some are equal, each once."""
+    """Return the texts, equal ones only once."""
     known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     if len(known) == len(texts):
         return {"texts": texts}
@@ -227,7 +227,7 @@ def _texts(texts: list[str]) -> dict[str, Any]:
 
 
 def _marked(facts: ReportFacts, place: Tensor) -> dict[str, Any]:
-    """Bridges and frontiers by their numbers in the drawing."""
+    """Return bridges and frontiers by their numbers in the drawing."""
     ends = place[facts.structure.bridges.pairs].T.tolist()
     nodes = place[facts.structure.frontiers.node].tolist()
     return {

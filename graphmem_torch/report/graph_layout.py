@@ -1,8 +1,8 @@
-"""layout: places in the plane for the nodes of a graph whose communities are to be seen.
+"""layout: positions in the plane for the nodes of a graph, grouped by community.
 
-Communities are discs of an area in proportion to their nodes, packed without overlap, near where
-they are linked (`_packing`); inside its disc a node is drawn to its neighbours and pushed away from
-where it is crowded. The pressure comes from a grid: a step costs O(N + E + cells).
+Communities are discs whose area is proportional to their nodes, packed without overlap near linked
+ones (`_packing`). Inside its disc, a node is pulled to its neighbours and pushed out of crowded
+areas. The pressure comes from a grid: a step costs O(N + E + cells).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.component import undirected
 
 __all__ = ["GraphLayout", "layout", "pack_discs"]
-_GAP = 2.0  # least distance between two discs
-_WIDE = 1.25  # above 1 the whole becomes wider than high
+_GAP = 2.0  # minimum distance of two discs
+_WIDE = 1.25  # above 1 makes the whole wider than high
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
@@ -35,11 +35,11 @@ def pack_discs(
     most: int = 256,
     generator: torch.Generator | None = None,
 ) -> Tensor:  # [K, 2]
-    """Centres of K discs that do not overlap.
+    """Return centres of K discs that do not overlap.
 
-    The `most` largest are drawn together in proportion to the links between them, by area, and to
-    the middle, and pushed apart where they overlap (all pairs, in so many steps); the others, as a
-    rule single nodes without a link, lie around them in a sunflower spiral (Vogel 1979).
+    The `most` largest are pulled together by the links between them relative to area, and to the
+    middle, and pushed apart if they overlap (all pairs, for some steps). The others, usually single
+    nodes without links, lie around them in a sunflower spiral (Vogel 1979).
     """
     count = len(radius)
     if count == 0:
@@ -65,7 +65,7 @@ def pack_discs(
 
 
 def _links(low: Tensor, high: Tensor, weight: Tensor, radius: Tensor) -> Tensor:  # [K, K]
-    """Links between two discs by the root of both areas, the strongest of a disc at most 1."""
+    """Return links between discs over the root of both areas, scaled to at most 1 per disc."""
     count = len(radius)
     links = torch.zeros(count * count, device=radius.device)
     links.index_add_(0, low * count + high, weight.float())
@@ -78,7 +78,7 @@ def _packed(radius: Tensor, links: Tensor, steps: int, generator: torch.Generato
     count = len(radius)
     spread = float((radius + _GAP).square().sum().sqrt()) if count else 0.0
     start = torch.randn(count, 2, generator=generator).to(radius.device)
-    # The smooth end of the links' spectrum: discs that are linked begin side by side.
+    # Start from the smooth end of the links' spectrum, which places linked discs side by side.
     both = (links + links.T) / 2
     root = both.sum(1).clamp(min=1e-6).rsqrt()
     if count > 3:
@@ -101,7 +101,7 @@ def _packed(radius: Tensor, links: Tensor, steps: int, generator: torch.Generato
 
 
 def _separated(place: Tensor, touch: Tensor, share: Tensor) -> Tensor:
-    """Overlaps that are left go, without any other force; at last by growing the whole."""
+    """Remove the remaining overlaps without other forces; finally, by scaling up."""
     for _ in range(200):
         distance = _distance(place)
         overlap = (touch - distance).clamp(min=0).fill_diagonal_(0)
@@ -119,24 +119,24 @@ def _distance(place: Tensor) -> Tensor:  # [K, 2] -> [K, K]
 
 
 def _along(place: Tensor, size: Tensor) -> Tensor:  # [K, 2], [K, K] -> [K, 2]
-    """The sum over j of `size[i, j]` times the vector from j to i."""
+    """Return the sum over j of `size[i, j]` times the vector from j to i."""
     return size.sum(1, keepdim=True) * place - size @ place
 
 
-_ROOM = 1.35  # area of a disc by the area its nodes need at unit distance
-_OUTSIDE = 0.1  # pull of an edge between two communities by that of one inside
-_DIFFUSION = 30  # rounds that bring linked nodes together before the forces begin
-_CALM = 0.6  # density up to which nothing pushes
-_CELL = 0.5  # side of a grid cell by the distance of nodes
-_MOST_CELLS = 1024  # along one side of the grid
+_ROOM = 1.35  # area of a disc over the area its nodes need at unit distance
+_OUTSIDE = 0.1  # pull of an edge between communities, relative to one inside
+_DIFFUSION = 30  # rounds that bring linked nodes together before the forces start
+_CALM = 0.6  # density below which nothing pushes
+_CELL = 0.5  # side of a grid cell, relative to the distance of nodes
+_MOST_CELLS = 1024  # maximum cells along one side of the grid
 
 
 @dataclass(frozen=True, eq=False)
 class GraphLayout:
-    """Places in the plane; the unit is the mean distance of neighbouring nodes.
+    """Positions in the plane; the unit is the mean distance of neighbouring nodes.
 
     Attributes:
-        position: [N, 2] float32; the middle of everything is the origin.
+        position: [N, 2] float32; the centre of all nodes is the origin.
         centre: [K, 2] float32, of each community's disc.
         radius: [K] float32.
     """
@@ -153,21 +153,21 @@ def layout(
     iterations: int = 100,
     generator: torch.Generator | None = None,
 ) -> GraphLayout:
-    """Places the nodes of a graph in the plane, community by community.
+    """Place the nodes of a graph in the plane, community by community.
 
-    The start inside a disc is a diffusion of random places along the edges (power iterations with
-    I - L/2, the smooth end of the Laplacian's spectrum; Koren 2003); then come `iterations` steps
-    of attraction along edges and pressure, the gradient of the nodes' density, blurred ever less
+    Each disc starts with random places diffused along the edges (power iterations with I - L/2, the
+    smooth end of the Laplacian's spectrum; Koren 2003). Then follow `iterations` steps of
+    attraction along edges and pressure, the gradient of the nodes' density with decreasing blur
     (force-directed placement as in Fruchterman and Reingold 1991, the far field on a mesh).
 
     Args:
         graph: Directions and signs are ignored.
-        label: Communities; a number without nodes gets a disc without area.
-        iterations: Steps of the forces, at least 1; the discs take three times as many.
-        generator: Random generator for the first places; the global one when omitted.
+        label: Community of each node; a number without nodes gets a disc without area.
+        iterations: Steps of the forces, at least 1; discs take three times as many.
+        generator: Random generator for the start; the global one when omitted.
 
     Raises:
-        InputError: For labels of the wrong shape or kind, or no iterations.
+        InputError: Labels have the wrong shape or type, or there are no iterations.
     """
     check_count("iterations", iterations)
     nodes = graph.num_nodes
@@ -190,9 +190,9 @@ def layout(
     place = own + _filled(_diffused(pull, label, size, generator), label, size) * reach[:, None]
     for step in range(iterations):
         left = 1 - step / iterations
-        # Blurred ever less: first whole regions move, in the end single nodes keep their distance.
+        # Blur decreases: first whole regions move, in the end single nodes keep their distance.
         push = _pressure(place, blur=0.7 + 2.5 * left * left)
-        noise = torch.randn(nodes, 2, generator=generator).to(place)  # parts what has one place
+        noise = torch.randn(nodes, 2, generator=generator).to(place)  # separates nodes at one place
         inner = place - own + 0.3 * left * pull(place) + 1.2 * push + 0.1 * left * noise
         inner = inner - _mean(inner, label, size)
         if step % 5 == 0:
@@ -203,7 +203,7 @@ def layout(
 
 
 class _Pull:
-    """The mean vector from a node to its neighbours; long ones and those outside count less."""
+    """Mean vector from a node to its neighbours; long ones and those outside count less."""
 
     def __init__(self, low: Tensor, high: Tensor, weight: Tensor, label: Tensor) -> None:
         self.source, self.target = torch.cat([low, high]), torch.cat([high, low])
@@ -221,7 +221,7 @@ class _Pull:
 def _diffused(
     pull: _Pull, label: Tensor, size: Tensor, generator: torch.Generator | None
 ) -> Tensor:  # [N, 2]
-    """Random places in each community, smoothed along its edges and spread out again."""
+    """Return random places in each community, smoothed along its edges and spread out again."""
     nodes = len(label)
     place = torch.randn(nodes, 2, generator=generator).to(label.device)
     inner = label[pull.source] == label[pull.target]
@@ -235,7 +235,7 @@ def _diffused(
 
 
 def _filled(place: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, 2] in the unit disc
-    """Each node at a distance that its rank in its community gives: the disc is filled evenly."""
+    """Set each node's distance by its rank in its community, which fills the disc evenly."""
     distance = place.norm(dim=1)
     order = torch.argsort(label.double() * 2 + distance / (distance + 1))
     first = offsets_of(size)[label[order]]
@@ -245,13 +245,13 @@ def _filled(place: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, 2] in 
 
 
 def _mean(value: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, c] -> [N, c]
-    """The mean of each node's community."""
+    """Return the mean of each node's community."""
     total = value.new_zeros(len(size), value.shape[1]).index_add_(0, label, value)
     return (total / size.clamp(min=1)[:, None])[label]
 
 
 def _whitened(place: Tensor, label: Tensor, size: Tensor) -> Tensor:
-    """Centred, the second axis orthogonal to the first, both of unit variance, by community."""
+    """Centre and whiten each community: two orthogonal axes of unit variance."""
     x, y = (place - _mean(place, label, size)).split(1, dim=1)
     x = x * _mean(x * x, label, size).clamp(min=1e-12).rsqrt()
     y = y - _mean(x * y, label, size) * x
@@ -260,11 +260,11 @@ def _whitened(place: Tensor, label: Tensor, size: Tensor) -> Tensor:
 
 
 def _pressure(place: Tensor, *, blur: float) -> Tensor:  # [N, 2] -> [N, 2]
-    """The way down the nodes' density, which is 1 where nodes have unit distance.
+    """Return the downhill direction of the nodes' density, which is 1 at unit distance.
 
     Args:
-        place: [N, 2].
-        blur: Standard deviation of the kernel that makes a density of the nodes.
+        place: [N, 2] positions.
+        blur: Standard deviation of the kernel of the density.
     """
     low = place.amin(0) - 2
     extent = float((place.amax(0) - low).max()) + 2
@@ -279,10 +279,10 @@ def _pressure(place: Tensor, *, blur: float) -> Tensor:  # [N, 2] -> [N, 2]
     corners = ((0, (1 - x) * (1 - y)), (1, x * (1 - y)), (cells, (1 - x) * y), (cells + 1, x * y))
     for offset, part in corners:
         density.index_add_(0, flat + offset, part)
-    # Not finer than the grid can carry.
+    # No finer than the grid allows.
     width = max(blur / cell, 0.8)
     field = _blurred(density.view(1, 1, cells, cells), width)[0, 0] / cell**2
-    # What is not crowded does not push, or all would end at the rim.
+    # Uncrowded nodes do not push, or all would end at the rim.
     field = (field - _CALM).clamp(min=0)
     down_y, down_x = torch.gradient(field, spacing=cell)
     slope = -torch.stack([down_x.reshape(-1), down_y.reshape(-1)], 1)
@@ -301,5 +301,5 @@ def _blurred(image: Tensor, width: float) -> Tensor:  # [1, 1, G, G]
 
 
 def _inside(vector: Tensor, reach: Tensor) -> Tensor:  # [N, 2], [N] -> [N, 2]
-    """Cut to the length `reach`."""
+    """Clip vectors to the length `reach`."""
     return vector * (reach / vector.norm(dim=1).clamp(min=1e-12)).clamp(max=1.0)[:, None]

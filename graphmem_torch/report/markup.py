@@ -1,6 +1,6 @@
-"""Markup: values into HTML and charts into SVG, escaped: the only place where text becomes markup.
+"""Markup: values as HTML and charts as SVG, escaped; only here does text become markup.
 
-Charts have axes with round ticks, a title and units; their colours are the page's.
+Charts have axes with round ticks, a title and units; they use the page's colours.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Html:
-    """Text that is markup already; any other string is escaped where it enters the page."""
+    """Text that is already markup; any other string is escaped when it enters the page."""
 
     text: str
 
 
 def escaped(value: str | Html) -> str:
-    """As it may stand in an element or in a quoted attribute."""
+    """Escape text for an element or a quoted attribute."""
     return value.text if isinstance(value, Html) else escape(_encodable(value))
 
 
 def script_json(value: Any) -> str:
-    """JSON that no parser of HTML can leave early: `</script>` and `<!--` cannot occur in it."""
+    """Return JSON without `</script>` and `<!--`, which would end or hide it in HTML."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -51,13 +51,13 @@ def script_json(value: Any) -> str:
 
 
 def clipped(text: str, length: int) -> str:
-    """On one line of at most `length` characters."""
+    """Return text on one line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """With `digits` significant digits; whole numbers in groups of three; a dash for none."""
+    """Format with `digits` significant digits; group whole numbers by three; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -70,12 +70,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def when(time: float | None) -> str:
-    """A time as `2024-02-04 18:46`, UTC; a dash for none."""
+    """Format a time as `2024-02-04 18:46`, UTC; a dash for None."""
     if time is None or math.isnan(time):
         return "–"
     try:
         return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):  # beyond the years that a calendar has
+    except (OverflowError, OSError, ValueError):  # outside the years of a calendar
         return f"{time:.3g} s"
 
 
@@ -84,7 +84,7 @@ def table(
     columns: Sequence[tuple[str, str]],  # name, and "text" or "number"
     rows: Sequence[Sequence[str | Html]],
 ) -> Html:
-    """A table with a caption and headed columns."""
+    """Build a table with a caption and headed columns."""
     head = "".join(f'<th scope="col" class="{kind}">{escaped(name)}</th>' for name, kind in columns)
     lines = [
         "".join(
@@ -102,14 +102,14 @@ def table(
 
 
 def _encodable(text: str) -> str:
-    """What no page may hold, lone surrogates and control characters, as a replacement character."""
+    """Replace lone surrogates and control characters, which no page may contain."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 _WIDTH, _HEIGHT = 560.0, 270.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 46.0
 _FULL_MARKS, _SHORT_MARK = 20, 16.0  # marks drawn to the ground; length of the others
-_HOVERED = 400  # points that tell their values when pointed at
+_HOVERED = 400  # maximum points that show their values on hover
 _ids = count()
 
 
@@ -122,12 +122,12 @@ class Series:
     y: Sequence[float]
     kind: str = "line"  # or "bars" or "dots"
     tone: int = 1  # number of the colour, from 1
-    notes: Sequence[str] = ()  # told of each point when pointed at; by default its values
+    notes: Sequence[str] = ()  # shown when a point is hovered; by default its values
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line with a note, such as an alarm or where a choice was made."""
+    """Vertical line with a note, such as an alarm or a choice."""
 
     x: float
     note: str
@@ -137,19 +137,19 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart."""
+    """Chart with axes, series and marks."""
 
-    title: str  # told above it and to a screen reader
-    x_label: str  # with units, as is `y_label`
+    title: str  # shown above it and read by screen readers
+    x_label: str  # with units, like `y_label`
     y_label: str
     series: Sequence[Series]
     marks: Sequence[Mark] = ()
-    log_y: bool = False  # logarithmic; values that are not positive are left out
-    x_ticks: Sequence[tuple[float, str]] = ()  # what to write where; by default round numbers
-    summary: str = ""  # what is to be seen, in a sentence
+    log_y: bool = False  # logarithmic; values that are not positive are omitted
+    x_ticks: Sequence[tuple[float, str]] = ()  # places and texts; by default round numbers
+    summary: str = ""  # description in one sentence
 
     def html(self) -> Html:
-        """As a figure."""
+        """Return the chart as a figure."""
         frame = _Frame(self)
         key = f"chart{next(_ids)}"
         parts = [
@@ -178,7 +178,7 @@ class Chart:
 
 
 class _Frame:
-    """The scales of a chart and what is drawn with them."""
+    """Scales of a chart and its drawing."""
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
@@ -205,7 +205,7 @@ class _Frame:
         return _HEIGHT - _BOTTOM - (at - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
 
     def axes(self) -> list[str]:
-        """Grid, ticks and labels."""
+        """Draw grid, ticks and labels."""
         bottom = _HEIGHT - _BOTTOM
         lines = []
         if self.chart.log_y:
@@ -242,7 +242,7 @@ class _Frame:
         return [(x, _short(x)) for x in ticks if not whole or float(x).is_integer()]
 
     def series(self, series: Series) -> list[str]:
-        """A line, bars or dots."""
+        """Draw a line, bars or dots."""
         points = list(zip(series.x, series.y, strict=True))
         if series.kind == "line":
             path, pen = [], "M"
@@ -277,9 +277,9 @@ class _Frame:
         return lines
 
     def mark(self, mark: Mark) -> list[str]:
-        """A vertical line."""
+        """Draw a vertical line."""
         at = self._x(mark.x)
-        # Many of them across the whole height would be a fence before what they mark.
+        # Many of them at full height would hide the chart.
         end = _HEIGHT - _BOTTOM if len(self.chart.marks) <= _FULL_MARKS else _TOP + _SHORT_MARK
         return [
             f'<path class="mark tone{mark.tone}" d="M{at:.1f} {_TOP}V{end}">'
@@ -288,13 +288,13 @@ class _Frame:
 
 
 def _extent(values: Sequence[float]) -> tuple[float, float]:
-    """Smallest and largest, apart from each other."""
+    """Return smallest and largest value, made distinct."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 multiples of 1, 2 or 5 times a power of ten."""
+    """Return at most `most` + 1 multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
@@ -303,7 +303,7 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def _short(value: float) -> str:
-    """A tick's number."""
+    """Format the number of a tick."""
     if value == 0:
         return "0"
     if abs(value) >= 1e5 or abs(value) < 1e-3:

@@ -1,4 +1,4 @@
-"""Panel: one part of the page, and what all panels write in the same way."""
+"""Panels: the parts of the page below the graph, and markup that they share."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _TEXT = 140
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of the page, under its heading."""
+    """One part of the page, with a heading."""
 
     title: str
     body: tuple[Html, ...]
-    wide: bool = False  # over all columns of the page
+    wide: bool = False  # spans all columns of the page
 
     def html(self, key: str) -> str:
-        """As a section, `key` its id."""
+        """Return the panel as a section with id `key`."""
         kind = ' class="wide"' if self.wide else ""
         body = "".join(part.text for part in self.body)
         return (
@@ -48,12 +48,12 @@ class Panel:
 
 
 def paragraph(text: str) -> Html:
-    """A line of explanation."""
+    """Return a line of explanation."""
     return Html(f'<p class="note">{escaped(text)}</p>')
 
 
 def node_cell(facts: ReportFacts, drawing: Drawing, node: int) -> Html:
-    """A memory's text, as a button that shows it in the graph where it is drawn there."""
+    """Return a memory's text, as a button that shows it in the graph if it is drawn."""
     text = escaped(clipped(facts.texts[node], _TEXT))
     place = int(drawing.place[node])
     if place < 0:
@@ -62,7 +62,7 @@ def node_cell(facts: ReportFacts, drawing: Drawing, node: int) -> Html:
 
 
 def community_cell(facts: ReportFacts, community: int) -> Html:
-    """A community's colour and name."""
+    """Return a community's colour and name."""
     name = facts.names[community] or f"community {community + 1}"
     return Html(
         f'<span class="swatch" data-community="{community}"></span>{escaped(clipped(name, 60))}'
@@ -70,7 +70,7 @@ def community_cell(facts: ReportFacts, community: int) -> Html:
 
 
 def questions_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """Hits of each of the questions: score, memory, and the reasons in words."""
+    """List the hits of each question: score, memory, and the reasons in words."""
     node = {name: place for place, name in enumerate(facts.ids)}
     columns = [("score", "number"), ("memory", "text"), ("why", "text")]
     parts = [paragraph("A score is the probability that a memory is relevant to the question.")]
@@ -98,7 +98,7 @@ _SHOWN = 25
 
 
 def communities_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """A row for each of the largest communities."""
+    """List the largest communities, one row each."""
     if not facts.num_nodes:
         return Panel("Communities", (paragraph("The store is empty: there is nothing to part."),))
     sizes = facts.sizes
@@ -124,7 +124,7 @@ def communities_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 
 
 def bridges_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """The links between communities that the graph would miss the most."""
+    """List the links between communities that the graph would miss most."""
     title = "Bridges"
     found = facts.structure.bridges
     if not len(found):
@@ -150,7 +150,7 @@ def bridges_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 
 
 def frontiers_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """The remote memories with little that ties them to the rest."""
+    """List the remote memories that are weakly connected to the rest."""
     title = "Frontiers"
     found = facts.structure.frontiers
     if not len(found):
@@ -172,7 +172,7 @@ def frontiers_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 _POINTS = 600
 _MARKS = 80
 _LISTED = 12
-_DEPTH = 30.0  # log-odds below the threshold that are told apart
+_DEPTH = 30.0  # log-odds below the threshold that are distinguished
 _TICKS = 5
 _STATISTIC = {
     "spectral": "log-odds of a new regime",
@@ -181,7 +181,7 @@ _STATISTIC = {
 
 
 def regime_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """The statistic of every memory in the order of storing, its threshold, and the alarms."""
+    """Plot the statistic of every memory in the order of storing, its threshold, and the alarms."""
     title = "Drift and regime switches"
     steps = facts.regime
     if steps is None:
@@ -195,7 +195,7 @@ def regime_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
         return Panel(title, (paragraph(said),))
     times = facts.time[facts.atom]
     timed = not bool(times.isnan().any())
-    # Where there are more memories than points, the largest statistic of each stretch.
+    # With more memories than points, show the largest statistic of each stretch.
     width = max(1, -(-count // _POINTS))
     padded = torch.nn.functional.pad(steps.statistic, (0, -count % width), value=-torch.inf)
     best = padded.view(-1, width).max(1)
@@ -253,18 +253,18 @@ def regime_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 
 
 def _days(times: Tensor) -> list[tuple[float, str]]:
-    """Some memories by number and day."""
+    """Return some memories by number and day."""
     places = torch.linspace(0, len(times) - 1, min(_TICKS, len(times))).round().long().unique()
     inner = places[1:-1] if len(places) > 4 else places
     return [(i + 1.0, f"{i + 1:,} · {when(float(times[i]))[:10]}") for i in inner.tolist()]
 
 
-_LEAST = 1e-7  # of the largest eigenvalue: less is rounding
+_LEAST = 1e-7  # of the largest eigenvalue: smaller ones are rounding
 _SPECTRUM_POINTS = 400
 
 
 def spectrum_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """Eigenvalues with the chosen K, and the energy that the leading ones hold."""
+    """Plot eigenvalues with the chosen K, and the energy in the leading ones."""
     title = "Spectrum of the memory kernel"
     if facts.spectrum is None or facts.modes is None:
         return Panel(title, (paragraph("There are no vectors to take a spectrum of."),))
@@ -302,7 +302,7 @@ def spectrum_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 
 
 def laplacian_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """The eigenvalues next to 0, and how often 0 occurs."""
+    """Plot the eigenvalues next to 0, and count the zeros."""
     title = "Spectrum of the graph"
     values = facts.structure.values.tolist()
     if not values:
@@ -341,7 +341,7 @@ _MODES_SHOWN = 40
 
 
 def modes_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """Size, variance, recency and typical memories of the modes."""
+    """Show size, variance, recency and typical memories of the modes."""
     title = "Modes"
     modes = facts.modes
     if modes is None:
@@ -392,7 +392,7 @@ def modes_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
 
 
 def store_panel(facts: ReportFacts, drawing: Drawing) -> Panel:
-    """Counts, sizes and bindings."""
+    """List counts, sizes and bindings."""
     known = facts.time[~facts.time.isnan()]
     span = f"{when(float(known.min()))} to {when(float(known.max()))} UTC" if len(known) else "none"
     rows = {
@@ -426,4 +426,4 @@ PANELS: tuple[Callable[[ReportFacts, Drawing], Panel], ...] = (
     modes_panel,
     store_panel,
 )
-"""In the order of the page; a panel is a function of the facts and the drawing."""
+"""Panels in the order of the page, as functions of the facts and the drawing."""

@@ -24,16 +24,16 @@ _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
+    """Summary of a written report.
 
     Attributes:
         path: The file.
-        bytes: Its size.
-        nodes, edges: Of the store.
-        drawn_nodes, drawn_edges: On the page.
-        communities: How many there are.
-        modes: Likewise.
-        alarms: Regime switches that the detector tells.
+        bytes: Size of the file.
+        nodes, edges: Numbers in the store.
+        drawn_nodes, drawn_edges: Numbers on the page.
+        communities: Number of communities.
+        modes: Number of modes.
+        alarms: Number of regime switches detected.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Report:
     alarms: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
 
@@ -59,17 +59,17 @@ def write_report(
     most_edges: int = 150_000,
     iterations: int = 100,
 ) -> Report:
-    """Writes the report of a memory.
+    """Write the report of a memory.
 
     Args:
-        data: What is known of it.
-        path: File to write, replaced as a whole.
-        limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
-        most_edges: Edges on the page at most; of more, each node's strongest.
-        iterations: Steps in which the nodes are placed, as of `layout`.
+        data: Contents of the memory.
+        path: File to write, replaced atomically.
+        limit: Maximum nodes to draw, the best linked first; the page notes the rest.
+        most_edges: Maximum edges on the page, each node's strongest first.
+        iterations: Steps of the layout, as for `layout`.
 
     Raises:
-        InputError: As `checked_target`.
+        InputError: As for `checked_target`.
         OSError: The file cannot be written.
     """
     target = checked_target(path, limit)
@@ -91,10 +91,10 @@ def write_report(
 
 
 def checked_target(path: str | os.PathLike[str], limit: int) -> Path:
-    """The file that a report is written to, looked at before anything is computed.
+    """Return the file of a report, checked before anything is computed.
 
     Raises:
-        InputError: A path that is a folder or lies in none, or a limit out of range.
+        InputError: The path is a folder or its folder does not exist, or the limit is out of range.
     """
     target = output_file(path)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
@@ -105,8 +105,8 @@ def checked_target(path: str | os.PathLike[str], limit: int) -> Path:
 
 
 def _write(target: Path, content: bytes) -> None:
-    """Replaces a file as a whole or not at all; pipes and devices are written to."""
-    place = Path(os.path.realpath(target))  # a link stays one
+    """Replace a file atomically; write to pipes and devices directly."""
+    place = Path(os.path.realpath(target))  # keeps a symbolic link
     if place.exists() and not place.is_file():
         place.write_bytes(content)
         return
@@ -137,7 +137,7 @@ def _page(facts: ReportFacts, drawing: Drawing) -> str:
         title=escaped(f"{facts.name}: graphmem report"),
         css=_asset("page.css"),
         heading=escaped(facts.name),
-        subtitle=escaped(f"What this memory holds and how it hangs together · {now}"),
+        subtitle=escaped(f"What this memory contains and how it is connected · {now}"),
         tiles="".join(
             f"<div><dt>{name}</dt><dd>{number(count)}</dd></div>" for name, count in tiles.items()
         ),
@@ -161,7 +161,7 @@ def _graph(facts: ReportFacts, drawing: Drawing) -> str:
     )
     notes = list(drawing.notes)
     if not facts.graph.num_edges:
-        notes.insert(0, "The memories have no edges yet: each of them stands alone.")
+        notes.insert(0, "The memories have no edges yet: each of them is isolated.")
     return _filled(
         "graph.html",
         label=escaped(label),
@@ -170,7 +170,7 @@ def _graph(facts: ReportFacts, drawing: Drawing) -> str:
 
 
 def _filled(name: str, **values: str) -> str:
-    """A template with its slots filled; what is filled in is not looked at again."""
+    """Fill the slots of a template; filled-in text is not scanned again."""
     return _SLOT.sub(lambda slot: values[slot[1]], _asset(name))
 
 

@@ -100,7 +100,7 @@ class Context:
         return tuple(dict.fromkeys(known[n] for n in numbers if n in known))
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
 
@@ -126,5 +126,5 @@ class Answer:
         return () if self.text is None else self.context.cited(self.text)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self) | {"cited": list(self.cited)}

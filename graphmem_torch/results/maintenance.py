@@ -96,7 +96,7 @@ class Learned:
         return f"{state}; from {self.questions:,} questions, {self.atoms:,} memories{gain}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
 

@@ -88,7 +88,7 @@ class QueryPlan:
         return "\n".join(lines) or "no steps yet"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
 

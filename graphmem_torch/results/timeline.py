@@ -68,7 +68,7 @@ class Change:
     count: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
 

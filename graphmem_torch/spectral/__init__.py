@@ -1,6 +1,6 @@
-"""What the Laplacian of a graph says: communities, resistances, bridges, frontiers, structure.
+"""Analyses by the Laplacian of a graph: communities, resistances, bridges, frontiers, structure.
 
-Imports from `linalg` and what lies below it.
+Imports from `linalg` and the layers below it.
 """
 
 from __future__ import annotations

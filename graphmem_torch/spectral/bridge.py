@@ -1,4 +1,4 @@
-"""bridges: the edges between communities whose loss would part the graph the most."""
+"""bridges: edges between communities whose loss would increase resistance the most."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ __all__ = ["Bridges", "bridge_scores", "bridges"]
 
 _log = logging.getLogger(__name__)
 
-_MANY = 512  # pairs from which the sketch is the method of choice
-_SPARE = 4  # times `top` that the sketch leaves to be solved exactly, and
-_LEAST = 32  # at least so many
+_MANY = 512  # minimum pairs for which the sketch is the default
+_SPARE = 4  # the sketch leaves this many times `top` pairs to exact solution
+_LEAST = 32  # and at least this many
 _TILE = 1024  # pairs whose rows of a dense inverse are gathered at once
 
 
 @dataclass(frozen=True, eq=False)
 class Bridges:
-    """Pairs of nodes and what an edge between them does to the total effective resistance.
+    """Pairs of nodes and the effect of an edge between them on the total effective resistance.
 
     Attributes:
         pairs: `[2, P]` int64.
-        score: `[P]` float64: of an existing edge the rise if it went, of an absent pair the fall if
-            it came; inf for a cut edge and between components.
-        side: `[P]` int64: nodes of the smaller part that a cut edge holds on to, or that an absent
-            pair would join; 0 where the score is finite. It orders infinite scores.
-        weight: `[P]` float32: of an existing edge, signed; else the one that was supposed.
+        score: `[P]` float64: increase without an existing edge, or decrease with an absent one; inf
+            for a cut edge and between components.
+        side: `[P]` int64: nodes of the smaller part that a cut edge attaches, or that an absent
+            edge would join; 0 for finite scores. Orders infinite scores.
+        weight: `[P]` float32: weight of an existing edge, signed; else the assumed weight.
         exists: `[P]` bool.
-        error: `[P]` float64, relative, of the score: rounding, the tolerance, or one standard
+        error: `[P]` float64, relative error of the score: rounding, the tolerance, or one standard
             deviation.
         converged: Whether conjugate gradients reached their tolerance.
     """
@@ -57,13 +57,13 @@ class Bridges:
         return self.pairs.shape[1]
 
     def take(self, place: Tensor) -> Bridges:  # [k] integers or [P] bool
-        """Some of them, in that order."""
+        """Return some of the pairs, in the given order."""
         columns = ("score", "side", "weight", "exists", "error")
         parts = {name: getattr(self, name)[place] for name in columns}
         return replace(self, pairs=self.pairs[:, place], **parts)
 
     def order(self) -> Tensor:  # [P] int64
-        """Best first: by score, infinite ones by side; equals stay as they are."""
+        """Return the best pairs first: by score, infinite ones by side; ties keep their order."""
         order = torch.argsort(self.side, descending=True, stable=True)
         return order[torch.argsort(self.score[order], descending=True, stable=True)]
 
@@ -77,34 +77,33 @@ def bridge_scores(
     tol: float = 1e-10,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
-    """How the total effective resistance changes with an edge (`docs/mathematics.md` 2.5).
+    """Return the change of the total effective resistance by edges (`docs/mathematics.md` 2.5).
 
     With L = D - W on |w|, b = e_i - e_j, R = b'L⁺b and n nodes in the component, the loss of an
-    edge of weight w raises Σ_{i<j} R_ij by n w ‖L⁺b‖² / (1 - wR), a new one lowers it by
-    n w ‖L⁺b‖² / (1 + wR) (Sherman and Morrison 1950; Ghosh, Boyd and Saberi 2008, section 2).
-    Cut edges, where wR = 1, are found as such, not by rounding.
+    edge of weight w increases Σ_{i<j} R_ij by n w ‖L⁺b‖² / (1 - wR). A new edge decreases it by n w
+    ‖L⁺b‖² / (1 + wR) (Sherman and Morrison 1950; Ghosh, Boyd and Saberi 2008, section 2). Cut
+    edges, for which wR = 1, are found exactly, not by rounding.
 
-    * "exact": the dense pseudo-inverse in float64, up to 20,000 nodes.
+    * "exact": dense pseudo-inverse in float64, up to 20,000 nodes.
     * "cg": conjugate gradients in float64 with the pairs as columns.
-    * "sketch": random projections for any number of pairs; where wR is nearer to 1 than their
-      noise, 1 - wR is taken as that noise, and the score is too small rather than too large.
+    * "sketch": random projections for any number of pairs. If wR is nearer to 1 than their noise, 1
+    - wR is taken as that noise, which makes the score too small rather than too large.
     * "auto": "exact" up to 1,024 nodes, else "cg" up to 512 pairs, else "sketch".
 
     Args:
         graph: Signs and directions are ignored; loops carry nothing.
-        pairs: Node numbers, every undirected edge once when omitted.
+        pairs: Node numbers; every undirected edge once when omitted.
         method: One of the above.
-        weight: Weight that an absent pair is supposed to have.
-        tol: Relative error asked of R by "cg"; about its root is that of the score.
-        network: Network of the graph, by whose settings it is then done; by default one of 128
-            columns.
+        weight: Assumed weight of an absent edge.
+        tol: Relative error of R for "cg"; its root bounds roughly that of the score.
+        network: Network of the graph, whose settings then apply; by default one of 128 columns.
 
     Returns:
-        The pairs as they came; from a node to itself the score is 0.
+        The pairs in their order; a pair of equal nodes has score 0.
 
     Raises:
-        InputError: For pairs of a wrong shape or dtype or out of range, weights that require a
-            gradient, or a constant out of range.
+        InputError: Pairs have a wrong shape or dtype or are out of range, weights require a
+            gradient, or a constant is out of range.
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch"))
     check_range("tol", tol, 0.0)
@@ -120,8 +119,8 @@ def bridge_scores(
     forms = _FORMS[method](network, asked.sides, tol)
     if not forms.converged:
         _log.warning(
-            "Bridge scores by %r are less exact than asked for after %d iterations: raise max_iter "
-            "or tol, or drop edges that are nothing beside the others",
+            "Bridge scores by %r are less exact than requested after %d iterations: raise max_iter "
+            "or tol, or drop negligible edges",
             method,
             forms.iterations,
         )
@@ -135,20 +134,20 @@ def bridges(
     *,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
-    """The existing edges between communities that the graph would miss the most, best first.
+    """Return the existing edges between communities that matter most to the graph, best first.
 
-    Cut edges come before all others, the one that cuts off most first. Of many other edges a sketch
-    leaves the best `4 top`, at least 32, which are then solved exactly; so the scores are exact,
-    and an edge is left out wrongly only where its score is within the sketch's noise of the last.
+    Cut edges come first, ordered by the size of the part they cut off. Of many other edges, a
+    sketch selects the best `4 top`, at least 32, which are solved exactly. Scores are thus exact;
+    an edge is wrongly omitted only if its score is within the sketch's noise of the last.
 
     Args:
         graph: Signs and directions are ignored.
         label: Community of every node.
-        top: Most edges returned.
-        network: Network of the graph, by whose settings it is then done.
+        top: Maximum number of edges.
+        network: Network of the graph, whose settings then apply.
 
     Raises:
-        InputError: If the labels do not fit the graph or a constant is out of range.
+        InputError: The labels do not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     check_labels(label, graph)
@@ -158,7 +157,7 @@ def bridges(
     ends = torch.stack([low[crossing], high[crossing]])
     if not network.small:
         side = network.cut[crossing]
-        if int((side > 0).sum()) >= top:  # nothing finite can be among the best
+        if int((side > 0).sum()) >= top:  # finite scores cannot be among the best
             best = torch.argsort(side, descending=True, stable=True)[:top]
             ends = ends[:, best]
         elif ends.shape[1] > _MANY:
@@ -170,15 +169,15 @@ def bridges(
 
 
 def check_labels(label: Tensor, graph: Graph) -> None:
-    """Raises `InputError` unless there is an integer label for every node, on its device."""
-    do = "was the graph rebuilt since?"
+    """Raise `InputError` unless every node has an integer label, on the graph's device."""
+    do = "compute them for this graph"
     check_tensor("label", label, "integers", (graph.num_nodes,), do, device=graph.device)
 
 
 class _Forms(NamedTuple):
-    """b' L⁺ b and ‖L⁺ b‖² `[Q]` of pairs b = e_i - e_j inside components, L = D - W on |w|.
+    """Forms b' L⁺ b and ‖L⁺ b‖² `[Q]` of pairs b = e_i - e_j inside components, L = D - W on |w|.
 
-    With the relative errors of both, of all pairs or `[Q]`, and how they were reached.
+    Includes the relative errors of both, shared or `[Q]`, and the iterations.
     """
 
     resistance: Tensor
@@ -199,7 +198,7 @@ def _exact_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms
 
 
 def _solved_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms:
-    """By conjugate gradients; the error of ‖L⁺b‖² may be the root of that of R."""
+    """Solve by conjugate gradients; the error of ‖L⁺b‖² may be the root of that of R."""
     nodes = network.graph.num_nodes
     resistance = network.exact.degree.new_zeros(len(sides))
     square, most, settled = torch.zeros_like(resistance), 0, True
@@ -219,7 +218,7 @@ def _solved_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Form
 
 
 def _sketched_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms:
-    """By random projections, which need no tolerance; errors are one standard deviation."""
+    """Estimate by random projections without a tolerance; errors are one standard deviation."""
     del tol
     found, sketch = network.by_sketch(sides), network.node_sketch
     unit = replace(sides, a=torch.ones_like(sides.a), b=torch.ones_like(sides.b))
@@ -249,7 +248,7 @@ def _assembled(
     low, high = ends
     edge = operator.edge_between(low, high)
     exists = edge >= 0
-    pad = torch.nn.functional.pad  # of what is taken at -1, where there is no edge
+    pad = torch.nn.functional.pad  # padding is read at -1, where there is no edge
     weight = pad(strength, (0, 1), value=supposed)[edge]
     cut = pad(network.cut, (0, 1))[edge]
     size = torch.bincount(operator.component, minlength=1)

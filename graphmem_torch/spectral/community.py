@@ -1,4 +1,4 @@
-"""communities: parts of a graph that hang together more than with the rest."""
+"""communities: parts of a graph that are connected more strongly inside than to the rest."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ __all__ = ["SweepCut", "communities", "connected_parts", "fiedler", "modularity"
 
 
 class SweepCut(NamedTuple):
-    """The best cut of every component.
+    """Best cut of every component.
 
     Attributes:
-        side: `[N]` bool, which nodes lie on the side of the small values.
-        conductance: `[C]` float64, weight of the cut over the smaller volume; inf where no cut is
-            allowed.
+        side: `[N]` bool, whether a node is on the side of the small values.
+        conductance: `[C]` float64, weight of the cut over the smaller volume; inf without a cut.
     """
 
     side: Tensor
@@ -42,19 +41,19 @@ def sweep_cut(
     count: int,
     min_size: int = 1,
 ) -> SweepCut:
-    """Of all cuts {value <= t} of each component, the one of least conductance.
+    """Return the cut {value <= t} of least conductance of each component.
 
     Cheeger's inequality: along any vector of Rayleigh quotient ρ of the normalised Laplacian
     (divided by √d) it is at most √(2 ρ) (Chung 1997, theorem 2.2; Spielman and Teng 2007).
 
     Args:
-        low: Undirected edges, inside components.
-        high: Their other ends.
+        low: First ends of undirected edges, inside components.
+        high: Second ends of the edges.
         weight: Weights of the edges.
         component: Component of every node.
-        value: What the nodes are ordered by.
+        value: Value by which the nodes are ordered.
         count: C.
-        min_size: Nodes that each side must have at least.
+        min_size: Minimum nodes on each side.
     """
     nodes, device = component.shape[0], component.device
     order = torch.argsort(value, stable=True)
@@ -64,7 +63,7 @@ def sweep_cut(
     exact = weight.double()
     degree = exact.new_zeros(nodes).index_add_(0, low, exact).index_add_(0, high, exact)
     first, last = torch.minimum(place[low], place[high]), torch.maximum(place[low], place[high])
-    # Every edge is cut between its two ends; components are contiguous, so sums cancel at borders.
+    # An edge is cut between its two ends; components are contiguous, so sums cancel at borders.
     step = exact.new_zeros(nodes).index_add_(0, first, exact).index_add_(0, last, -exact)
     cut = step.cumsum(0).clamp(min=0)
     owner = component[order]
@@ -88,7 +87,7 @@ def sweep_cut(
 
 
 def _leiden(graph: Graph, resolution: float, seed: int) -> Tensor:  # [N] int32
-    """Communities of large modularity, on the CPU and by one thread: one seed gives one result."""
+    """Find communities of large modularity on the CPU, by one thread, so that seeds reproduce."""
     if not 0 < resolution < float("inf"):
         raise InputError(f"resolution: expected a finite number above 0, got {resolution}; try 1.0")
     library = optional_import(
@@ -123,7 +122,7 @@ def connected_parts(
     low: Tensor,  # [M]
     high: Tensor,  # [M]
 ) -> Tensor:  # [N] int32
-    """The connected parts of every label, numbered in order of their smallest nodes."""
+    """Return the connected parts of every label, numbered in order of their smallest nodes."""
     inside = label[low] == label[high]
     root = roots_of(low[inside], high[inside], label.shape[0])
     return number(root).to(torch.int32)
@@ -136,36 +135,34 @@ def fiedler(
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
 ) -> Solution:  # values [], vectors [N]
-    """Spectral gap μ_2 and Fiedler vector φ_2 of the normalised Laplacian of |w|.
+    """Return the spectral gap μ_2 and Fiedler vector φ_2 of the normalised Laplacian of |w|.
 
-    `docs/mathematics.md` 2.4; Fiedler 1973. In a graph of several components μ_2 is exactly 0 and
-    the vector parts the largest component (values >= 0) from all the others (values <= 0): it lies
-    in the null space, orthogonal to D^1/2 1. Its sign is otherwise arbitrary; here the entry of
-    largest size is positive.
+    `docs/mathematics.md` 2.4; Fiedler 1973. In a graph of several components μ_2 is exactly 0. The
+    vector, in the null space and orthogonal to D^1/2 1, separates the largest component (values >=
+    0) from all others (values <= 0). Its sign is otherwise arbitrary; the entry of largest
+    magnitude is positive.
 
     Args:
         graph: Signs and directions are ignored.
-        tol: As for `lanczos`.
-        generator: As for `lanczos`.
-        max_iter: As for `lanczos`.
+        tol: Tolerance, as for `lanczos`.
+        generator: Random generator, as for `lanczos`.
+        max_iter: Maximum block products, as for `lanczos`.
 
     Returns:
         `values` a scalar, `vectors` `[N]` of unit length, `residual` a scalar.
 
     Raises:
-        InputError: If the graph has fewer than two nodes.
+        InputError: The graph has fewer than two nodes.
     """
     if graph.num_nodes < 2:
-        raise InputError(
-            f"graph: expected at least 2 nodes to be parted, got {graph.num_nodes}; add nodes"
-        )
+        raise InputError(f"graph: expected at least 2 nodes, got {graph.num_nodes}; add nodes")
     operator = laplacian(graph, signed=False)
     null = operator.null_space()
     if null.count > 1:
         mass = torch.where(operator.degree > 0, operator.degree, 1.0)
         nodes = torch.bincount(operator.component)
         share = torch.where(operator.component == nodes.argmax(), mass, 0.0)
-        # D^1/2 times a value for each side, weighed so that it is orthogonal to D^1/2 1.
+        # D^1/2 times one value per side, chosen so that it is orthogonal to D^1/2 1.
         side = torch.where(share > 0, mass.sum() - share.sum(), -share.sum())
         vector = mass.sqrt() * side
         vector = (vector / vector.norm()).to(operator.dtype)
@@ -178,8 +175,8 @@ def fiedler(
     return Solution(found.values[1], vector, found.residual[1], found.iterations, found.converged)
 
 
-_LEVELS = 64  # of bisection at most
-_RELATIVE = 0.05  # of an eigenvalue: a sweep along a rougher vector finds the same cut
+_LEVELS = 64  # maximum levels of bisection
+_RELATIVE = 0.05  # of an eigenvalue: a sweep along a less exact vector finds the same cut
 _ITERATIONS = 600
 
 
@@ -192,28 +189,28 @@ def communities(
     min_size: int = 10,
     generator: torch.Generator | None = None,
 ) -> Tensor:  # [N] int32
-    """Communities of |w|, each of them connected, numbered in order of their smallest nodes.
+    """Return communities of |w|, each connected, numbered in order of their smallest nodes.
 
-    * "leiden": of largest modularity (Traag, Waltman and van Eck 2019); what contradicts each other
-      is about the same.
+    * "leiden": communities of largest modularity (Traag, Waltman and van Eck 2019); contradictions
+      count as connections, because both ends have the same topic.
     * "fiedler": recursive bisection along the Fiedler vector with a sweep cut
-      (`docs/mathematics.md` 2.5; Shi and Malik 2000), all parts of a level at once, until no cut of
-      a part has a conductance of at most `conductance` with `min_size` nodes on either side.
+      (`docs/mathematics.md` 2.5; Shi and Malik 2000), all parts of a level at once. It ends when no
+      cut has a conductance of at most `conductance` and `min_size` nodes on either side.
 
     Args:
         graph: Directions and signs are ignored; loops do not count.
-        method: As above.
+        method: "leiden" or "fiedler".
         resolution: Resolution of "leiden": larger values give more communities.
         conductance: Largest conductance at which "fiedler" cuts a part.
-        min_size: Fewest nodes that "fiedler" leaves on either side.
-        generator: Random generator; without one the choices are the same every time.
+        min_size: Minimum nodes that "fiedler" leaves on either side.
+        generator: Random generator; without one, results are the same every time.
 
     Returns:
-        An isolated node is a community of its own.
+        Community of every node; an isolated node is its own community.
 
     Raises:
-        InputError: For an unknown method, a constant out of range, weights that require a
-            gradient, or "leiden" where its library is not installed.
+        InputError: The method is unknown, a constant is out of range, weights require a gradient,
+            or the library of "leiden" is not installed.
     """
     check_choice("method", method, ("leiden", "fiedler"))
     check_range("conductance", conductance, 0.0, 1.0)
@@ -228,7 +225,7 @@ def communities(
 
 
 def modularity(graph: Graph, label: Tensor) -> float:  # label [N]
-    """Newman's modularity of a partition, on |w|: the share of weight inside beyond chance."""
+    """Return Newman's modularity of a partition of |w|: share of weight inside beyond chance."""
     low, high, weight = undirected(graph)
     exact = weight.double().abs()
     total = float(exact.sum())
@@ -248,7 +245,7 @@ def _bisected(
     weight = weight.abs()
     nodes = graph.num_nodes
     label = number(roots_of(low, high, nodes)) if nodes else low
-    # Only what may still be cut is looked at: `open_node` are its nodes, by their own numbers.
+    # Only parts that may still be cut are examined: `open_node` lists their nodes.
     open_node = torch.arange(nodes, device=low.device)
     for _ in range(_LEVELS):
         size = torch.bincount(label[open_node]) if open_node.numel() else open_node

@@ -1,4 +1,4 @@
-"""components: which nodes hang together, and which signed components are balanced."""
+"""components: connected nodes, and the balance of signed components."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["components", "compress", "cut_edges", "roots_of", "switching", "undi
 
 
 def undirected(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:  # [M] low, [M] high, [M] weight
-    """One edge for each connected pair `low < high`: the one of largest |w|, whatever its way.
+    """Return one edge per connected pair `low < high`: the one of largest |w| in either direction.
 
     `docs/mathematics.md` 2.1. On a tie of |w| a positive weight wins, so that the result does not
-    depend on directions. Loops and weights of 0 are left out. Ordered by (low, high).
+    depend on directions. Loops and weights of 0 are dropped. Ordered by (low, high).
 
     Raises:
-        InputError: If the weights require a gradient.
+        InputError: The weights require a gradient.
     """
     if graph.weight.requires_grad:
         raise InputError(
@@ -30,7 +30,7 @@ def undirected(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:  # [M] low, [M] h
     source, target = graph.source[kept].long(), graph.target[kept].long()
     weight = graph.weight[kept]
     if bool((weight < 0).any()):
-        # Positive edges first: the merge takes the first of equally strong ones.
+        # Positive edges first: the merge takes the first of ties.
         order = torch.sort((weight < 0).to(torch.uint8), stable=True).indices
         source, target, weight = source[order], target[order], weight[order]
     low, high = torch.minimum(source, target), torch.maximum(source, target)
@@ -44,17 +44,17 @@ def compress(
     high: Tensor,  # [M]
     nodes: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # [N + 1] int32, [2M] int32, [2M] int64
-    """Rows of the symmetric matrix: `indptr`, `column`, and which undirected edge each entry is."""
+    """Return rows of the symmetric matrix: `indptr`, `column`, undirected edge of each entry."""
     row, column = torch.cat([high, low]), torch.cat([low, high])
-    # Given ordered by (low, high), a stable sort by row alone leaves columns ascending: first the
-    # smaller neighbours (row = high), then the larger ones.
+    # The input is ordered by (low, high), so a stable sort by row leaves columns ascending: first
+    # the smaller neighbours (row = high), then the larger ones.
     order = torch.sort(row.to(torch.int32), stable=True).indices
     edge = order % max(low.shape[0], 1)
     return pointers(row, nodes), column[order].to(torch.int32), edge
 
 
 def components(graph: Graph) -> Tensor:  # [N] int64
-    """Number of the weakly connected component of every node, in order of its smallest node.
+    """Return the weakly connected component of every node, numbered by smallest nodes.
 
     Every edge connects, whatever its direction and sign, unless its weight is 0.
     """
@@ -64,18 +64,17 @@ def components(graph: Graph) -> Tensor:  # [N] int64
 
 
 def number(root: Tensor) -> Tensor:  # [N] -> [N]
-    """Turns roots (each component's smallest node) into 0, 1, 2, ..."""
+    """Turn roots (each component's smallest node) into 0, 1, 2, ..."""
     own = root == torch.arange(root.shape[0], device=root.device)
     return (own.cumsum(0) - 1)[root]
 
 
 def roots_of(source: Tensor, target: Tensor, nodes: int) -> Tensor:  # [E], [E] -> [N]
-    """The smallest node of every node's component; edges are taken both ways.
+    """Return the smallest node of every node's component; edges count in both directions.
 
-    Hooking and pointer jumping (Shiloach and Vishkin 1982): the root of every edge's one end is
-    hung below the smaller root of its other end, then every node is pointed at its root. Edges
-    inside one tree drop out, so rounds get cheaper; there are about log N of them, and a look at
-    the data ends each.
+    Hooking and pointer jumping (Shiloach and Vishkin 1982): each round hangs the root of one end of
+    an edge below the smaller root of the other end, then points every node at its root. Edges
+    inside one tree drop out, so rounds get cheaper. About log N rounds.
     """
     root = torch.arange(nodes, device=source.device)
     low, high = source, target
@@ -91,7 +90,7 @@ def roots_of(source: Tensor, target: Tensor, nodes: int) -> Tensor:  # [E], [E] 
 
 
 def _jumped(root: Tensor) -> Tensor:
-    """Follows every pointer to its end, twice as far each time."""
+    """Follow every pointer to its end, doubling the distance each round."""
     while True:
         further = root[root]
         if torch.equal(further, root):
@@ -105,12 +104,12 @@ def switching(
     negative: Tensor,  # [E] bool
     nodes: int,
 ) -> tuple[Tensor, Tensor]:  # [N] root, [N] sign
-    """Component roots, and the signs s with s_i s_j w_ij >= 0 on every edge of a balanced one.
+    """Return component roots, and signs with s_i s_j w_ij >= 0 on edges of balanced components.
 
-    In the signed double cover (Zaslavsky 1982) each node has a positive and a negative copy; a
-    negative edge joins unlike copies. A component is balanced exactly when the two copies of a
-    node do not meet, and a node's sign says which copy lies with its root's positive one. The sign
-    is 0 all over an unbalanced component.
+    In the signed double cover (Zaslavsky 1982), each node has a positive and a negative copy, and a
+    negative edge joins unlike copies. A component is balanced exactly if the two copies of a node
+    are not connected. A node's sign says which copy is connected to its root's positive one. The
+    sign is 0 in an unbalanced component.
     """
     other = torch.where(negative, target + nodes, target)
     mirrored = torch.where(negative, target, target + nodes)
@@ -126,16 +125,16 @@ def cut_edges(
     high: Tensor,  # [M] int64
     component: Tensor,  # [N] int64
 ) -> Tensor:  # [M] int64
-    """Nodes of the smaller side that each edge cuts off; 0 where it is not a cut edge.
+    """Return the nodes of the smaller side that each edge cuts off; 0 if it is not a cut edge.
 
-    Exact, no comparison of floats: an edge of a spanning tree is a cut edge when no other edge
-    spans it (Tarjan 1974). Each other edge (u, v) counts +1 at u and at v and -2 at their lowest
-    common ancestor, so that the sum below a node is the number of edges that span its tree edge.
-    Sums and ancestors are found by doubling, in log2(depth) rounds.
+    Exact, without comparing floats: an edge of a spanning tree is a cut edge if no other edge spans
+    it (Tarjan 1974). Each other edge (u, v) counts +1 at u and at v and -2 at their lowest common
+    ancestor. The sum below a node is then the number of edges that span its tree edge. Sums and
+    ancestors are found by doubling, in log2(depth) rounds.
 
     Args:
-        low: Undirected edges, each once, no loops.
-        high: Their other ends.
+        low: First ends of undirected edges, each edge once, no loops.
+        high: Second ends of the edges.
         component: Component of every node.
     """
     nodes, edges = component.shape[0], low.shape[0]
@@ -159,7 +158,7 @@ def cut_edges(
 
 
 def _spanning_forest(low: Tensor, high: Tensor, component: Tensor) -> tuple[Tensor, Tensor]:
-    """Parent of every node in a breadth-first forest (a root is its own), and its depth."""
+    """Return parent and depth of every node in a breadth-first forest; a root is its own parent."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -167,7 +166,7 @@ def _spanning_forest(low: Tensor, high: Tensor, component: Tensor) -> tuple[Tens
     first = torch.full((int(component.max()) + 1,), nodes, device=low.device)
     own = torch.arange(nodes, device=low.device)
     first = first.scatter_reduce(0, component, own, "amin")
-    # One more node, joined to one of each component, makes it a single search.
+    # An additional node, joined to one of each component, makes it a single search.
     row = torch.cat([low, torch.full_like(first, nodes)]).cpu().numpy()
     column = torch.cat([high, first]).cpu().numpy()
     one = torch.ones(len(row), dtype=torch.int8).numpy()
@@ -175,7 +174,7 @@ def _spanning_forest(low: Tensor, high: Tensor, component: Tensor) -> tuple[Tens
     _, before = breadth_first_order(matrix, nodes, directed=False)
     parent = torch.from_numpy(before[:nodes]).long().to(low.device)
     parent = torch.where(parent == nodes, own, parent)
-    # Depths by doubling too: distance to the root along ever longer jumps.
+    # Depths also by doubling: distance to the root along ever longer jumps.
     depth, jump = (parent != own).long(), parent
     while not torch.equal(jump[jump], jump):
         depth, jump = depth + depth[jump], jump[jump]
@@ -183,7 +182,7 @@ def _spanning_forest(low: Tensor, high: Tensor, component: Tensor) -> tuple[Tens
 
 
 def _jumps(parent: Tensor, depth: int) -> list[Tensor]:
-    """The ancestors 1, 2, 4, ... above every node, up to the depth; the root stays."""
+    """Return the ancestors 1, 2, 4, ... above every node, up to the depth; the root stays."""
     jumps = [parent]
     while 2 ** len(jumps) <= depth:
         jumps.append(jumps[-1][jumps[-1]])
@@ -203,7 +202,7 @@ def _common_ancestor(u: Tensor, v: Tensor, depth: Tensor, jumps: list[Tensor]) -
 
 
 def _sums_below(value: Tensor, depth: Tensor, jumps: list[Tensor]) -> Tensor:  # [N, c] -> [N, c]
-    """Sums over the subtrees: after round k those of all descendants nearer than 2^(k+1)."""
+    """Sum over the subtrees: round k completes descendants nearer than 2^(k+1)."""
     total = value
     for power, jump in enumerate(jumps):
         deep = (depth >= 2**power).nonzero().squeeze(1)

@@ -1,9 +1,11 @@
-"""ElectricalNetwork: a graph as resistors, and every form in the inverse of its Laplacian.
+"""ElectricalNetwork: a graph as resistors, and all forms in the inverse of its Laplacian.
 
-An edge of weight w conducts |w|. Effective resistance, centrality, the score of a bridge and that
-of a link are all forms c' L⁺ c or ‖L⁺ c‖² of some c = a e_i - b e_j, which is exact by a dense
-pseudo-inverse in a small graph, exact to a tolerance by conjugate gradients for given c, and
-estimated for any number of them by a random projection that is solved once.
+An edge of weight w conducts |w|. Effective resistance, centrality, and the scores of bridges and
+links are forms c' L⁺ c or ‖L⁺ c‖² of some c = a e_i - b e_j. There are three methods:
+
+- A dense pseudo-inverse is exact in a small graph.
+- Conjugate gradients are exact to a tolerance for given c.
+- A random projection, solved once, estimates any number of forms.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ __all__ = ["ElectricalNetwork", "Forms", "NodePairs", "ResistanceSketch", "Sides
 
 _log = logging.getLogger(__name__)
 
-_DENSE = 1024  # nodes up to which the dense pseudo-inverse is the method of choice
-_LARGEST = 20_000  # nodes of a dense pseudo-inverse at most: 3.2 GB
-_ROUGH = 1e-3  # of the energy of a mode in a sketch, where each has about 1: below its noise
-_PROBES = 16  # forms by which a sketch is checked
-_TILE = 1 << 16  # sides at a time whose rows are gathered
+_DENSE = 1024  # nodes up to which the dense pseudo-inverse is the default
+_LARGEST = 20_000  # maximum nodes of a dense pseudo-inverse: 3.2 GB
+_ROUGH = 1e-3  # of the energy of a mode in a sketch, which is about 1: below its noise
+_PROBES = 16  # forms that check a sketch
+_TILE = 1 << 16  # sides whose rows are gathered at once
 
 
 class Forms(NamedTuple):
-    """Values `[Q]`, estimates of their relative errors `[Q]`, and how they were reached."""
+    """Values `[Q]`, estimates of their relative errors `[Q]`, and the iterations."""
 
     value: Tensor
     error: Tensor
@@ -47,7 +49,7 @@ class Forms(NamedTuple):
 
 
 class ResistanceSketch(NamedTuple):
-    """Rows `[N, c]` of a random projection, and how its systems were solved."""
+    """Rows `[N, c]` of a random projection, and the convergence of its systems."""
 
     rows: Tensor
     iterations: int
@@ -72,21 +74,21 @@ class Sides:
 
     @classmethod
     def of_nodes(cls, nodes: int, device: torch.device) -> Sides:
-        """e_i of every node."""
+        """Return e_i of every node."""
         node = torch.arange(nodes, device=device)
         one = torch.ones(nodes, dtype=torch.float64, device=device)
         return cls(node, node, one, torch.zeros_like(one))
 
     def __len__(self) -> int:
-        """Q."""
+        """Number of sides Q."""
         return len(self.first)
 
     def __getitem__(self, place: Tensor | slice) -> Sides:
-        """Some of them."""
+        """Return some of the sides."""
         return Sides(self.first[place], self.second[place], self.a[place], self.b[place])
 
     def dense(self, operator: Laplacian) -> Tensor:  # [N, Q]
-        """The columns without their part in the null space."""
+        """Return the columns without their part in the null space."""
         column = torch.arange(len(self), device=self.first.device)
         sides = self.a.new_zeros(operator.shape[0], len(self), dtype=operator.dtype)
         sides[self.first, column] = self.a.to(operator.dtype)
@@ -94,25 +96,25 @@ class Sides:
         return operator.null_space().project(sides)
 
     def null_part(self, operator: Laplacian) -> Tensor:  # [Q] float64
-        """(v'c)² for the null vector v of the component."""
+        """Return (v'c)² for the null vector v of the component."""
         null = operator.null_space().value.double()
         return (null[self.first] * self.a - null[self.second] * self.b).square()
 
     def identity(self, operator: Laplacian) -> Tensor:  # [Q] float64
-        """C'c outside the null space."""
+        """Return c'c outside the null space."""
         return self.a.square() + self.b.square() - self.null_part(operator)
 
     def adjacency(self, operator: Laplacian) -> Tensor:  # [Q] float64
-        """C'Ac outside the null space, A = I - L."""
+        """Return c'Ac outside the null space, A = I - L."""
         edge = operator.edge_between(self.first, self.second)
-        weight = torch.nn.functional.pad(operator.weight.double(), (0, 1))[edge]  # 0 without one
+        weight = torch.nn.functional.pad(operator.weight.double(), (0, 1))[edge]  # 0: none
         across = 2 * self.a * self.b * weight * operator.scale[self.first]
         across = across * operator.scale[self.second]
-        # An isolated node is a null vector of A as well.
+        # An isolated node is also a null vector of A.
         return -across - torch.where(operator.degree[self.first] > 0, self.null_part(operator), 0.0)
 
     def squares(self, block: Tensor, weight: Tensor) -> Tensor:  # [N, w], [w, h] -> [Q, h]
-        """(c'z)² for the columns z of a block, summed with weights."""
+        """Return (c'z)² for the columns z of a block, summed with weights."""
         a, b = self.a.to(block.dtype)[:, None], self.b.to(block.dtype)[:, None]
         out = block.new_empty(len(self), weight.shape[1])
         for start in range(0, len(self), _TILE):
@@ -125,17 +127,17 @@ class Sides:
 
 
 class NodePairs:
-    """Pairs of nodes as they were asked for, and the different ones inside components.
+    """Requested pairs of nodes, and the distinct ones inside components.
 
     Args:
-        ends: `[2, P]` int64, of any order, again and again, of one node or of two components.
+        ends: `[2, P]` int64, in any order, repeated, equal or in two components.
         operator: Laplacian of the graph.
         by_degree: Whether c = e_i / sqrt(d_i) - e_j / sqrt(d_j), which makes forms in the
             normalised Laplacian those of D - W; else c = e_i - e_j.
 
     Attributes:
-        sides: Right sides of the Q different pairs i < j of two nodes of one component.
-        apart: `[P]` bool, which of those asked for have their ends in two components.
+        sides: Right sides of the Q distinct pairs i < j of nodes in one component.
+        apart: `[P]` bool, whether the ends of a requested pair are in two components.
     """
 
     def __init__(self, ends: Tensor, operator: Laplacian, *, by_degree: bool = True) -> None:
@@ -150,29 +152,29 @@ class NodePairs:
         self.sides = Sides(first, second, scale[first], scale[second])
 
     def spread(self, value: Tensor, apart: float) -> Tensor:  # [Q] -> [P]
-        """Values for all that was asked: 0 from a node to itself, `apart` between components."""
+        """Return values of all requested pairs: 0 for equal nodes, `apart` between components."""
         out = torch.where(self.apart, apart, 0.0).to(value.dtype)
         out[self._live] = value[self._copy]
         return out
 
 
 class ElectricalNetwork:
-    """The Laplacian of |w| with what several analyses share: its cut edges and its sketches.
+    """Laplacian of |w| with data shared by several analyses: its cut edges and its sketches.
 
     Args:
         graph: N nodes; signs and directions are ignored, loops carry nothing.
         columns: Width c of the sketches.
         generator: Random generator for the signs of the sketches.
-        max_iter: Most iterations of conjugate gradients or Lanczos.
-        dtype: float32 or float64, of the products.
-        dense: Nodes up to which the dense pseudo-inverse is the method of choice.
+        max_iter: Maximum iterations of conjugate gradients or Lanczos.
+        dtype: Type of the products, float32 or float64.
+        dense: Nodes up to which the dense pseudo-inverse is the default.
 
     Attributes:
-        least: A lower bound of the eigenvalues beyond the zeros where one is known; it saves
-            iterations in float64 where the solution in float32 is proven to suffice.
+        least: Lower bound of the nonzero eigenvalues, if known. It saves iterations in float64 when
+            the float32 solution is proven to suffice.
 
     Raises:
-        InputError: If a constant is out of range.
+        InputError: A constant is out of range.
     """
 
     def __init__(
@@ -195,26 +197,26 @@ class ElectricalNetwork:
 
     @cached_property
     def operator(self) -> Laplacian:
-        """Normalised."""
+        """Normalised Laplacian."""
         return laplacian(self.graph, signed=False, dtype=self.dtype)
 
     @cached_property
     def exact(self) -> Laplacian:
-        """The same in float64."""
+        """Normalised Laplacian in float64."""
         return self.operator.double()
 
     @cached_property
     def cut(self) -> Tensor:  # [M] int64
-        """Nodes that each edge `operator.low`, `operator.high` cuts off, as by `cut_edges`."""
+        """Nodes that each edge `operator.low`, `operator.high` cuts off, by `cut_edges`."""
         return cut_edges(self.operator.low, self.operator.high, self.operator.component)
 
     @cached_property
     def edge_sketch(self) -> ResistanceSketch:
         """Z = A L⁺ F s / sqrt(c) of the normalised L = I - A = F F': E Σ (c'z)² = c' A L⁺ A c.
 
-        F is the weighted incidence, s random signs of the edges (Spielman and Srivastava 2011,
-        section 4, which sketches L⁺ itself; what L⁺ = I + A + A L⁺ A has in closed form needs
-        no chance).
+        F is the weighted incidence, s random signs of the edges. Spielman and Srivastava 2011,
+        section 4, sketch L⁺ itself; here only the part of L⁺ = I + A + A L⁺ A without closed form
+        is random.
         """
         operator = self.operator
         row = torch.repeat_interleave(operator.indptr.diff().long())
@@ -247,22 +249,22 @@ class ElectricalNetwork:
 
     @cached_property
     def unit(self) -> float:
-        """Mean degree: keeps the squares of the node sketch in the range of float32."""
+        """Mean degree; keeps the squares of the node sketch in the range of float32."""
         degree = self.operator.degree
         return float(degree.sum() / max(int((degree > 0).sum()), 1)) or 1.0
 
     def pseudo_inverse(self, tol: float) -> tuple[Tensor, float]:  # [N, N] float64
-        """L⁺ of the normalised L: (L + V V')⁻¹ - V V' with its null vectors V.
+        """Return L⁺ of the normalised L: (L + V V')⁻¹ - V V' with its null vectors V.
 
-        Warns where its relative error is above `tol`.
+        Warns if its relative error exceeds `tol`.
 
         Returns:
             L⁺, and its relative error by rounding: the unit of float64 times ‖L⁺‖₁, which is at
             least 1 / μ_2.
 
         Raises:
-            InputError: Above 20,000 nodes, or where weights are so unlike that parts of the graph
-                hang together by less than rounding.
+            InputError: The graph has more than 20,000 nodes, or connections of its parts are so
+                weak that they vanish in rounding.
         """
         nodes = self.graph.num_nodes
         if nodes > _LARGEST:
@@ -277,9 +279,9 @@ class ElectricalNetwork:
         if bool(info):
             low, high = (float(w) for w in self.exact.weight.aminmax())
             raise InputError(
-                "graph: expected to hang together by more than float64 resolves for "
-                f"method='exact', got weights from {low:.1e} to {high:.1e}; drop edges that are "
-                "nothing beside the others"
+                "graph: expected connections that float64 resolves for "
+                f"method='exact', got weights from {low:.1e} to {high:.1e}; drop "
+                "negligible edges"
             )
         inverse = torch.cholesky_inverse(factor) - kernel
         reach = float(inverse.abs().sum(0).max()) if nodes else 0.0
@@ -287,34 +289,34 @@ class ElectricalNetwork:
         if error > tol:
             _log.warning(
                 "The dense pseudo-inverse has a relative error of %.2e > %.2e by rounding: parts "
-                "of the graph hardly hang together",
+                "of the graph are weakly connected",
                 error,
                 tol,
             )
         return inverse, error
 
     def combinatorial_inverse(self, tol: float) -> tuple[Tensor, float]:  # [N, N] float64
-        """(D - W)⁺ = P D^-1/2 M⁺ D^-1/2 P with the normalised M, P centring each component."""
+        """Return (D - W)⁺ = P D^-1/2 M⁺ D^-1/2 P, M normalised, P centring each component."""
         inverse, error = self.pseudo_inverse(tol)
         scale = self.exact.scale
         inverse = self._centred(scale[:, None] * inverse * scale)
         return self._centred(inverse.T), error
 
     def by_inverse(self, sides: Sides, tol: float) -> Forms:
-        """C' L⁺ c by the dense pseudo-inverse, in float64."""
+        """Return c' L⁺ c by the dense pseudo-inverse, in float64."""
         inverse, error = self.pseudo_inverse(tol)
         own, a, b = inverse.diagonal(), sides.a, sides.b
         mixed = inverse[sides.first, sides.second] * a * b
         value = own[sides.first] * a.square() + own[sides.second] * b.square() - 2 * mixed
-        # Of an isolated node everything is 0, and that exactly.
+        # An isolated node has exactly 0 everywhere.
         errors = torch.where(self.exact.degree[sides.first] > 0, error, 0.0)
         return Forms(value, errors, 0, error <= tol)
 
     def by_gradients(self, sides: Sides, tol: float) -> Forms:
-        """C' L⁺ c by conjugate gradients with the c as columns.
+        """Return c' L⁺ c by conjugate gradients with the c as columns.
 
-        Those that float32 cannot tell to the tolerance, because little joins their parts of the
-        graph, are done in float64.
+        Columns that float32 cannot solve to the tolerance, because their parts of the graph are
+        weakly connected, are solved in float64.
         """
         found, most = self._energies(self.operator, sides, tol)
         coarse = (~(found[2] <= tol)).nonzero().squeeze(1)
@@ -336,14 +338,14 @@ class ElectricalNetwork:
         return Forms(value, total, most, converged)
 
     def by_sketch(self, sides: Sides) -> Forms:
-        """C' L⁺ c by the edge sketch; the error is one standard deviation."""
+        """Return c' L⁺ c by the edge sketch; the error is one standard deviation."""
         operator, sketch = self.operator, self.edge_sketch
         known = sides.identity(operator) + sides.adjacency(operator)
         known = known.to(operator.dtype)
         rest = sides.squares(sketch.rows, sketch.rows.new_ones(self.columns, 1))[:, 0]
         share = (2 / self.columns) ** 0.5
-        # Where little joins two parts of the graph, random edges hardly show it and the iteration
-        # may end before it is seen; a few forms are therefore computed the other way too.
+        # Random edges hardly show a weak connection of two parts, and the iteration may end too
+        # early; a few forms are therefore also computed by conjugate gradients.
         probed = slice(None, None, max(-(-len(sides) // _PROBES), 1))
         columns = sides[probed].dense(operator)
         exact = energies(operator, columns, tol=_ROUGH, max_iter=self.max_iter).value
@@ -352,7 +354,7 @@ class ElectricalNetwork:
         if not settled:
             _log.warning(
                 "The sketch is not reliable after %d iterations: too few, or parts of the graph "
-                "hardly hang together. Raise max_iter, take dtype=torch.float64, or ask 'cg' for "
+                "are weakly connected. Raise max_iter, take dtype=torch.float64, or ask 'cg' for "
                 "pairs",
                 sketch.iterations,
             )
@@ -360,10 +362,10 @@ class ElectricalNetwork:
         return Forms(value, _relative(share * rest, value), sketch.iterations, settled)
 
     def by_modes(self, sides: Sides, modes: int, tol: float) -> Forms:
-        """C' L⁺ c by the lowest eigenpairs beyond the zeros, and 1 for every other.
+        """Return c' L⁺ c by the lowest eigenpairs beyond the zeros, and 1 for every other.
 
-        c'c + Σ (c'φ_k)² (1/μ_k - 1): without the first term, what is left out would be nearly
-        everything. The error bounds what is left out, and adds what the residuals leave open.
+        c'c + Σ (c'φ_k)² (1/μ_k - 1): without the first term, nearly everything would be missing.
+        The error bounds the omitted pairs and adds the effect of the residuals.
         """
         null = self.operator.null_space()
         found = pairs_beyond_null(
@@ -375,14 +377,14 @@ class ElectricalNetwork:
             max_iter=self.max_iter,
         )
         assert found.vectors is not None
-        # A value that its residual does not tell from 0 was warned of; it must not be divided by.
+        # Values within their residual of 0 have been warned of; do not divide by them.
         inverse = 1 / torch.maximum(found.values, found.residual)
         gain, doubt = inverse - 1, found.residual * inverse.square()
         whole = sides.identity(self.operator).to(self.dtype)
         weights = torch.stack([gain, torch.ones_like(gain), doubt], 1)
         taken = sides.squares(found.vectors, weights)
         value = whole + taken[:, 0]
-        # What is left out has |1/μ - 1| at most that of the last mode, or 1/2 at μ = 2.
+        # Omitted pairs have |1/μ - 1| at most that of the last mode, or 1/2 at μ = 2.
         beyond = float(gain[-1:].clamp(min=0.5).sum())
         left = (whole - taken[:, 1]).clamp(min=0)
         error = _relative(left * beyond + taken[:, 2], value)
@@ -393,14 +395,13 @@ class ElectricalNetwork:
         currents: Tensor,  # [N, q] float64
         tol: float,
     ) -> tuple[Tensor, int, bool]:  # [N, q] float64, iterations, whether all columns got there
-        """L⁺ b, L = D - W, of columns b: P D^-1/2 M⁺ D^-1/2 P b, P centring each component.
+        """Return L⁺ b, L = D - W, of columns b: P D^-1/2 M⁺ D^-1/2 P b, P centring each component.
 
-        M is the normalised Laplacian, which is well scaled. It is solved in float32 first; from
-        there float64 has little left to do.
+        M is the well-scaled normalised Laplacian. Solving in float32 first saves float64 work.
 
         Args:
-            currents: What flows into each node.
-            tol: Relative error asked of b' L⁺ b; about its root is that of a potential.
+            currents: Current into each node.
+            tol: Relative error of b' L⁺ b; its root bounds roughly that of a potential.
         """
         exact = self.exact
         root = exact.scale[:, None]
@@ -423,7 +424,7 @@ class ElectricalNetwork:
     def _energies(
         self, operator: Laplacian, sides: Sides, tol: float
     ) -> tuple[Tensor, int]:  # [3, Q]
-        """Forms, errors and rounding, some columns at a time: three blocks of them are alive."""
+        """Return forms, errors and rounding, a panel at a time: three panels are alive."""
         width, parts, most = panel(operator.shape[0], operator.device), [], 0
         for start in range(0, max(len(sides), 1), width):
             columns = sides[start : start + width].dense(operator)
@@ -437,7 +438,7 @@ class ElectricalNetwork:
         sides: Callable[[int], Tensor],  # q -> [N, q]
         image: Callable[[Tensor], Tensor],  # [N, q] -> [N, q]
     ) -> ResistanceSketch:
-        """The images of the solutions for random sides, some columns at a time."""
+        """Return the images of the solutions for random sides, some columns at a time."""
         operator, most, settled = self.operator, 0, True
         rows = operator.degree.new_empty(operator.shape[0], self.columns, dtype=self.dtype)
         width = panel(operator.shape[0], operator.device)
@@ -458,7 +459,7 @@ class ElectricalNetwork:
         return signs.to(self.graph.device, self.dtype).mul_(2).sub_(1)
 
     def _centred(self, x: Tensor) -> Tensor:  # [N, q] -> [N, q]
-        """`x` without its mean over each component."""
+        """Return `x` without its mean over each component."""
         component = self.operator.component
         size = torch.bincount(component).to(x.dtype)[:, None]
         total = x.new_zeros(size.shape[0], x.shape[1]).index_add_(0, component, x)

@@ -1,4 +1,4 @@
-"""laplacian: the graph's Laplacian as an operator, signed or not, and what lies at its lower end.
+"""laplacian: the Laplacian of a graph as an operator, signed or not, and its lowest pairs.
 
 Its null vectors are known; the lowest pair beyond them is found in all components together.
 """
@@ -27,22 +27,22 @@ def laplacian(
     normalized: bool = True,
     dtype: torch.dtype = torch.float32,
 ) -> Laplacian:
-    """The Laplacian of the symmetrised graph, never formed (`docs/mathematics.md` 2.1 and 2.2).
+    """Return the Laplacian of the symmetrised graph, never formed (`docs/mathematics.md` 2.1, 2.2).
 
-    W takes of all edges between two nodes the one of largest |w|; D = diag(sum_j |w_ij|);
-    normalised L = I - D^-1/2 W D^-1/2 with eigenvalues in [0, 2], otherwise L = D - W. Loops do
-    not count. A node without an edge has a row of zeros and with it an eigenvalue 0 of its own,
-    as in `scipy.sparse.csgraph.laplacian`; so 0 occurs once for each balanced component (each
-    component at all when unsigned), and those null vectors are known exactly.
+    Of all edges between two nodes, W takes the one of largest |w|; D = diag(sum_j |w_ij|). The
+    normalised L = I - D^-1/2 W D^-1/2 has eigenvalues in [0, 2]; otherwise L = D - W. Loops do not
+    count. A node without an edge has a row of zeros and so its own eigenvalue 0, as in
+    `scipy.sparse.csgraph.laplacian`. So 0 occurs once for each balanced component (each component
+    if unsigned), and those null vectors are known exactly.
 
     Args:
-        graph: Weights need no sign or direction in common.
-        signed: Contradictions (negative weights) count; otherwise W is of |w|.
-        normalized: As above.
-        dtype: float32 or float64: of the products.
+        graph: Weights of any sign, edges of any direction.
+        signed: Whether negative weights (contradictions) keep their sign; otherwise W is of |w|.
+        normalized: Whether to normalise, as above.
+        dtype: Type of the products, float32 or float64.
 
     Raises:
-        InputError: If the weights require a gradient or dtype is another one.
+        InputError: The weights require a gradient, or the dtype is another one.
     """
     check_dtype(dtype)
     low, high, weight = undirected(graph)
@@ -57,7 +57,7 @@ def laplacian(
 
 
 def check_dtype(dtype: torch.dtype) -> None:
-    """Raises `InputError` unless products can be made in it."""
+    """Raise `InputError` unless the dtype is float32 or float64."""
     if dtype not in (torch.float32, torch.float64):
         raise InputError(
             f"dtype: expected torch.float32 or torch.float64, got {dtype}; choose one of them"
@@ -65,15 +65,15 @@ def check_dtype(dtype: torch.dtype) -> None:
 
 
 class Laplacian(SymmetricOperator):
-    """A graph's Laplacian by its products; made by `laplacian`.
+    """Laplacian of a graph, defined by its products; built by `laplacian`.
 
     Attributes:
         degree: `[N]` float64, sum_j |w_ij|.
         scale: `[N]` float64, 1 / sqrt(degree); finite for a node without an edge.
         low, high, weight: `[M]`, the undirected edges, `low < high`.
         component: `[N]` int64, number of each node's component.
-        num_components: How many components there are, balanced or not.
-        normalized: Which of the two forms it is.
+        num_components: Number of components, balanced or not.
+        normalized: Whether it is the normalised form.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class Laplacian(SymmetricOperator):
         self.shape, self.dtype, self.device = (nodes, nodes), dtype, low.device
         self.low, self.high, self.weight = low, high, weight
         self.normalized = normalized
-        # Sums and square roots in float64: weights may be subnormal, their quotients are not.
+        # Compute sums and square roots in float64: weights may be subnormal, their quotients are
+        # not.
         exact = weight.double()
         self.degree = torch.zeros(nodes, dtype=torch.float64, device=self.device)
         self.degree.index_add_(0, low, exact.abs()).index_add_(0, high, exact.abs())
@@ -124,7 +125,7 @@ class Laplacian(SymmetricOperator):
         self._null = NullSpace(label, value.to(self.dtype), int(own.sum()))
 
     def double(self) -> Laplacian:
-        """The same in float64."""
+        """Return the same Laplacian in float64."""
         return Laplacian(
             self.low,
             self.high,
@@ -135,7 +136,7 @@ class Laplacian(SymmetricOperator):
         )
 
     def edge_between(self, first: Tensor, second: Tensor) -> Tensor:  # [Q], [Q] -> [Q] int64
-        """Number of the edge of each pair of nodes, -1 where there is none."""
+        """Return the edge of each pair of nodes; -1 if there is none."""
         nodes, edges = self.shape[0], self.low.shape[0]
         if edges == 0:
             return torch.full_like(first, -1)
@@ -145,16 +146,16 @@ class Laplacian(SymmetricOperator):
         return torch.where(known[at] == wanted, at, -1)
 
     def adjacency(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
-        """The product with W, normalised as L is."""
+        """Return the product with W, normalised if L is."""
         self.check_columns(x)
         return spmm(self.indptr, self.column, self.entry, x.contiguous())
 
     def matmul(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
-        """The product with the columns of `x`."""
+        """Return the product with the columns of `x`."""
         return torch.addcmul(self.adjacency(x).neg_(), self._diagonal[:, None], x)
 
     def affine(self, scale: float, shift: float) -> Callable[[Tensor], Tensor]:
-        """The product with `scale * L + shift * I`, the scale in the entries of the matrix."""
+        """Return the product with `scale * L + shift * I`, with the scale in the matrix entries."""
         diagonal = (scale * self._diagonal + shift)[:, None]
         entry = self.entry * -scale
 
@@ -164,33 +165,33 @@ class Laplacian(SymmetricOperator):
         return product
 
     def diagonal(self) -> Tensor:  # [N]
-        """The diagonal entries."""
+        """Return the diagonal entries."""
         return self._diagonal
 
     def bounds(self) -> tuple[float, float]:
-        """[0, 2], or twice the largest degree (Gershgorin) where it is not normalised."""
+        """Return [0, 2], or twice the largest degree (Gershgorin) if not normalised."""
         if self.normalized or self.shape[0] == 0:
             return 0.0, 2.0
         return 0.0, 2.0 * float(self.degree.max())
 
     def null_space(self) -> NullSpace:
-        """One vector for each balanced component, by order of its smallest node."""
+        """Return one vector per balanced component, in order of its smallest node."""
         return self._null
 
 
 _WIDTH = 6  # columns of each component's block
 _FIRST, _LONGEST = 6, 40  # degrees of the filter
-_PURGE = 4  # degrees after which null vectors, which the filter lifts the most, are taken out
+_PURGE = 4  # degrees between two projections of the null vectors, which the filter amplifies most
 
 
 class ComponentPairs(NamedTuple):
-    """The lowest pair of each of C components outside of the known null space.
+    """Lowest pair of each of C components outside the known null space.
 
     Attributes:
         values: `[C]`.
-        vectors: `[N]`: each component's own unit vector, in its nodes.
+        vectors: `[N]`, the unit vector of each component at its nodes.
         residual: `[C]`, ‖L x - value x‖.
-        iterations: Block products.
+        iterations: Number of block products.
     """
 
     values: Tensor
@@ -207,17 +208,17 @@ def lowest_of_components(
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
 ) -> ComponentPairs:
-    """Block iteration with a Chebyshev filter (Zhou and Saad 2007) inside every component.
+    """Run block iteration with a Chebyshev filter (Zhou and Saad 2007) inside every component.
 
-    L is block diagonal, so one product serves all components; each has an interval to damp, a Gram
-    matrix and Ritz vectors of its own. A component of no vector outside the null space has 2.
+    L is block diagonal, so one product serves all components. Each has its own interval to damp,
+    Gram matrix and Ritz vectors. A component without a vector outside the null space gets 2.
 
     Args:
-        operator: Its null space is deflated.
-        tol: A pair is done when its residual is at most `tol`,
-        relative: or at most so much of its value.
+        operator: Laplacian, whose null space is deflated.
+        tol: Maximum residual of a finished pair, absolute.
+        relative: Maximum residual of a finished pair, relative to its value; one of both suffices.
         generator: Random generator for the start block.
-        max_iter: Block products.
+        max_iter: Maximum block products.
     """
     nodes, count = operator.shape[0], operator.num_components
     device = operator.device if generator is None else generator.device
@@ -231,7 +232,7 @@ def lowest_of_components(
         image = operator.matmul(block)
         products += 1
         projected = _gram(block, image, owner, count)
-        # What was dropped has no direction: it goes above the spectrum.
+        # Dropped columns have no direction: place them above the spectrum.
         projected = (projected + projected.mT) / 2 + torch.diag_embed(4.0 * ~alive)
         values, turn = torch.linalg.eigh(projected)
         turn = turn.to(block.dtype)
@@ -259,10 +260,10 @@ def _turned(x: Tensor, turn: Tensor, owner: Tensor) -> Tensor:  # [N, b], [C, b,
 
 
 def _orthonormal(x: Tensor, owner: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Orthonormal columns in every component by SVQB (Stathopoulos and Wu 2002).
+    """Orthonormalise the columns in every component by SVQB (Stathopoulos and Wu 2002).
 
     Returns:
-        The columns `[N, b]`, 0 where a component has fewer, and `[C, b]` which ones are there.
+        Columns `[N, b]`, 0 where a component has fewer, and `[C, b]` whether a column exists.
     """
     eps = torch.finfo(x.dtype).eps
     alive = torch.ones(count, x.shape[1], dtype=torch.bool, device=x.device)
@@ -285,9 +286,9 @@ def _filtered(
     owner: Tensor,  # [N]
     degree: int,
 ) -> Tensor:  # [N, b]
-    """Scaled Chebyshev filter that damps `top..2` of each component and keeps `lowest` at 1.
+    """Apply a Chebyshev filter that damps `top..2` of each component and keeps `lowest` at 1.
 
-    Zhou and Saad 2007, algorithm 3.1; scaled, so that nothing overflows.
+    Zhou and Saad 2007, algorithm 3.1; scaled to avoid overflow.
     """
     null = operator.null_space()
     cut = torch.maximum(top, lowest + 1e-4).clamp(max=1.9)

@@ -1,6 +1,6 @@
-"""predict_links: which edges are missing, learned from the edges that are there.
+"""predict_links: missing edges, learned from the existing edges.
 
-`links.suggest_links` asks another question: which new edges would draw the graph together.
+`links.suggest_links` differs: it finds new edges that would connect the graph better.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = [
 ]
 
 MAX_DENSE = 20_000
-"""Nodes up to which a dense [N, N] matrix is made: 1.6 GB in float32."""
+"""Maximum nodes of a dense [N, N] matrix: 1.6 GB in float32."""
 
-_FLOOR = 1e-3  # of a signal before its logarithm
+_FLOOR = 1e-3  # minimum of a signal before its logarithm
 _NEIGHBOURS = 20  # most similar nodes whose edges count
-_TILE, _PAIRS = 512, 256  # rows of similarities, and of pairs with their signals, made at once
-_SHARE = 0.1  # of the edges hidden in a draw
-_HARD, _RANDOM = 16, 32  # absent pairs taken of each row: the likeliest, and any
-_WANTED = 1000  # hidden edges that a fit sees, in several draws where one has fewer
+_TILE, _PAIRS = 512, 256  # rows of similarities, and of pairs with their signals, computed at once
+_SHARE = 0.1  # share of the edges hidden in a draw
+_HARD, _RANDOM = 16, 32  # absent pairs sampled from each row: the most likely, and random ones
+_WANTED = 1000  # hidden edges of a fit, in several draws if one has fewer
 _DRAWS = 8
 
 
 def adjacency(graph: Graph) -> Tensor:  # [N, N] float32
-    """A dense with A_ij = 1 where an edge leads from i to j, whatever its type and weight.
+    """Return dense A with A_ij = 1 if an edge leads from i to j, whatever its type and weight.
 
     Raises:
-        InputError: Above `MAX_DENSE` nodes.
+        InputError: There are more than `MAX_DENSE` nodes.
     """
     if graph.num_nodes > MAX_DENSE:
         raise InputError(
@@ -64,31 +64,31 @@ def sparse_product(
     left: Tensor,  # [r, N], mostly zeros
     right: Tensor,  # [N, b]
 ) -> Tensor:  # [r, b]
-    """`left @ right` in the time of what is not zero in `left`."""
+    """Return `left @ right` in the time of the nonzeros of `left`."""
     row, column = left.nonzero(as_tuple=True)
     return spmm(pointers(row, left.shape[0]), column.to(torch.int32), left[row, column], right)
 
 
 def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N, N] float32
-    """The linear map B with zero diagonal that best makes the rows of the adjacency of themselves.
+    """Return the linear map B with zero diagonal that best reconstructs the rows of the adjacency.
 
     min ‖A - A B‖² + penalty ‖B‖² with diag(B) = 0: B = I - P diag(P)⁻¹, P = (AᵀA + penalty I)⁻¹
-    (Steck 2019, EASE, eq. 8). It is the full spectrum's answer to a truncated SVD of A: every
-    singular direction counts by σ² / (σ² + penalty), and what a column says of itself is taken out.
-    Row u of A B scores the absent edges of u by what usually goes together with its present ones.
+    (Steck 2019, EASE, eq. 8). Unlike a truncated SVD of A, it uses the full spectrum: every
+    singular direction counts by σ² / (σ² + penalty), and a column cannot predict itself. Row u of A
+    B scores the absent edges of u by what usually occurs with its present ones.
 
     Args:
         graph: N nodes, at most 20,000; edges count once, whatever their weight.
-        penalty: Above 0; the larger, the more edges a pattern needs to count.
+        penalty: Ridge penalty above 0; a larger one needs more edges for a pattern to count.
 
     Raises:
-        InputError: Too many nodes, or a penalty that is not above 0.
+        InputError: There are too many nodes, or the penalty is not above 0.
     """
     check_range("penalty", penalty, 1e-6)
     dense = adjacency(graph)
     found = torch.zeros_like(dense)
-    used = (graph.in_degree > 0).nonzero().squeeze(1)  # to and from the others B is 0
-    # Row v of AᵀA sums the rows of A of all u with an edge to v: the incoming rows of the graph.
+    used = (graph.in_degree > 0).nonzero().squeeze(1)  # B is 0 for all others
+    # Row v of AᵀA sums the rows of A of all u with an edge to v: the graph's incoming rows.
     gram = spmm(graph.indptr, graph.source, _pair_weights(graph), dense.index_select(1, used))[used]
     gram.diagonal().add_(penalty)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
@@ -99,7 +99,7 @@ def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N,
 
 
 def _pair_weights(graph: Graph) -> Tensor:  # [E]
-    """Weights of 1 in which parallel edges of several types count once together."""
+    """Return weights of 1 in which parallel edges of several types count once together."""
     pair = graph.target.long() * graph.num_nodes + graph.source.long()
     again = torch.zeros_like(pair, dtype=torch.bool)
     again[1:] = pair[1:] == pair[:-1]
@@ -107,13 +107,12 @@ def _pair_weights(graph: Graph) -> Tensor:  # [E]
 
 
 class LinkSignals:
-    """Signals of every pair (i, j): should there be an edge from i to j?
+    """Signals that an edge from i to j should exist, for every pair (i, j).
 
-    For i with the edges it has: the linear autoencoder of the adjacency (what goes together with
-    them), the edges of the nodes most like i (by shared targets, and by each view of vectors), and
-    where its edges' own edges lead; all these also as logarithms. Besides, the degrees, the
-    similarity in each view, and how far apart and in which order i and j stand. The autoencoder's
-    signal comes first.
+    - The linear autoencoder of the adjacency, which comes first: targets seen with those of i.
+    - The edges of the nodes most similar to i, by shared targets and by each view of vectors.
+    - The targets of the targets of i; also the logarithms of all these.
+    - The degrees, the similarity in each view, and the distance and order of i and j.
 
     Attributes:
         num_nodes: N.
@@ -129,15 +128,15 @@ class LinkSignals:
         *,
         place: Tensor | None = None,  # [N]
     ) -> None:
-        """Prepares the signals: O(N³) once, for the autoencoder, and O(N²) memory.
+        """Prepare the signals: O(N³) once, for the autoencoder, and O(N²) memory.
 
         Args:
             graph: At most 20,000 nodes; edges count once, whatever their weight.
             views: Vectors of the nodes, e.g. embeddings of their texts.
-            place: Where each node stands in its source; near ones belong together.
+            place: Place of each node in its source; near nodes belong together.
 
         Raises:
-            InputError: Too many nodes, or a view or places that do not fit them or are not finite.
+            InputError: There are too many nodes, or views or places do not fit or are not finite.
         """
         self.num_nodes = graph.num_nodes
         given: list[tuple[str, Tensor, tuple[int | str, ...]]]
@@ -156,7 +155,7 @@ class LinkSignals:
         self._reach = self._out.clamp(min=1).rsqrt()
         self._rare = self._in.clamp(min=1).rsqrt()
         self.pattern = linear_autoencoder(graph)
-        # Two nodes are alike by the targets they share, rare ones first.
+        # Two nodes are similar if they share targets; rare targets count more.
         idf = ((self.num_nodes + 1) / (self._in + 1)).log().sqrt()
         shared = torch.nn.functional.normalize(self.dense * idf, dim=1)
         self._peers = [nearest_nodes(shared, _NEIGHBOURS, sparse=True)]
@@ -164,7 +163,7 @@ class LinkSignals:
         self.count = 3 + 2 * (2 + len(self._peers)) + len(self._views) + 2 * (place is not None)
 
     def tile(self, first: int, last: int) -> Tensor:  # [last - first, N, F]
-        """Signals of the pairs (i, j) of `first <= i < last` and all j."""
+        """Return the signals of the pairs (i, j) of `first <= i < last` and all j."""
         rows = slice(first, last)
         shape = (last - first, self.num_nodes)
         own = self.dense[rows]
@@ -194,9 +193,9 @@ def nearest_nodes(
     *,
     sparse: bool = False,
 ) -> tuple[Tensor, Tensor]:  # [N, k] int64, [N, k]
-    """The k nodes nearest to each node but itself, and shares that fall steeply with cosine.
+    """Return the k nearest other nodes of each node, and shares that fall steeply with cosine.
 
-    `sparse` says that `x` is mostly zeros: the time is then that of what is not.
+    `sparse` says that `x` is mostly zeros; the time is then that of its nonzeros.
     """
     nodes = x.shape[0]
     k = min(k, nodes - 1)
@@ -213,7 +212,7 @@ def nearest_nodes(
 
 
 def steep_shares(similarity: Tensor) -> Tensor:  # [..., k], best first, >= 0 -> [..., k]
-    """(s / s_best)⁴ scaled to sum to 1: a vote counts by how near it comes to the best."""
+    """Return (s / s_best)⁴ scaled to sum to 1: votes count by their ratio to the best."""
     if similarity.shape[-1] == 0:
         return similarity
     ratio = (similarity / similarity[..., :1].clamp(min=1e-9)).pow(4)
@@ -227,11 +226,11 @@ def _scatter(peers: tuple[Tensor, Tensor], rows: slice, shape: tuple[int, int]) 
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
-    """Absent edges, likeliest first.
+    """Absent edges, most likely first.
 
     Attributes:
         pairs: `[2, k]` int64: sources, targets.
-        probability: `[k]`, of being as much an edge as those that are there.
+        probability: `[k]`, probability of being an edge like the existing ones.
     """
 
     pairs: Tensor
@@ -240,12 +239,12 @@ class PredictedLinks:
 
 @dataclass(frozen=True, eq=False)
 class LinkModel:
-    """A fitted judge of all pairs of nodes.
+    """Fitted model of all pairs of nodes.
 
     Attributes:
         signals: Signals of the whole graph.
-        logistic: What each of them counts.
-        order: `[N]`; an edge leads to a node of smaller order only. None: anywhere.
+        logistic: Weights of the signals.
+        order: `[N]`; edges lead only to nodes of smaller order. None: anywhere.
     """
 
     signals: LinkSignals
@@ -253,7 +252,7 @@ class LinkModel:
     order: Tensor | None
 
     def tiles(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """First row, `[r, N]` log odds and `[r, N]` whether the pair is absent and possible."""
+        """Yield first row, `[r, N]` log odds, and `[r, N]` mask of absent and possible pairs."""
         for first in range(0, self.signals.num_nodes, _PAIRS):
             last = min(first + _PAIRS, self.signals.num_nodes)
             score = self.logistic.log_odds(self.signals.tile(first, last))
@@ -268,23 +267,23 @@ def fit_links(
     place: Tensor | None = None,  # [N]
     generator: torch.Generator | None = None,
 ) -> LinkModel:
-    """Learns from the graph itself which signals foretell an edge.
+    """Fit, from the graph itself, the signals that predict an edge.
 
-    A share of the edges is hidden; the signals of what remains should tell them from absent pairs.
-    Those are sampled row by row, the likeliest by the autoencoder and random ones, weighted by the
-    inverse of their chance. With the weights found, the signals of the whole graph score what it
-    lacks. No edge outside the graph given is looked at.
+    Hides a share of the edges; the signals of the rest should separate them from absent pairs.
+    Absent pairs are sampled row by row, the most likely by the autoencoder and random ones,
+    weighted by the inverse of their probability. With the fitted weights, the signals of the whole
+    graph score its absent pairs. Uses no edge outside the given graph.
 
     Args:
         graph: At most 20,000 nodes, with two edges or more.
         views: Vectors of the nodes, e.g. embeddings of their texts.
-        order: Where edges only lead back, e.g. from a theorem to what was proved before it.
-        place: Where each node stands in its source, e.g. its line; near ones belong together.
+        order: Order of the nodes if edges only lead back, e.g. from a theorem to earlier ones.
+        place: Place of each node in its source, e.g. its line; near nodes belong together.
         generator: Random generator for the draws.
 
     Raises:
-        InputError: A graph too small, too large or complete, views or places that are not finite or
-            do not fit the nodes, or an order that does not fit the edges.
+        InputError: The graph is too small, too large or complete, views or places are not finite or
+            do not fit the nodes, or the order does not fit the edges.
     """
     if graph.num_edges < 2:
         raise InputError(
@@ -324,10 +323,10 @@ def predict_links(
     place: Tensor | None = None,  # [N]
     generator: torch.Generator | None = None,
 ) -> PredictedLinks:
-    """The k absent edges that the graph's own pattern makes likeliest (`fit_links`).
+    """Return the k most likely absent edges, learned from the graph itself (`fit_links`).
 
     Raises:
-        InputError: As `fit_links` does, or if k is below 1.
+        InputError: As for `fit_links`, or k is below 1.
     """
     check_count("k", k)
     model = fit_links(graph, views, order=order, place=place, generator=generator)
@@ -347,12 +346,12 @@ def predict_links(
 
 
 def _examples(
-    signals: LinkSignals,  # of the graph without them
+    signals: LinkSignals,  # signals of the graph without the hidden edges
     hidden: Tensor,  # [2, H]
     order: Tensor | None,
     generator: torch.Generator | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # [n, F], [n] bool, [n]
-    """Signals of hidden edges and of sampled absent pairs, in the graph without the former."""
+    """Return the signals of hidden edges and of sampled absent pairs."""
     nodes = signals.num_nodes
     missing = hidden[0] * nodes + hidden[1]
     found = []
@@ -375,7 +374,7 @@ def _sampled(
     negative: Tensor,  # [r, N] bool
     generator: torch.Generator | None,
 ) -> Tensor:  # [r, N]
-    """The weight of each absent pair in the fit, 0 for those left out."""
+    """Return the weight of each absent pair in the fit; 0 if it is not sampled."""
     nodes = negative.shape[1]
     weight = torch.zeros(negative.shape, device=tile.device)
     likely = tile[..., 0].masked_fill(~negative, -torch.inf)
@@ -393,7 +392,7 @@ def _sampled(
 def _absent(
     signals: LinkSignals, order: Tensor | None, first: int, last: int
 ) -> Tensor:  # [r, N] bool
-    """Pairs with an edge in neither direction that one may lead along."""
+    """Return the pairs without an edge in any direction that the order allows."""
     absent = (signals.dense[first:last] == 0) & (signals.dense[:, first:last].T == 0)
     absent.diagonal(first).fill_(False)
     if order is not None:

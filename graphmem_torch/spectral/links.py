@@ -1,4 +1,4 @@
-"""suggest_links: absent edges whose coming would draw the graph together the most."""
+"""suggest_links: absent edges that would lower the total effective resistance the most."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphmem_torch.spectral.laplacians import Laplacian
 
 __all__ = ["suggest_links"]
 
-_TOL = 1e-10  # relative error asked of the resistances
-_CANDIDATES = 128  # nodes of which all pairs are looked at, where the graph is large
+_TOL = 1e-10  # relative error of the resistances
+_CANDIDATES = 128  # nodes whose pairs are all examined in a large graph
 
 
 def suggest_links(
@@ -25,29 +25,28 @@ def suggest_links(
     *,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
-    """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
+    """Return the links that lower the total effective resistance the most, one by one.
 
-    Each one is the best after those before it were added: the fall is n ‖L⁺b‖² / (1 + R) with the
-    L⁺ of the graph as it is by then, updated in rank one (Sherman and Morrison 1950; greedy as
-    in Ghosh, Boyd and Saberi 2008, section 6), so that no two of them mend the same gap. The sum of
-    the scores is the whole fall.
+    Each is the best after adding those before it: it decreases the total by n ‖L⁺b‖² / (1 + R),
+    with the current L⁺ updated in rank one (Sherman and Morrison 1950; greedy as in Ghosh, Boyd and
+    Saberi 2008, section 6). So no two links close the same gap, and the scores add up.
 
-    Up to 1,024 nodes every pair is looked at. In a larger graph those of 128 candidates are: the
-    nodes of largest ‖L⁺e_i‖, the ones farthest from the first of them, and the first ones of the
-    largest communities, by a sketch; their own columns of L⁺ are then solved exactly.
+    Up to 1,024 nodes, every pair is examined. In a larger graph, a sketch selects 128 candidates:
+    the nodes of largest ‖L⁺e_i‖, those farthest from the first of them, and the first ones of the
+    largest communities. Their columns of L⁺ are then solved exactly.
 
     Args:
-        graph: Signs and directions are ignored. Pairs lie inside one component: to join two
-            components lowers the total from infinity, whichever nodes are taken.
-        label: Communities; only pairs of two of them are suggested.
-        top: Most links suggested.
-        network: Network of the graph, by whose settings it is then done.
+        graph: Signs and directions are ignored. Pairs lie inside one component, because joining any
+            nodes of two components lowers the total from infinity.
+        label: Communities; only pairs of two communities are suggested.
+        top: Maximum number of links.
+        network: Network of the graph, whose settings then apply.
 
     Returns:
-        In the order of adding, `score` the fall that each one brings beyond those before.
+        Links in the order of adding; `score` is the decrease that each one adds.
 
     Raises:
-        InputError: If labels do not fit, or a constant is out of range.
+        InputError: Labels do not fit, or a constant is out of range.
     """
     check_count("top", top)
     if label is not None:
@@ -86,7 +85,7 @@ def _candidates(network: ElectricalNetwork, label: Tensor | None) -> Tensor:  # 
 
 
 def _columns(network: ElectricalNetwork, node: Tensor) -> tuple[Tensor, bool]:  # [N, c] float64
-    """L⁺ e_i of some nodes, L = D - W."""
+    """Return L⁺ e_i of some nodes, L = D - W."""
     nodes = network.graph.num_nodes
     out = network.exact.degree.new_empty(nodes, len(node))
     width, settled = panel(nodes, node.device), True
@@ -100,7 +99,7 @@ def _columns(network: ElectricalNetwork, node: Tensor) -> tuple[Tensor, bool]:  
 
 
 def _absent(operator: Laplacian, node: Tensor, label: Tensor | None) -> Tensor:  # [c, c] bool
-    """Pairs i < j of the nodes that are no edge, of one component and of two communities."""
+    """Return the absent pairs i < j of nodes in one component and two communities."""
     count = len(node)
     part = operator.component[node]
     allowed = (part[:, None] == part).triu(1)
@@ -137,7 +136,7 @@ def _greedy(
         chosen.append(torch.stack([node[i], node[j]]))
         scores.append(score[i, j])
         allowed[i, j] = False
-        # L⁺ loses g gᵀ / (1 + R), g = L⁺ b.
+        # L⁺ decreases by g gᵀ / (1 + R), g = L⁺ b.
         factor = 1 / (1 + resistance[i, j])
         step, image, length = reach[:, i] - reach[:, j], gram[:, i] - gram[:, j], square[i, j]
         outer = torch.outer(step, image)

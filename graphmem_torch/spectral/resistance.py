@@ -1,4 +1,4 @@
-"""Electrical distance: of pairs of nodes, of all nodes as points, and of each to the rest."""
+"""Electrical distance between nodes, as pairs, as points, and from each node to the rest."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_COLUMNS = 256  # of a sketch
-_MANY = 2048  # different pairs from which the sketch is the method of choice
+_COLUMNS = 256  # columns of a sketch
+_MANY = 2048  # minimum distinct pairs for which the sketch is the default
 
 
 def effective_resistance(
@@ -46,39 +46,38 @@ def effective_resistance(
     modes: int = 20,
     network: ElectricalNetwork | None = None,
 ) -> Solution:  # values [P]
-    """Effective resistance R_ij on |w|: what one unit of current from i to j needs in voltage.
+    """Return effective resistances R_ij on |w|: the voltage for a unit current from i to j.
 
     R_ij = sum over μ_k > 0 of (φ_k(i)/√d_i - φ_k(j)/√d_j)² / μ_k with the normalised Laplacian
     (`docs/mathematics.md` 2.4; Klein and Randić 1993). It is 0 from a node to itself and infinite
     between components.
 
-    * "exact": the dense pseudo-inverse in float64, up to 20,000 nodes.
-    * "cg": conjugate gradients with all pairs as columns, exact to `tol`; pairs that float32 cannot
-      tell so exactly, because little joins their parts of the graph, are done in float64.
-    * "sketch": random projection for any number of pairs (Spielman and Srivastava 2011), with what
-      is known in closed form left out of it; its standard error is in the result.
+    * "exact": dense pseudo-inverse in float64, up to 20,000 nodes.
+    * "cg": conjugate gradients with all pairs as columns, exact to `tol`; weakly connected pairs
+      that float32 cannot resolve are solved in float64.
+    * "sketch": random projection for any number of pairs (Spielman and Srivastava 2011), except for
+      the part with a closed form; the result includes its standard error.
     * "truncated": `modes` eigenpairs, corrected to 1/d_i + 1/d_j + sum (..)² (1/μ_k - 1). Without
-      the correction the sum would be 99 % off.
-    * "auto": "exact" up to 1,024 nodes, else "cg" up to 2,048 different pairs, else "sketch".
+      the correction, 99 % of the sum would be missing.
+    * "auto": "exact" up to 1,024 nodes, else "cg" up to 2,048 distinct pairs, else "sketch".
 
     Args:
         graph: Signs and directions are ignored; loops carry nothing.
-        pairs: Node numbers; `[2, 2]` is read as `[2, P]`, row 0 the one ends.
+        pairs: Node numbers; `[2, 2]` is read as `[2, P]`, with row 0 the first ends.
         method: One of the above.
-        scaling: "published" leaves out the roots of the degrees, as the paper does.
-        tol: Relative error asked of "cg" and of the eigenpairs.
+        scaling: "published" omits the roots of the degrees, like the paper.
+        tol: Relative error of "cg" and of the eigenpairs.
         modes: Eigenpairs of "truncated", beside the zeros.
-        network: Network of the graph, by whose settings it is then done; by default one of 256
-            columns.
+        network: Network of the graph, whose settings then apply; by default one of 256 columns.
 
     Returns:
-        `values` `[P]`; `residual` `[P]` estimates their relative error: rounding for "exact", the
-        share that the last 8 iterations added and rounding for "cg", one standard deviation for
+        `values` `[P]`; `residual` `[P]` estimates their relative error. It is rounding for "exact",
+        the gain of the last 8 iterations and rounding for "cg", one standard deviation for
         "sketch", and for "truncated" a bound if the eigenvectors are exact.
 
     Raises:
-        InputError: For pairs of a wrong shape or dtype or out of range, weights that require a
-            gradient, or a constant out of range.
+        InputError: Pairs have a wrong shape or dtype or are out of range, weights require a
+            gradient, or a constant is out of range.
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch", "truncated"))
     check_choice("scaling", scaling, ("degree", "published"))
@@ -99,7 +98,7 @@ def effective_resistance(
 def _solved(
     network: ElectricalNetwork, sides: Sides, method: str, otherwise: str, tol: float, modes: int
 ) -> Forms:
-    """By the method asked for; "auto" is "exact" in a small graph, else `otherwise`."""
+    """Solve by the requested method; "auto" is "exact" in a small graph, else `otherwise`."""
     check_range("tol", tol, 0.0)
     check_count("modes", modes)
     if method == "auto":
@@ -114,10 +113,10 @@ def _solved(
 
 
 def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
-    """The pairs as two rows.
+    """Return the pairs as two rows.
 
     Raises:
-        InputError: For a wrong shape, dtype or device, or a node that is not there.
+        InputError: The shape, dtype or device is wrong, or a node does not exist.
     """
     if pairs.dim() == 2 and pairs.shape[0] != 2:
         pairs = pairs.T
@@ -129,16 +128,16 @@ def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
 
 @dataclass(frozen=True, eq=False)
 class ResistanceEmbedding:
-    """Effective resistances of all pairs of nodes at once, approximately.
+    """Approximate effective resistances of all pairs of nodes.
 
     R_ij ~ near_i + near_j - 2 w_ij near_i near_j + |far_i - far_j|² inside a component, infinite
-    between components. The first terms are exact: what current needs to get away from either end;
-    in a large graph they are nearly all of R whatever the pair (von Luxburg et al. 2014). The last
-    term is what is between, and the only one that says where in the graph the two are.
+    between components. The first terms are exact: the resistance at either end. In a large graph
+    they are nearly all of R, whatever the pair (von Luxburg et al. 2014). Only the last term
+    depends on the positions of both nodes in the graph.
 
     Attributes:
         near: [N] float32, 1 / degree; 0 for an isolated node.
-        far: [N, c] float32.
+        far: [N, c] float32, sketch of each node.
         component: [N] int64.
     """
 
@@ -153,25 +152,25 @@ def resistance_embedding(
     *,
     generator: torch.Generator | None = None,
 ) -> ResistanceEmbedding:
-    """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011).
+    """Return a random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011).
 
     far = D^-1/2 z with the rows z of `ElectricalNetwork.edge_sketch`.
 
     Args:
         graph: Directions and signs are ignored; loops carry nothing.
         columns: c; the last term of R has a relative standard deviation of sqrt(2 / c).
-        generator: Random generator for the signs; without one they are the same every time.
+        generator: Random generator for the signs; without one, they are the same every time.
 
     Raises:
-        InputError: A constant out of range, or weights that require a gradient.
+        InputError: A constant is out of range, or weights require a gradient.
     """
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     network = ElectricalNetwork(graph, columns=columns, generator=generator)
     operator, sketch = network.operator, network.edge_sketch
     if not sketch.converged:
         _log.warning(
-            "The resistance embedding is not solved after %d iterations: parts of the graph hardly "
-            "hang together",
+            "The resistance embedding is not solved after %d iterations: parts of the graph are "
+            "weakly connected",
             sketch.iterations,
         )
     near = torch.where(operator.degree > 0, 1 / operator.degree, 0.0).float()
@@ -186,27 +185,24 @@ def centrality(
     modes: int = 20,
     network: ElectricalNetwork | None = None,
 ) -> Solution:  # values [N]
-    """Spectral centrality c_i = sum over μ_k > 0 of φ_k(i)² / μ_k, the diagonal of L^+.
+    """Return spectral centrality c_i = sum over μ_k > 0 of φ_k(i)² / μ_k, the diagonal of L^+.
 
     `docs/mathematics.md` 2.4, with the normalised Laplacian of |w|. c_i / d_i is, up to a constant,
-    the mean resistance from i to the rest of its component: a large value means remote. An isolated
-    node has 0.
+    the mean resistance from i to the rest of its component: large is remote. Isolated nodes have 0.
 
     Args:
         graph: Signs and directions are ignored.
         method: "exact" (dense, float64), "sketch" (random projection), "truncated" (`modes`
-            eigenpairs and 1 for each of the others), or "auto": exact up to 1,024 nodes, else the
-            sketch.
+            eigenpairs and 1 for each other one), or "auto": exact up to 1,024 nodes, else sketch.
         tol: Tolerance of the eigenpairs, or of rounding for "exact".
         modes: Eigenpairs of "truncated", beside the zeros.
-        network: Network of the graph, by whose settings it is then done; by default one of 256
-            columns.
+        network: Network of the graph, whose settings then apply; by default one of 256 columns.
 
     Returns:
-        `residual` `[N]` estimates the relative error, as for `effective_resistance`.
+        Centralities; `residual` `[N]` estimates the relative error, as for `effective_resistance`.
 
     Raises:
-        InputError: If the weights require a gradient or a constant is out of range.
+        InputError: The weights require a gradient or a constant is out of range.
     """
     check_choice("method", method, ("auto", "exact", "sketch", "truncated"))
     network = network or ElectricalNetwork(graph, columns=_COLUMNS)
@@ -242,24 +238,24 @@ def frontiers(
     *,
     centrality: Tensor | None = None,  # [N]
 ) -> Frontiers:
-    """Nodes of the largest centrality / (degree + 1) (`docs/mathematics.md` 2.5).
+    """Return the nodes of largest centrality / (degree + 1) (`docs/mathematics.md` 2.5).
 
     Centrality means remoteness (`docs/mathematics.md` 2.4) and the degree is d_i = Σ|w_ij|, so a
-    frontier is known to the graph but hardly tied into it. Isolated nodes, of centrality 0, are
-    none.
+    frontier is weakly connected to the rest of the graph. Isolated nodes, of centrality 0, are
+    never frontiers.
 
     Args:
         graph: Signs and directions are ignored.
-        top: Most nodes returned; on a tie the smaller node number.
-        centrality: Centralities of the nodes, where they are known already.
+        top: Maximum number of nodes; ties go to the smaller node number.
+        centrality: Centralities of the nodes, if already known.
 
     Raises:
-        InputError: If the centrality does not fit the graph or a constant is out of range.
+        InputError: The centrality does not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     if centrality is None:
         centrality = _centrality(graph).values
-    do = "was the graph rebuilt since?"
+    do = "compute it for this graph"
     check_tensor("centrality", centrality, "", (graph.num_nodes,), do, device=graph.device)
     low, high, weight = undirected(graph)
     size = weight.double().abs()
@@ -270,4 +266,4 @@ def frontiers(
     return Frontiers(node, score[node], centrality[node], degree[node])
 
 
-_centrality = centrality  # under another name where an argument has its own
+_centrality = centrality  # an alias for functions with an argument of that name

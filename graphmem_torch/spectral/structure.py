@@ -1,4 +1,4 @@
-"""Structure: what the Laplacian of a graph says about it, all of it at once."""
+"""Structure: all analyses by the Laplacian of a graph in one result."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Frustration:
 
     Attributes:
         component: `[N]` int64.
-        value: `[C]` float64: smallest eigenvalue of the signed normalised Laplacian, exactly 0
-            where the component is balanced.
+        value: `[C]` float64, smallest eigenvalue of the signed normalised Laplacian; exactly 0 for
+            a balanced component.
         residual: `[C]` float64; the eigenvalue is within it of `value`.
-        contradictions: `[C]` int64, negative edges.
-        camp: `[N]` int8: 1 and -1 in a component that is balanced (an edge inside a camp agrees,
-            one across contradicts; the smallest node is in camp 1), 0 in one that is not.
-        lean: `[N]` float32: in an unbalanced component the entry of its eigenvector over √d, whose
-            sign is the camp a node leans to; elsewhere `camp`.
+        contradictions: `[C]` int64, number of negative edges.
+        camp: `[N]` int8: 1 or -1 in a balanced component, whose edges are positive inside a camp
+            and negative between camps; the smallest node is in camp 1. 0 in an unbalanced one.
+        lean: `[N]` float32: `camp`, or in an unbalanced component the entry of its eigenvector over
+            √d, whose sign is the camp that a node is closer to.
     """
 
     component: Tensor
@@ -57,7 +57,7 @@ class Frustration:
 
     @property
     def contradictory(self) -> Tensor:
-        """`[c]` int64, the unbalanced components, the most frustrated first."""
+        """`[c]` int64, unbalanced components, the most frustrated first."""
         worst = torch.argsort(self.value, descending=True, stable=True)
         return worst[self.value[worst] > 0]
 
@@ -68,20 +68,20 @@ def frustration(
     tol: float = 1e-8,
     max_iter: int = 4000,
 ) -> Frustration:
-    """Smallest eigenvalue of the signed Laplacian of every component (`docs/mathematics.md` 2.2).
+    """Return the smallest eigenvalue of the signed Laplacian of each component.
 
-    It is 0 exactly where the component is balanced, that is, splits into two camps with positive
-    weights inside and negative ones across (Harary 1953; Kunegis et al. 2010). Balance is decided
-    by a two-colouring, not by the size of a float; eigenvalues are computed of the unbalanced
-    components only, all at once, in float64.
+    See `docs/mathematics.md` 2.2. It is 0 exactly if the component is balanced: it splits into two
+    camps with positive weights inside and negative ones across (Harary 1953; Kunegis et al. 2010).
+    Balance is decided by a two-colouring, not by the size of a float. Eigenvalues are computed only
+    for unbalanced components, all at once, in float64.
 
     Args:
         graph: Directions are ignored; loops do not count.
-        tol: Residual asked of the eigenpairs.
-        max_iter: Block products.
+        tol: Maximum residual of the eigenpairs.
+        max_iter: Maximum block products.
 
     Raises:
-        InputError: If the weights require a gradient or a constant is out of range.
+        InputError: The weights require a gradient or a constant is out of range.
     """
     check_range("tol", tol, 0.0)
     check_count("max_iter", max_iter)
@@ -128,24 +128,23 @@ def frustration(
 class Structure:
     """Spectrum, communities, bridges, frontiers and frustration of a graph of N nodes.
 
-    All but the frustration is of |w|, the larger of both directions (`docs/mathematics.md` 2.1,
-    2.5).
+    All but the frustration use |w|, the larger of both directions (`docs/mathematics.md` 2.1, 2.5).
 
     Attributes:
         graph: The graph.
-        settings: Settings by which it was analysed.
+        settings: Settings of the analysis.
         values: `[k]`, ascending, the smallest eigenvalues of the normalised Laplacian beyond its
-            zeros, of which there is one for each component.
-        vectors: `[N, k]`, orthonormal; the first one, the Fiedler vector, parts the graph where
-            it hangs together least.
+            zeros, one of which belongs to each component.
+        vectors: `[N, k]`, orthonormal; the first, the Fiedler vector, splits the graph at its
+            weakest connection.
         residual: `[k]`; an eigenvalue lies within it of each value.
         component: `[N]` int64.
         community: `[N]` int32, each connected.
         centrality: `[N]`; large means remote (`docs/mathematics.md` 2.4).
         centrality_error: `[N]`, relative; 0 where it is exact.
-        bridges: Existing edges between communities, the most needed first.
+        bridges: Existing edges between communities, the most important first.
         links: Suggested links between communities, greedily.
-        frontiers: Remote nodes that little ties to the rest.
+        frontiers: Remote nodes that are weakly connected to the rest.
         frustration: Balance of each component's signs.
         converged: Whether every iteration reached its tolerance.
         names: Names of the nodes, or None.
@@ -169,16 +168,16 @@ class Structure:
 
     @property
     def num_components(self) -> int:
-        """How many components there are."""
+        """Number of components."""
         return int(self.component.max()) + 1 if self.component.numel() else 0
 
     @property
     def gap(self) -> float:
-        """μ_2: 0 where the graph is not connected."""
+        """μ_2; 0 if the graph is not connected."""
         return float(self.values[0]) if self.num_components == 1 and len(self.values) else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON; nodes by their names where there are any."""
+        """Return plain values for JSON; nodes by their names, if any."""
         parts = torch.bincount(self.component).tolist()
         remote, signs = self.frontiers, self.frustration
         worst = signs.contradictory
@@ -222,22 +221,22 @@ def structure_of(
     top: int = 10,
     columns: int = 64,
 ) -> Structure:
-    """The structure of a graph; see `Structure`.
+    """Analyse the structure of a graph; see `Structure`.
 
     Args:
-        graph: Any, with or without edges.
+        graph: Any graph, with or without edges.
         settings: Settings of the analyses; by default those of `StructureConfig`.
         names: Names of the nodes.
-        start: Vectors near the eigenvectors, as those of a graph that has changed since; they save
+        start: Vectors near the eigenvectors, such as those before a change of the graph; they save
             products and change no result beyond its residual.
-        network: Electrical network of the graph, by whose settings the sketches are then made.
+        network: Electrical network of the graph, whose settings the sketches then use.
         eigenpairs: Number of the Laplacian's lowest eigenpairs beyond its zeros.
         top: Maximum number of bridges, suggested links and frontiers.
         columns: Columns of the random sketches that estimate resistances in a large graph.
 
     Raises:
-        InputError: For weights that require a gradient, names that do not fit the nodes, or a
-            missing library for communities.
+        InputError: Weights require a gradient, names do not fit the nodes, or the library for
+            communities is missing.
     """
     if names is not None and len(names) != graph.num_nodes:
         raise InputError(
@@ -284,9 +283,9 @@ def structure_of(
 
 
 def _listed(names: Sequence[str] | None, **columns: Tensor) -> list[dict[str, Any]]:
-    """A row for each entry of the columns, nodes by their names.
+    """Return a row for each entry of the columns, with nodes by their names.
 
-    An infinite score is None, as JSON has none.
+    An infinite score is None, because JSON has no infinity.
     """
     plain = {name: column.tolist() for name, column in columns.items()}
     for name in {"source", "target", "node"} & plain.keys():

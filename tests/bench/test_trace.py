@@ -167,6 +167,12 @@ class Store:
     def name(self) -> str:
         """As it was given."""
 
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def first(self) -> str:
+        """There is a row."""
+
     def ask(self) -> str:
         """Ask for Ofelia, not Of or Astrid."""
 '''
@@ -179,5 +185,8 @@ def test_fragments_found_by_hand() -> None:
         Fragment(11, "rows", "Of", "Of the table, and so on"),
         Fragment(11, "state", "Whether", 'Whether it is "open" or "shut".'),
         Fragment(27, "names", "Likewise", "Likewise."),
+        Fragment(38, "", "Whether", "Whether there are no rows."),
         Fragment(41, "", "As", "As it was given."),
+        Fragment(44, "", "How", "How many rows there are."),
+        Fragment(47, "", "There is", "There is a row."),
     ]

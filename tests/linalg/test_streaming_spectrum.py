@@ -131,7 +131,7 @@ def test_removing_everything_forgets_everything(generator):
     stream.add(rows * 1e8)
     stream.remove(rows.flip(0) * 1e8)
     assert stream.count == 0
-    with pytest.raises(InputError, match="rows: expected some"):
+    with pytest.raises(InputError, match="rows: expected at least one"):
         _ = stream.values
     stream.add(rows)
     _assert_fresh(stream, rows)

@@ -92,7 +92,7 @@ def test_bad_input_is_refused_and_leaves_no_trace(make) -> None:
     bad[7, 3] = math.nan
     with pytest.raises(InputError, match="at step 7;"):
         detector.update(bad)
-    with pytest.raises(InputError, match="another encoder"):
+    with pytest.raises(InputError, match="encoder of the stream"):
         detector.update(torch.zeros(4, 11))
     with pytest.raises(InputError, match="floating"):
         detector.update(torch.zeros(4, 12, dtype=torch.int64))
@@ -232,9 +232,9 @@ def test_a_state_that_lacks_a_part_is_refused(make) -> None:
     detector.update(stream(3, 5))
     whole = detector.state_dict()
     for name in make().state_dict().keys() - {"rows"}:
-        with pytest.raises(InputError, match="make the"):
+        with pytest.raises(InputError, match="create the"):
             make().load_state_dict({k: v for k, v in whole.items() if k not in (name, "rows")})
-    with pytest.raises(InputError, match="make the"):
+    with pytest.raises(InputError, match="create the"):
         make().load_state_dict({})
 
 

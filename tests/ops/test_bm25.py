@@ -164,8 +164,8 @@ def test_score_opcheck():
         ({"terms": torch.tensor([0, 7])}, r"terms: expected numbers in 0\.\.6, got 7"),
         ({"terms": torch.tensor([0, -1])}, r"terms: expected numbers in 0\.\.6"),
         ({"terms": torch.zeros(2)}, r"terms: expected int64 \[T\]"),
-        ({"offsets": torch.tensor([0, 1])}, "offsets: expected to rise from 0 to 2"),
-        ({"offsets": torch.tensor([0, 2, 1, 2])}, "offsets: expected to rise"),
+        ({"offsets": torch.tensor([0, 1])}, "offsets: expected to ascend from 0 to 2"),
+        ({"offsets": torch.tensor([0, 2, 1, 2])}, "offsets: expected to ascend"),
         (
             {"offsets": torch.tensor([0, 1, 2], device="meta")},
             "offsets: expected int64 .* on cpu",

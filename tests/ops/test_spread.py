@@ -293,7 +293,7 @@ def test_spread_gradient_through_the_frontier_is_refused(random_graph, name):
     sparse = SparseRows.from_dense(inputs["activation"])
     for other in ({"method": "frontier"}, {"activation": sparse}):
         with pytest.raises(
-            InputError, match="expected a dense one and method 'dense' for a gradient"
+            InputError, match="expected a dense tensor and method 'dense' for a gradient"
         ):
             spread_activation(graph, **{**inputs, **other})
     with torch.no_grad():
@@ -450,7 +450,7 @@ def test_gains_of_edge_types_are_learned_through_all_rounds(random_graph):
         ({"spare": -1}, "spare: expected an integer of at least 0"),
         (
             {"gain": torch.ones(2), "method": "frontier"},
-            "what differs between rows, got 'frontier'",
+            "rows that differ, got 'frontier'",
         ),
     ],
 )
@@ -458,7 +458,7 @@ def test_bad_rows_of_a_grid_are_refused_by_name(random_graph, change, message):
     with pytest.raises(InputError, match=message):
         spread_activation(random_graph(9, 20), torch.zeros(2, 9), **change)
     sparse = SparseRows.from_dense(torch.zeros(2, 9))
-    with pytest.raises(InputError, match="what differs between rows, got SparseRows"):
+    with pytest.raises(InputError, match="rows that differ, got SparseRows"):
         spread_activation(random_graph(9, 20), sparse, fan=torch.ones(2, 9))
 
 

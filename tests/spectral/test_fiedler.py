@@ -66,7 +66,7 @@ def test_a_tiny_gap_warns(caplog, generator):
 @pytest.mark.parametrize("nodes", [0, 1])
 def test_less_than_two_nodes_cannot_be_parted(nodes):
     graph = Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64), num_nodes=nodes)
-    with pytest.raises(InputError, match=f"at least 2 nodes to be parted, got {nodes}"):
+    with pytest.raises(InputError, match=f"at least 2 nodes, got {nodes}"):
         fiedler(graph)
 
 

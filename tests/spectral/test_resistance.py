@@ -179,7 +179,7 @@ def test_clusters_on_a_thread(generator, caplog, thread):
         rough = effective_resistance(graph, bridge, "sketch", network=network)
     off = abs(float(rough.values[0]) * thread - 1)
     assert off < 5 * float(rough.residual[0]) or not rough.converged
-    assert rough.converged or "hardly hang together" in caplog.text
+    assert rough.converged or "weakly connected" in caplog.text
 
 
 @pytest.mark.parametrize("method", ["truncated", "exact"])
@@ -192,7 +192,7 @@ def test_a_gap_below_rounding_is_said(graph_of, caplog, method):
         try:
             found = effective_resistance(graph, torch.tensor([[0], [150]]), method, modes=3)
         except InputError as error:
-            assert "hang together" in str(error)
+            assert "float64 resolves" in str(error)
             return
     assert not found.converged
     assert (found.values > 0).all()
