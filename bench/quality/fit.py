@@ -40,7 +40,7 @@ from .common.kinds import (
     to_config,
 )
 from .common.sets import QuestionSet
-from .common.signals import gather, gathered_file, load_gathered, save_gathered
+from .common.signals import LEARNED_FROM, gather, gathered_file, load_gathered, save_gathered
 from .common.tables import Table
 from .request import Request
 
@@ -102,11 +102,11 @@ def _built(one: QuestionSet, request: Request, encoders: Sequence[CachingEmbedde
 
 
 def _by_hand(config: Config) -> dict[str, float]:
-    """The weights that are not learned, of signals that are computed beside the others."""
+    """The weights that are not learned, of signals that are gathered beside the others."""
     return {
         key: value
         for key, value in config.rank.weights.items()
-        if not SIGNALS[Weight.named(key).signal].learned and key != "hop"
+        if not SIGNALS[Weight.named(key).signal].learned and key in LEARNED_FROM
     }
 
 

@@ -31,6 +31,7 @@ from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
 from .collections import read_chat_sets, read_collections
+from .long_texts import long_text_sets, read_asked, read_long_texts
 from .promise import hold_against, kind_table, set_table
 
 __all__ = [
@@ -139,9 +140,10 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
     """Return every set below a data root, the small ones first.
 
     A LoCoMo file in `locomo` (with `*evidence*.jsonl` beside it, if there is one) as turns and with
-    its facts; passages anywhere, each pair of files and all merged; needles in the texts of `text`;
-    claims in `claims`, to be asked for their evidence; chats in `longmemeval`; collections in BEIR
-    form in the folders of `ir`, chats of people in those of `chats`.
+    its facts; passages anywhere, each pair of files and all merged; needles in the texts of `text`,
+    and questions to chunks of long ones; claims in `claims`, to be asked for their evidence; chats
+    in `longmemeval`; collections in BEIR form in the folders of `ir`, chats of people in those of
+    `chats`.
 
     Args:
         root: Path of the folder.
@@ -160,6 +162,10 @@ def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionS
         ]
     if (root / "text").is_dir() and any((root / "text").rglob("*.txt")):
         sets.append(needle_set(read_essays(root), tokenizer, seed))
+    if (root / "text").is_dir():
+        long = read_asked()
+        names = list(dict.fromkeys(one.text for one in long))
+        sets += long_text_sets(read_long_texts(root / "text", names), long, tokenizer)
     if (root / "claims").is_dir():
         sets.append(claim_set(read_claims(root / "claims"), seed))
     passages = [passage_set(one) for one in read_passage_sets(root)]
