@@ -91,6 +91,16 @@ def _best_near(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     return torch.maximum(above, _of_best("interaction_sharp")(candidates, best, scores))
 
 
+def _pair_speaker(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    """Whether the five best are of the one who is named, between two; less among more people.
+
+    Among many people a question about one is often answered by another.
+    """
+    named = candidates.query.speakers
+    people = 0 if named is None else named.shape[1]
+    return _of_top("speaker", 5)(candidates, best, scores) * (_PAIR / max(_PAIR, people)) ** 2
+
+
 def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
     """A cosine as an encoder gives it whose unrelated texts are orthogonal; other values as is."""
     background = candidates.query.background
@@ -118,6 +128,7 @@ def _one(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     return torch.ones_like(scores[:, 0])
 
 
+_PAIR = 2  # people of a conversation
 _LEAST_ROOM = 1e-3  # cosine that is left above what unrelated texts reach
 _NO_HIT = -100.0  # the score of the first hit where there is none
 ABSTENTION_STATISTICS: dict[str, Statistic] = {
@@ -136,6 +147,7 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "best_near": _best_near,
     "best_speaker": _of_best("speaker"),
     "mean_speaker": _of_top("speaker", 5),
+    "pair_speaker": _pair_speaker,
     "score": _score,
     "lead_2": _lead(2),
     "lead_5": _lead(5),

@@ -127,6 +127,28 @@ def test_abstention_takes_cosines_as_if_unrelated_texts_were_orthogonal(
     assert torch.equal(plain[:, 2], cone[:, 2])
 
 
+@pytest.mark.parametrize("people", [1, 2, 3, 7])
+def test_pair_speaker_counts_less_among_many(
+    people: int,
+    random_columns: Callable[..., IndexInput],
+    random_questions: Callable[..., QueryBatch],
+    generator: torch.Generator,
+) -> None:
+    speaker = torch.randint(-1, people, (14,), generator=generator)
+    data = replace(random_columns(14), speaker=speaker, num_speakers=people)
+    named = torch.rand(6, people, generator=generator) < 0.4
+    query = replace(random_questions(6), speakers=named)
+    found = MemoryIndex.build(data, config_from_dict({"rank": {"weights": {"semantic": 1.0}}}))
+    found = found.candidates(query)
+    best = torch.rand(6, 14, generator=generator).topk(DEPTH)
+    got = abstention_statistics(found, best.indices, best.values, ["pair_speaker"])
+    for line, own in enumerate(named.tolist()):
+        said = [int(data.speaker[row]) for row in best.indices[line, :5]]
+        values = [0 if code < 0 or not any(own) else 1 if own[code] else -1 for code in said]
+        share = (2 / max(2, people)) ** 2
+        assert float(got[line]) == pytest.approx(share * sum(values) / 5, abs=1e-6)
+
+
 @pytest.mark.parametrize("few", [False, True])
 def test_best_above_and_near_against_a_loop(
     few: bool,
