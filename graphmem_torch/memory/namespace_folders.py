@@ -70,7 +70,7 @@ def checked_name(name: object) -> str:
     if is_archive(named):
         raise InputError(
             f"namespace: expected another name than one that begins with {_ARCHIVE!r}, got "
-            f"{named!r:.80}; `archived` gives the archive"
+            f"{named!r:.80}; `upkeep.archived` gives the archive"
         )
     return named
 
@@ -172,7 +172,7 @@ def unknown_namespace(name: str, names: Iterable[str]) -> InputError:
         near = name[:1].casefold()
         known = [each for each in known if each[:1].casefold() == near][:_COMPARED]
     close = nearest(name, known)
-    do = f"did you mean {close!r}?" if close else "`namespaces` lists them"
+    do = f"did you mean {close!r}?" if close else "`list(memory.namespaces)` names them"
     return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
 
 

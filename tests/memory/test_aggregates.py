@@ -364,7 +364,7 @@ def test_its_value_is_that_of_its_sentences(dated: Memory) -> None:
     """Relevance and complexity by hand; the best of all choices of its members' sentences."""
     (made,) = built(dated)
     worth = {name: made.meta[name] for name in ("value", "relevance", "complexity")}
-    price, words = dated.config.aggregate.price, dated.config.aggregate.words
+    price, words = 0.25, 60
     said = made.text.replace("Ana: ", "").replace("Ben: ", "")
     assert worth["complexity"] == pytest.approx(len(said.split()) / words, abs=1e-4)
     assert worth["value"] == pytest.approx(

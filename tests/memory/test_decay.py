@@ -102,9 +102,8 @@ def test_decay_by_the_published_factors() -> None:
 
 def test_strength_is_retention_and_centrality() -> None:
     change = {
-        "decay.initial": 2.0,
         "decay.centrality": 0.7,
-        "decay.half_life_days": {"episodic": 10.0, "semantic": 0},
+        "decay.half_life_days": {"episodic": 10 / 24, "semantic": 0},
     }
     with living(**change) as memory:
         memory.add(four())
@@ -113,7 +112,7 @@ def test_strength_is_retention_and_centrality() -> None:
         for name, kept in (("episodic", 0.5), ("semantic", 1.0)):
             central = float(rank[memory.tensors.rows([name]).cpu()])
             found = memory.upkeep.strength(name, as_of=NOW + 10 * HOUR)[name]
-            assert found == pytest.approx(2.0 * kept + 0.7 * central, abs=1e-5)
+            assert found == pytest.approx(kept + 0.7 * central, abs=1e-5)
         assert memory.upkeep.strength([]) == {} == memory.upkeep.types([])
 
 

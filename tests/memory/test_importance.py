@@ -61,20 +61,20 @@ def test_importance_begins_with_what_is_new_and_fades() -> None:
             assert found[f"a{place}"] == pytest.approx(expected, rel=1e-9)
         early = memory.upkeep.importance("a4", as_of=1.7e9 + 5 * DAY)
         assert early["a4"] == pytest.approx(faded(begun(4), 1), rel=1e-9)
-    with remembering(half_life=0.0) as memory:
+    with remembering(half_life_days=0.0) as memory:
         assert memory.upkeep.importance("a0")["a0"] == pytest.approx(begun(0), rel=1e-9)
         assert memory.upkeep.importance([]) == {}
 
 
 def test_uses_raise_it_once() -> None:
-    with remembering(access=0.4, retained=0.9) as memory:
+    with remembering() as memory:
         memory.touch(["a4", "a4", "a5"])
         memory.touch("a4")
         before = memory.upkeep.importance(["a4", "a5"])
         assert memory.upkeep.consolidate().reinforced == 2
         after = memory.upkeep.importance(["a4", "a5"])
-        assert after["a4"] == pytest.approx(0.9 * before["a4"] + 0.4 * 2 / 3)
-        assert after["a5"] == pytest.approx(0.9 * before["a5"] + 0.4 / 2)
+        assert after["a4"] == pytest.approx(before["a4"] + 0.3 * 2 / 3)
+        assert after["a5"] == pytest.approx(before["a5"] + 0.3 / 2)
         assert str(memory.upkeep.consolidate()) == "nothing to do"
         assert memory.upkeep.importance(["a4", "a5"]) == after
         later = memory.upkeep.importance("a4", as_of=NOW + 30 * DAY)["a4"]
@@ -97,17 +97,17 @@ def test_a_clock_that_goes_backwards_lowers_nothing() -> None:
 
 def test_aggregates_add_to_their_members_and_ends_take_away() -> None:
     links = tuple(Link(name, EdgeType.DERIVED_FROM) for name in ("a1", "a4"))
-    with remembering(aggregates=0.2, ended=0.25, half_life=0.0) as memory:
+    with remembering(half_life_days=0.0) as memory:
         memory.add(Atom("sum", "Of Porto and a broken violin.", kind="aggregate", edges=links))
         before = memory.upkeep.importance(["a1", "a4", "sum"])
-        assert before["a4"] == pytest.approx(begun(4) + 0.2 * before["sum"])
-        assert before["a1"] == pytest.approx(begun(1) + 0.2 * before["sum"])
+        assert before["a4"] == pytest.approx(begun(4) + 0.1 * before["sum"])
+        assert before["a1"] == pytest.approx(begun(1) + 0.1 * before["sum"])
         memory.facts.supersede("a4", "a5")
-        assert memory.upkeep.importance("a4")["a4"] == pytest.approx(0.25 * before["a4"])
+        assert memory.upkeep.importance("a4")["a4"] == pytest.approx(0.5 * before["a4"])
 
 
 def test_the_least_important_are_put_aside() -> None:
-    with remembering(keep=4) as memory:
+    with remembering(max_memories=4) as memory:
         memory.pin("a5")
         order = sorted(
             memory.upkeep.importance([f"a{i}" for i in range(5)]).items(), key=lambda x: x[1]
@@ -119,7 +119,7 @@ def test_the_least_important_are_put_aside() -> None:
         }
         assert "a5" in memory and len(memory) == 4
         assert str(memory.upkeep.consolidate()) == "nothing to do"
-    with remembering(prune=0.2, half_life=0.0) as memory:
+    with remembering(prune_below=0.2, half_life_days=0.0) as memory:
         least = {f"a{i}" for i in range(len(SAID)) if begun(i) < 0.2}
         assert memory.upkeep.consolidate().archived == len(least) > 0
         assert not least & {*memory.store.ids()}
@@ -145,14 +145,8 @@ def test_consolidate_on_the_command_line(
 ) -> None:
     with opened(tmp_path / "m", embedder="hashing:32") as memory:
         memory.add(atoms())
-    command = [
-        "store",
-        "consolidate",
-        "--store",
-        str(tmp_path / "m"),
-        "--config.refine.max_memories",
-        "2",
-    ]
+    store = ["--store", str(tmp_path / "m")]
+    command = ["store", "consolidate", *store, "--config.refine.max_memories", "2"]
     command += ["--embedder", "hashing:32"]
     assert main(command) == 0
     assert "4 archived" in capsys.readouterr().out

@@ -318,6 +318,6 @@ def test_modes_without_times() -> None:
 
 
 def test_embedder_of_the_tests_separates_the_themes() -> None:
-    """The assumptions of these tests hold."""
+    """What these tests rest on."""
     rows = HashingEmbedder(32).encode(list(THEMES.values())).pooled
     assert (rows @ rows.T - torch.eye(3)).abs().max() < 0.5

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory, Scope
+from graphmem_torch.memory.plan_choice import plans_of
 from graphmem_torch.results import QueryPlan, Result
 from graphmem_torch.text.times import parse_time
 from tests.memories import DAY, config_of, ids, opened, planned, retrieved, turns
@@ -79,7 +80,7 @@ def test_a_plan_is_chosen_from_the_question(memory: Memory) -> None:
     start, stop = plan.between
     assert start == parse_time("2023-12-01")
     assert stop == math.nextafter(parse_time("2024-01-01"), 0)
-    assert plan.window_slack_days == memory.config.plan.window_slack_days
+    assert plan.window_slack_days == 31
     assert plan.hops == 0 and plan.concepts == () and plan.order == "relevance"
     assert [step.name for step in plan.steps] == ["time", "semantic"]
     assert "2023-12-01 00:00 to " in str(plan)
@@ -269,7 +270,7 @@ def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
         assert tiers[:inside] == [0] * inside
         known = [tier for tier in tiers if tier != 1]
         assert known == sorted(known) and tiers == sorted(tiers)
-    if inside < memory.config.plan.min_in_window:
+    if inside < 10:
         assert len(tiers) == len(told)
 
 
@@ -424,17 +425,23 @@ def test_what_orders_nothing(memory: Memory, question: str) -> None:
 
 @pytest.mark.parametrize(("limit", "left"), [(2048, None), (0, 3)])
 def test_meaning_prunes_only_what_is_not_scored_anyway(limit: int, left: int | None) -> None:
-    change = {"rank.exhaustive_up_to": limit, "plan.best": 2, "plan.kept": 3}
-    with opened(config=config_of(**change)) as memory:
+    question, base = "The canoe in Lisbon since 2000", QueryPlan(best=2, kept=3)
+    with opened(config=config_of(**{"rank.exhaustive_up_to": limit})) as memory:
         memory.add(atoms())
-        time, *_, last = planned(memory, "The canoe in Lisbon since 2000").steps
+        scored = 0 if limit == 0 else memory.index.num_atoms
+        given = True, [question], [0.0], memory.config.plan, memory.store
+        (plan,) = plans_of(*given, scored=scored, base=base)
+        found = memory.retrieve(question, scope=Scope(plan=plan)).plan
+        assert found is not None
+        time, *_, last = found.steps
         assert last.after == (time.after if left is None else left)
+        chosen = memory.retrieve(question, scope=Scope(plan=True)).plan
+        assert chosen is not None and chosen.steps[-1].after == chosen.steps[0].after
 
 
 def test_what_nothing_bounds_is_not_pruned() -> None:
     """However many a plan may keep: the hits of a question without a window are the ranking's."""
-    change = {"rank.exhaustive_up_to": 0, "plan.best": 1, "plan.kept": 1}
-    with opened(config=config_of(**change)) as memory:
+    with opened(config=config_of(**{"rank.exhaustive_up_to": 0})) as memory:
         memory.add(atoms())
         for question in ("The canoe in Lisbon", "Who has been to Quito?", "How are you?"):
             found = memory.retrieve(question, scope=Scope(plan=True))
@@ -590,9 +597,6 @@ def test_the_setting_plans_what_says_something_and_nothing_else() -> None:
         assert planned.plan is not None and plain.plan is None
         assert memory.retrieve(DECEMBER, scope=Scope(plan=False)).plan is None
         assert ids(memory.retrieve(DECEMBER, scope=Scope(plan=True))) == ids(planned)
-    with opened(config=config_of(**{"plan.use": True, "plan.dates": False})) as memory:
-        memory.add(atoms())
-        assert memory.retrieve(DECEMBER).plan is None
 
 
 def test_an_index_that_grows_finds_what_one_made_at_once_finds(tmp_path: Path) -> None:

@@ -112,11 +112,10 @@ def test_without_supersession_or_weight_or_leave_there_is_no_step() -> None:
     config, atoms = config_of(), lived("Nora", CITIES)
     others = {name: own for name, own in config.rank.weights.items() if name != "succession"}
     unweighed = replace(config, rank=replace(config.rank, weights=others))
-    for other in (config_of(**{"plan.succession": False}), unweighed):
-        with opened(config=other) as memory:
-            memory.add(atoms)
-            chained(memory, atoms)
-            assert memory.retrieve(question).plan is None
+    with opened(config=unweighed) as memory:
+        memory.add(atoms)
+        chained(memory, atoms)
+        assert memory.retrieve(question).plan is None
     with opened() as memory:
         memory.add(atoms)
         assert memory.retrieve(question).plan is None
