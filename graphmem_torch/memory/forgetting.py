@@ -11,11 +11,11 @@ import torch
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_count
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.errors import InputError
 from graphmem_torch.memory.archive import apart, derived_of_both
 from graphmem_torch.memory.asking import Asking
 from graphmem_torch.memory.fields import one_warning
-from graphmem_torch.memory.lookup import with_derived
+from graphmem_torch.memory.lookup import nodes_that_fit, with_derived
 from graphmem_torch.memory.questions import checked_questions
 from graphmem_torch.memory.request import Filters
 from graphmem_torch.memory.state import State
@@ -138,19 +138,17 @@ def select_nodes(
     named = None if ids is None else state.resolve_ids(ids)[1]
     if named is not None and conditions.empty:
         return named
-    columns = state.store.columns()
-    chosen = ~columns.is_concept
-    if named is not None:
-        chosen &= torch.isin(columns.node, torch.tensor(named))
-    for name in ("session", "speaker"):
-        if (value := getattr(conditions, name)) is not None:
-            column = getattr(columns, name)
-            if not bool((same := column.equals(value)).any()):
-                raise InputError(unknown(name, value, column.names[:16], what="one such as"))
-            chosen &= same
-    if conditions.before is not None:
-        chosen &= columns.time < parse_time(conditions.before, "before")
-    nodes = columns.node[chosen]
+    before = conditions.before
+    nodes = torch.tensor(
+        nodes_that_fit(
+            state.store,
+            named,
+            session=conditions.session,
+            speaker=conditions.speaker,
+            before=None if before is None else parse_time(before, "before"),
+        ),
+        dtype=torch.int64,
+    )
     if conditions.where is not None:
         view = state.view()
         fits = view.fields.where(view.snapshot, conditions.where, removing=True).cpu()

@@ -636,21 +636,16 @@ class Memory(MemoryQuestions):
 
         `waiting` counts memories whose concepts are still to be found.
         """
-        from graphmem_torch.memory.compatibility import bound_concepts
-        from graphmem_torch.memory.lookup import waiting_nodes
+        from graphmem_torch.memory.stored import memory_stats
 
         archive, modes = self._state.archive(), self._state.modes
-        own = {
-            "concepts": bound_concepts(self.store),
-            "waiting": len(waiting_nodes(self.store)),
-            "modes_found": modes.found,
-            "modes_updated": modes.updated,
-            "learned": {each.kind: str(each) for each in self.learning.records()},
-            "feedback": self.store.learned.counts(),
-            "archived": 0 if archive is None else archive.store.num_atoms,
-            "namespaces": {"number": len(self.namespaces), "bytes": self._state.spaces.bytes()},
-        }
-        return self.store.stats() | own
+        return memory_stats(
+            self.store,
+            modes=(modes.found, modes.updated),
+            learned={each.kind: str(each) for each in self.learning.records()},
+            archived=0 if archive is None else archive.store.num_atoms,
+            namespaces={"number": len(self.namespaces), "bytes": self._state.spaces.bytes()},
+        )
 
     def check(self) -> list[str]:
         """Return the problems of the store and of its namespaces; none if all are sound."""

@@ -48,7 +48,7 @@ from graphmem_torch.memory.index_builder import (
     last_switch,
 )
 from graphmem_torch.memory.link import concept_id
-from graphmem_torch.memory.lookup import nodes_of
+from graphmem_torch.memory.lookup import listed_ids, named_nodes
 from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import archive_of, checked_name, is_archive
 from graphmem_torch.memory.namespace_stores import NamespaceStores
@@ -307,11 +307,7 @@ class State:
         Raises:
             InputError: Not iterable.
         """
-        if not isinstance(ids, Iterable):
-            raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
-        listed = [ids] if isinstance(ids, str) else list(ids)
-        texts = all(isinstance(name, str) for name in listed)
-        return self.store.forms.ids(listed) if texts else listed
+        return listed_ids(self.store, ids)
 
     def resolve_ids(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
         """Return ids of stored atoms, each once and in the order given, and their node numbers.
@@ -319,15 +315,7 @@ class State:
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        listed = self.listed(ids)
-        found = nodes_of(self.store, listed, self._is_archived)
-        named = list(dict.fromkeys(listed))
-        concept = next((name for name in named if name.startswith(concept_id(""))), None)
-        if concept is not None:
-            raise InputError(
-                f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
-            )
-        return named, [found[name] for name in named]
+        return named_nodes(self.store, ids, self._is_archived)
 
     def rows_for(self, ids: str | Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """Return the present snapshot, and its rows of stored atoms in the order given.

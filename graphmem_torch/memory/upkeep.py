@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -31,10 +30,9 @@ from graphmem_torch.memory.validity import validity_of
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.oracle import method_of
 from graphmem_torch.progress import Progress
-from graphmem_torch.readers.source import decode
 from graphmem_torch.results import Consolidated, Particle, Receipt, Understood
 from graphmem_torch.store.lock import WriterLock
-from graphmem_torch.store.receipts import receipt_problems
+from graphmem_torch.store.receipts import read_receipt, receipt_problems
 from graphmem_torch.text.times import TimeLike, parse_time
 
 __all__ = ["Upkeep"]
@@ -190,15 +188,7 @@ class Upkeep(Generic[M]):
         Raises:
             InputError: No receipt.
         """
-        if not isinstance(receipt, Receipt):
-            try:
-                said = Path(receipt).read_bytes()
-            except OSError as error:
-                raise InputError(
-                    f"receipt: expected a file, got {str(receipt)!r} ({error.strerror}); name one "
-                    "that has what `forget` gave"
-                ) from error
-            receipt = Receipt.from_json(decode(said, str(receipt)))
+        receipt = read_receipt(receipt)
         archive = self._state.archive()
         with self._store.reading():
             others = [] if archive is None else [archive.store]
