@@ -162,7 +162,8 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"))
 
 def check_share(name: str, value: float, *, usual: float) -> None:
     """Raise `InputError` unless `0 <= value < 1`; the message suggests `usual`."""
-    if not isinstance(value, (int, float)) or not 0.0 <= value < 1.0:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0.0 <= value < 1.0:
         raise InputError(
             f"{name}: expected a share in [0, 1), got {value!r:.60}; {usual:g} is usual"
         )

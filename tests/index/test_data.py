@@ -143,5 +143,5 @@ def test_memory_tensors_has_what_the_columns_say(
     memory = memory_tensors(index_tensors(data, Config()))
     assert torch.equal(memory.embeddings, data.embeddings)
     assert memory.num_atoms == 40 and memory.graph.num_nodes == data.num_nodes
-    assert memory.themes.list is None and memory.hops is None and memory.direction is None
+    assert memory.modes is None and memory.hops is None and memory.direction is None
     assert memory.bm25.num_docs == 40
