@@ -1,6 +1,6 @@
 """Ranking: signals of memories, candidates, anchors, paths, abstention, and the lexical index.
 
-The rest of the package imports from the modules; what stands here is for use on its own.
+The rest of the package imports from the modules; this re-export is for standalone use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Abstention: is there a record at all? A confidence from a few statistics of the ranking."""
+"""Abstention: decide from a few statistics of the ranking whether any memory answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Statistic = Callable[[Candidates, Tensor, Tensor], Tensor]
 """(candidates, places of the best [B, K], their scores [B, K], best first) -> [B]."""
 
 DEPTH = 10
-"""How many of the best candidates the statistics look at."""
+"""Number of best candidates that the statistics read."""
 
 
 def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    """The largest activation; at a cold start that of an anchor before it spreads, its cosine."""
+    """Return the largest activation; at a cold start the cosine of the best anchor."""
     reached = candidates.reached
     activation = reached.activation if reached.gate is None else reached.gate
     if activation is None:
@@ -59,9 +59,9 @@ def _of_best(name: str) -> Statistic:
 
 
 def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    """The best cosine above what unrelated texts reach in this memory, relative to the rest.
+    """Return the best cosine above that of unrelated texts, relative to the possible rest.
 
-    Of a question with several wishes it is that of the wish that the memory fits best.
+    For a question with several wishes, the wish that fits the memory best counts.
     """
     cosine = candidates.signal("semantic").masked_fill(~candidates.listed, -torch.inf).amax(1)
     wishes = candidates.query.wishes
@@ -73,7 +73,7 @@ def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
 
 def _best_wish(candidates: Candidates, wishes: Tensor) -> Tensor:  # [B, P, d] -> [B]
-    """The best cosine of a wish with any atom that may be a hit, -inf where there is none."""
+    """Return the best cosine of a wish with any atom that may be a hit; -inf without one."""
     embeddings, rows = candidates.memory.embeddings, candidates.rows
     if rows is None:
         cosine = inner_products(wishes.flatten(0, 1), embeddings).view(*wishes.shape[:2], -1)
@@ -84,7 +84,7 @@ def _best_wish(candidates: Candidates, wishes: Tensor) -> Tensor:  # [B, P, d] -
 
 
 def _best_near(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    """The larger of that and of sharp late interaction, where there are token vectors."""
+    """Return the larger of `_best_above` and sharp late interaction, with token vectors."""
     above = _best_above(candidates, best, scores)
     if candidates.by_words:
         return above
@@ -92,7 +92,7 @@ def _best_near(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
 
 def _pair_speaker(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    """Whether the five best are of the one who is named, between two; less among more people.
+    """Return the share of the five best hits by the person named; less among more than two people.
 
     Among many people a question about one is often answered by another.
     """
@@ -102,7 +102,7 @@ def _pair_speaker(candidates: Candidates, best: Tensor, scores: Tensor) -> Tenso
 
 
 def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
-    """A cosine as an encoder gives it whose unrelated texts are orthogonal; other values as is."""
+    """Rescale a cosine so that unrelated texts are orthogonal; return other values unchanged."""
     background = candidates.query.background
     if name != "semantic" or background is None:
         return value
@@ -114,7 +114,7 @@ def _score(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
 
 def _lead(place: int) -> Statistic:
-    """By how much the first hit is ahead of a later one, or of the last there is."""
+    """Score difference between the first hit and the hit at `place`, or the last hit."""
 
     def lead(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
         hits = (scores[:, :place] > -torch.inf).sum(1, keepdim=True)
@@ -129,8 +129,8 @@ def _one(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 
 
 _PAIR = 2  # people of a conversation
-_LEAST_ROOM = 1e-3  # cosine that is left above what unrelated texts reach
-_NO_HIT = -100.0  # the score of the first hit where there is none
+_LEAST_ROOM = 1e-3  # minimum room above the cosine of unrelated texts
+_NO_HIT = -100.0  # score of the first hit if there is no hit
 ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "activation": _activation,
     "top_interaction": _of_top("interaction_focus"),
@@ -154,9 +154,10 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "lead_10": _lead(10),
     "one": _one,
 }
-"""Statistics for abstention: the best value of any atom, as it is or above what unrelated texts
-reach (`docs/mathematics.md` 8.2), the value of the first hit, the mean of five, how far the first
-is ahead; and 1, for a bias of one form of memories (`one@peer`)."""
+"""Statistics for abstention (`docs/mathematics.md` 8.2).
+
+They are the best value of any atom, plain or above that of unrelated texts; the value of the first
+hit; the mean of five; the lead of the first hit; and 1, a bias for one form (`one@peer`)."""
 
 ABOVE = frozenset({"best_above", "best_near"})
 """The statistics that read `QueryBatch.nearest` and `QueryBatch.wishes`."""
@@ -168,10 +169,10 @@ def abstention_statistics(
     scores: Tensor,  # [B, K]
     names: Sequence[str],
 ) -> Tensor:  # [B, S]
-    """The named statistics.
+    """Compute the named statistics.
 
     Raises:
-        ConfigError: A name that is no statistic.
+        ConfigError: A name is no statistic.
     """
     for name in names:
         if name not in ABSTENTION_STATISTICS:
@@ -192,7 +193,7 @@ def confidence(
     weights: Tensor,  # [3, S], `weight_table(config.weights)`
     config: GateConfig,
 ) -> Tensor:  # [B] in [0, 1]
-    """The weighted sum of the statistics, through the link of the preset."""
+    """Return the weighted sum of the statistics, through the link of the preset."""
     total = (statistics * weights[form]).sum(1) + config.bias
     return torch.sigmoid(total) if config.link == "sigmoid" else total.clamp(0.0, 1.0)
 
@@ -202,7 +203,7 @@ def of_forms(
     form: Tensor,  # [n] int64
     keys: Sequence[str],
 ) -> Tensor:  # [n, len(keys)]
-    """What each key of `gate.weights` weighs: `score@peer` is 0 but where the form is `peer`."""
+    """Return the values that the keys of `gate.weights` weigh; `score@peer` is 0 off `peer`."""
     names, columns = signal_names(keys), []
     for weight in map(Weight.named, keys):
         column = statistics[:, names.index(weight.signal)]
@@ -212,13 +213,13 @@ def of_forms(
 
 
 def conformal_threshold(confidences: Tensor, rate: float) -> float:
-    """The threshold that refuses at most `rate` of exchangeable answerable questions.
+    """Return the threshold that refuses at most `rate` of exchangeable answerable questions.
 
-    `docs/mathematics.md` 7: the floor(rate * (n + 1))-th smallest of n held-out confidences; minus
-    infinity where n is too small to promise.
+    It is the floor(rate * (n + 1))-th smallest of n held-out confidences (`docs/mathematics.md` 7),
+    or minus infinity if n is too small for a guarantee.
 
     Raises:
-        InputError: A rate outside [0, 1), or no confidences.
+        InputError: The rate is outside [0, 1), or there are no confidences.
     """
     if not 0.0 <= rate < 1.0 or confidences.numel() == 0:
         raise InputError(
@@ -237,12 +238,12 @@ def fit_abstention(
     weight: Tensor | None = None,  # [n]
     penalty: float = 1e-2,
 ) -> tuple[Tensor, float]:  # [G] weights, bias
-    """Logistic regression of answerable against unanswerable questions.
+    """Fit a logistic regression of answerable against unanswerable questions.
 
-    Both classes weigh the same; `weight` says what questions count within their class.
+    Both classes have equal weight; `weight` sets the weight of each question within its class.
 
     Raises:
-        InputError: One of the classes is empty.
+        InputError: One class is empty.
     """
     if answerable.all() or not answerable.any():
         raise InputError(

@@ -1,4 +1,4 @@
-"""Anchors: where activation starts, and how much of it."""
+"""Anchors: the atoms where activation starts, and their initial activation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphmem_torch.rank.candidates import Candidates
 
 __all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
 
-_KEPT = 64  # nodes of a question that a walk ranks in a large graph; the others have 0
+_KEPT = 64  # nodes per question that a walk ranks in a large graph; others have 0
 
 
 def anchor_activation(
@@ -22,13 +22,13 @@ def anchor_activation(
     base: Tensor,  # [B, C] weighted base signals
     config: AnchorConfig,
 ) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
-    """The anchors of each question.
+    """Return the anchors of each question.
 
-    `fused`: the k best by the base signals, each at exp((F - max F) / temperature)
-    (`docs/mathematics.md` 8.4).
-    `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
-    `docs/mathematics.md` 4); an atom that no question term touches is no lexical anchor.
-    `semantic`: the k best by cosine (ContextOS, `docs/mathematics.md` 6).
+    - `fused`: the k best by the base signals, each at exp((F - max F) / temperature)
+      (`docs/mathematics.md` 8.4).
+    - `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
+      `docs/mathematics.md` 4). An atom without a question term is no lexical anchor.
+    - `semantic`: the k best by cosine (ContextOS, `docs/mathematics.md` 6).
     """
     if config.source == "fused":
         values, place = _best(base, candidates, config.k)
@@ -52,11 +52,11 @@ def anchor_relevance(
     value: Tensor,  # [B, K] activation of the anchors
     config: AnchorConfig,
 ) -> Tensor:  # [B, K] in [0, 1], the best has 1
-    """How much each anchor stands for its question, whatever the unit of the score.
+    """Return the relevance of each anchor to its question, independent of the score's unit.
 
-    `fused`: exp((F - max F) / σ), σ the standard deviation of F over the candidates, where
-    activation is exp(F - max F): weights of another size change nothing. `dual`, `semantic`: the
-    cosine relative to the best one.
+    - `fused`: exp((F - max F) / σ), σ the standard deviation of F over the candidates. Activation
+      is exp(F - max F), so rescaled weights change nothing.
+    - `dual`, `semantic`: the cosine relative to the best one.
     """
     if config.source != "fused":
         return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
@@ -64,9 +64,9 @@ def anchor_relevance(
     count = there.sum(1, keepdim=True).clamp(min=1)
     mean = base.where(there, 0.0).sum(1, keepdim=True) / count
     spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
-    # All alike: every anchor stands for the question as much as the best.
+    # If all scores are equal, every anchor is as relevant as the best.
     power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0) * config.temperature
-    known = value > 0  # the others have no power with a gradient
+    known = value > 0  # the power of 0 has no gradient
     return torch.where(known, torch.where(known, value, 1.0).pow(power), 0.0)
 
 
@@ -74,7 +74,7 @@ def traversal_seeds(
     candidates: Candidates,  # every atom
     count: int,
 ) -> tuple[Tensor, Tensor]:  # [B, s] int64, [B, s]
-    """The atoms most similar to each question, and their cosine; -1 and 0 where there are fewer."""
+    """Return the atoms most similar to each question, and their cosine; -1 and 0 for padding."""
     values, place = _best(candidates.signal("semantic"), candidates, count)
     return _rows(candidates, place, values), torch.where(values > -torch.inf, values, 0.0)
 
@@ -90,8 +90,8 @@ def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
 
 
 _TINY = torch.finfo(torch.float32).tiny
-_ROUNDED = 1e-3  # of what a node has in a walk: less is what the tolerance of the walk leaves
-_SMALL = 2048  # nodes up to which every node is ranked: the panel costs less than a ranking
+_ROUNDED = 1e-3  # share of a node's walk value below which it is numerical error
+_SMALL = 2048  # maximum nodes for the dense walk, which then costs less than a ranking
 
 
 def walk_from(
@@ -100,15 +100,14 @@ def walk_from(
     config: WalkConfig,
     mask: Tensor | None = None,  # [B or 1, N] bool, the nodes there are for the question
 ) -> SparseRows:  # [B, N]
-    """Personalised PageRank of B questions (`docs/mathematics.md` 6); 0 for what is not ranked.
+    """Run personalised PageRank for B questions (`docs/mathematics.md` 6); 0 if not ranked.
 
-    In a large graph mass is pushed around the anchors only and 64 nodes of a question are
-    ranked, so that time and memory do not depend on N. A node that is not there for a question
-    has no edges: nothing is reached through it.
+    In a large graph, mass is pushed only around the anchors and 64 nodes per question are ranked,
+    so time and memory do not depend on N. A node that the mask excludes has no edges.
     """
     if mask is None or len(mask) == 0:
         return _walked(graph, seeds, config)
-    # Questions asked of one moment share a graph; there are few moments in a batch.
+    # Questions of one instant share a graph; a batch has few instants.
     shared = mask[:1] if mask.stride(0) == 0 else mask
     kinds, group = torch.unique(shared, dim=0, return_inverse=True)
     group = group.expand(seeds.shape[0])
@@ -134,11 +133,11 @@ def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
 
 
 def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float) -> SparseRows:
-    """The share of each node in a walk by edges, relative to the most at one that is no seed.
+    """Scale the share that edges bring to each node by the largest share at a non-seed.
 
-    A walk starts again at the seeds with 1 - d, and from those without edges always. This part is
-    left out, and nothing counts more than 1. Where only seeds are reached, the most at one of them
-    takes the place.
+    A walk restarts at the seeds with probability 1 - d, and always at seeds without edges. That
+    part is subtracted, and values are capped at 1. If only seeds are reached, the largest share at
+    a seed is the scale.
     """
     questions, (row, column) = walk.shape[0], (seeds.row, seeds.column)
     first, count = graph.spans(column)

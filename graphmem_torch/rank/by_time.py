@@ -1,4 +1,4 @@
-"""Hits by time: the first or the latest of those that fit a question.
+"""Hits by time: order the hits that fit a question by time, earliest or latest first.
 
 An order of the query plan (`docs/mathematics.md` 5.7).
 """
@@ -13,8 +13,8 @@ from graphmem_torch.rank.succession import term_weights
 
 __all__ = ["order_by_time"]
 
-_SAYS = 0.5  # share of the weight of a question's words that a hit must have to go by words
-_ALIKE = 0.75  # of what the best hit has, which fits as well
+_SAYS = 0.5  # minimum share of a question's idf in the best hit to select by words
+_ALIKE = 0.75  # share of the best hit's idf from which a hit fits too
 
 
 def order_by_time(
@@ -27,11 +27,11 @@ def order_by_time(
     unknown: Tensor,  # [B] int64
     way: Tensor,  # [B], 1: the first in front, -1: the latest
 ) -> Tensor:  # [B, K] int64
-    """The places of hits with those that fit in front, by time; tier by tier, the others as before.
+    """Return the places of hits, with those that fit moved to the front by time in each tier.
 
-    A hit fits that has three quarters of the weight (idf) of the question's words that the best one
-    has, if that is half of all; else the words say nothing, and those fit that stand before the
-    widest gap of the scores. What fits but is of unknown time comes behind the others that fit.
+    A hit fits if it has three quarters of the idf of question terms that the best hit has. If the
+    best hit has less than half of the question's idf, the hits before the widest score gap fit. A
+    fitting hit of unknown time follows the other fitting ones.
 
     Args:
         memory: A atoms.
@@ -40,7 +40,7 @@ def order_by_time(
         tier: Tiers of the hits, ascending.
         when: Time of every atom.
         terms: Terms of the questions, without words of time and order.
-        unknown: How many more terms they have that no atom has: each weighs as the heaviest.
+        unknown: Number of question terms that no atom has; each weighs as the heaviest.
         way: Direction for each question.
     """
     there = rows >= 0
@@ -59,7 +59,7 @@ def order_by_time(
 
 
 def _before_gap(scores: Tensor, nearest: Tensor) -> Tensor:  # [B, K], [B, K] bool -> [B, K] bool
-    """The hits in front of the widest gap between two that follow each other in the first tier."""
+    """Return the hits before the widest gap between consecutive scores of the first tier."""
     own = scores.masked_fill(~nearest, torch.nan)
     fall = (own[:, :-1] - own[:, 1:]).nan_to_num(nan=-torch.inf)
     place = torch.arange(scores.shape[1], device=scores.device)

@@ -1,7 +1,7 @@
-"""Calibration: the probability that a hit is relevant, from its score and what its question found.
+"""Calibration: the probability that a hit is relevant, from its score and its question's figures.
 
-A score ranks the memories of one question and is in units of the memory. The probability means the
-same for every question and memory, and never changes the order. `docs/mathematics.md` 8.10.
+A score ranks the memories of one question, in units of the memory. The probability means the same
+for every question and memory, and never changes the order. `docs/mathematics.md` 8.10.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ __all__ = [
 ]
 
 OF_HIT = ("behind", "place")
-"""Terms that tell the hits of one question apart: the root of how far the score is behind that of
-the first hit, and the logarithm of the place. Both lower the probability."""
+"""Terms that differ between hits of one question. Both lower the probability.
+
+`behind` is the root of the score difference to the first hit, `place` the log of the place."""
 
 TOP = "score"
 """The statistic of abstention (`rank.abstention`) that scores are compared with."""
 
 
 def constants_of(config: CalibrationConfig, encoder: str) -> Mapping[str, float]:
-    """Return the constants of an encoder by its name, else those for all others."""
+    """Return the constants of an encoder by its name, or the defaults if it has none."""
     return config.encoders.get(encoder.rpartition("/")[2], config.others)
 
 
@@ -47,10 +48,10 @@ def is_calibrated(config: CalibrationConfig, encoder: str) -> bool:
 
 
 def read_statistics(config: CalibrationConfig) -> list[str]:
-    """Return the names of the statistics of abstention that any of the constants weigh.
+    """Return the names of the abstention statistics that any of the constants weigh.
 
     Raises:
-        ConfigError: A constant that is neither one of these nor a name in `OF_HIT`, nor `bias`.
+        ConfigError: A constant is no statistic, not in `OF_HIT` and not `bias`.
     """
     keys = [*config.others, *(key for own in config.encoders.values() for key in own)]
     read = [key for key in dict.fromkeys(keys) if key not in ("bias", *OF_HIT)]
@@ -66,7 +67,7 @@ def hit_features(
     place: np.ndarray,  # [B, k], from 0
     top: np.ndarray,  # [B]
 ) -> dict[str, np.ndarray]:  # [B, k] float64 each
-    """Return the values of `OF_HIT`; 0 for a hit that a plan moved behind hits of lower scores."""
+    """Return the values of `OF_HIT`; `behind` is 0 for a hit after hits of lower scores."""
     behind = np.where(scores > -np.inf, top[:, None] - scores, 0.0)
     return {"behind": np.sqrt(np.maximum(behind, 0.0)), "place": np.log1p(place)}
 
@@ -81,8 +82,8 @@ def probabilities(
     """Return the probability that each hit is relevant; 0 for no hit.
 
     sigmoid(bias + sum of weight * statistic - behind * sqrt(s_1 - s) - place * ln(place)), with
-    places from 1. Along the ranking of a question it never rises. In numpy, whose operations on a
-    few numbers take a tenth of the time of torch's.
+    places from 1. It never rises along a ranking. Runs in numpy, which takes a tenth of torch's
+    time on a few numbers.
 
     Args:
         scores: Weighted sums of signals.
@@ -98,7 +99,7 @@ def probabilities(
     odds = own[:, None]
     for name, value in hit_features(score, rank, read[:, list(names).index(TOP)]).items():
         odds = odds - constants.get(name, 0.0) * value
-    # exp of what is below -700 is beyond float64.
+    # float64 underflows below exp(-700).
     return np.where(score > -np.inf, 1.0 / (1.0 + np.exp(-np.maximum(odds, -700.0))), 0.0)
 
 
@@ -112,13 +113,13 @@ def fit_calibration(
     """Return the constants of `probabilities` by logistic regression (Platt 1999).
 
     Args:
-        features: Values of hits: of `OF_HIT`, and statistics of their questions.
-        relevant: Whether each hit is.
-        weight: What each hit counts.
-        penalty: On squared weights of features of unit variance.
+        features: Values of hits: those of `OF_HIT`, and statistics of their questions.
+        relevant: Whether each hit is relevant.
+        weight: Weight of each hit.
+        penalty: Penalty on squared weights of features of unit variance.
 
     Raises:
-        InputError: As `linalg.logistic.fit_logistic`.
+        InputError: The input does not suit `linalg.logistic.fit_logistic`.
     """
     signals = torch.stack(list(features.values()), 1)
     fitted = fit_logistic(signals, relevant, weight, penalty=penalty)

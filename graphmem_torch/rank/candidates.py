@@ -1,4 +1,4 @@
-"""Candidates: B questions against the memories that may answer them, as values."""
+"""Candidates: the memories that may answer B questions, and the values of their signals."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from graphmem_torch.rank.registry import FORMS, SIGNALS
 
 __all__ = ["Candidates", "Reached", "merge_rows", "weighted_sums"]
 
-_NEAR = 3  # turns on both sides that signals look at; found together
-_TREND_SHARE = 0.5  # of it in the trend of a question, where a sample is its background
-_TREND_DOUBT = 32  # atoms of a memory whose trend is believed by half
-_LEFT = 0.1  # share of the variance of a signal that its trend leaves at least
-_HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
+_NEAR = 3  # turns on both sides that signals read; found in one pass
+_TREND_SHARE = 0.5  # weight of `length_trend` if the background is a sample
+_TREND_DOUBT = 32  # number of atoms at which a trend has half its weight
+_LEFT = 0.1  # minimum share of a signal's variance that is left without its trend
+_HIGHEST = 8.0  # maximum absolute value of a scaled signal
 
 
 _TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
@@ -31,23 +31,22 @@ _TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """What the graph brings to B questions; None where nobody asked for it.
+    """Results of the graph for B questions; None for each that no signal reads.
 
     Attributes:
-        anchors: [B, K] int64 rows where it started, -1 = none.
-        value: [B, K] activation there.
-        relevance: [B, K] in [0, 1], how much each anchor stands for its question.
-        start: [B, N] what activation starts with; None also where a matrix stands for it.
-        activation: [B, A] activation after the last round, dense where a gradient flows through it.
-        gate: Likewise, as activation spreads for the gate; None if that is the same.
+        anchors: [B, K] int64 rows of the anchors, -1 = none.
+        value: [B, K] initial activation of the anchors.
+        relevance: [B, K] in [0, 1], relevance of each anchor to its question.
+        start: [B, N] initial activation; None also if a matrix replaces it.
+        activation: [B, A] activation after the last round, dense if a gradient flows through it.
+        gate: [B, A] activation as it spreads for the gate; None if it is the same.
         walk: [B, A] personalised PageRank from the anchors.
         traversal: [B, A] discount^hops from the seeds of a traversal.
-        title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to, dense in
-            a graph that is compiled.
-        named: [B] in [0, 1], how much the question names a document.
+        title_hop, entity_hop: [B, A] values by mentions of titles and by shared entities, dense in
+            a compiled graph.
+        named: [B] in [0, 1], share of the question that names a document.
         base: Names of the base signals and their weights [forms, F], which chose the anchors.
-        lifts: What a hop from each anchor adds to what it leads to, as pairs, or [B, K, A] in a
-            graph that is compiled.
+        lifts: Lifts by a hop from each anchor, as pairs, or [B, K, A] in a compiled graph.
     """
 
     anchors: Tensor | None = None
@@ -66,21 +65,20 @@ class Reached:
 
 
 class Candidates:
-    """The candidates of B questions, and what several signals share about them.
+    """The candidates of B questions, and the values that several signals share about them.
 
-    In a small store every atom is a candidate of every question and `rows` is None; else each
-    question has its own list, ascending, padded with -1. Signals are written once for both: values
-    are [B, C], and neighbours are found by `step`, which knows where a row stands among the
-    candidates. What is computed is kept.
+    In a small store every atom is a candidate and `rows` is None. Otherwise each question has its
+    own ascending list, padded with -1. Signals are written once for both: values are [B, C], and
+    `step` finds neighbours. Computed values are cached.
 
     Attributes:
         memory: The memories, A atoms.
         query: B questions.
         config: The settings, for the constants of signals.
         rows: [B, C] int64 candidate atoms, or None for all (C = A).
-        reached: What the graph brought.
-        background: [B or 1, S] int64 rows, ascending, of atoms drawn without regard to a question,
-            which signals are scaled by where not all are candidates; None for the candidates.
+        reached: Results of the graph.
+        background: [B or 1, S] int64 rows, ascending, of atoms drawn independently of a question.
+            Signals are scaled by them unless all are candidates; None for the candidates.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class Candidates:
         every: Candidates | None = None,
         background: Tensor | None = None,
     ) -> None:
-        """Holds the values; `every`: the same questions against every atom, for known signals."""
+        """Store the values; `every` holds the same questions against all atoms, for reuse."""
         self.memory, self.query, self.config, self.rows = memory, query, config, rows
         self.reached = reached or Reached()
         self.background = background
@@ -102,13 +100,13 @@ class Candidates:
         self._signals: dict[str, Tensor] = {}
         self._scaled: list[str] = []
         self._scales: Tensor | None = None  # [2, B, len(_scaled)]
-        self._turns: list[tuple[Tensor, Tensor]] = []  # by distance, from 1 on
-        self._farthest: Tensor | None = None  # [1 or B, 2, C], the rows of the last of these
+        self._turns: list[tuple[Tensor, Tensor]] = []  # by distance, from 1
+        self._farthest: Tensor | None = None  # [1 or B, 2, C], the rows at the largest distance
         self._widest: dict[int, Tensor] = {}
         self._trends: dict[str, Tensor] = {}
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
-        """The same questions against others; what is known of every atom is not computed again."""
+        """Return the same questions against other rows, reusing signals of every atom."""
         return Candidates(
             self.memory,
             self.query,
@@ -120,7 +118,7 @@ class Candidates:
         )
 
     def reaching(self, reached: Reached) -> Candidates:
-        """The same candidates with what the graph brings; only its signals are computed again."""
+        """Return the same candidates with graph results; only graph signals are recomputed."""
         every = None if self._every is None else self._every.reaching(reached)
         given = self.memory, self.query, self.config, self.rows
         other = Candidates(*given, reached=reached, every=every, background=self.background)
@@ -132,7 +130,7 @@ class Candidates:
         return other
 
     def extended(self, extra: Tensor) -> Candidates:  # [B, e] int64, -1 = none
-        """The same candidates and some more; matches of the old ones and all units are kept."""
+        """Return these candidates and some more, keeping known matches and all units."""
         if self.rows is None:
             return self
         extra = merge_rows(extra)
@@ -144,7 +142,7 @@ class Candidates:
         more = self.narrowed(both.values)
         more._keep_scales(self)
         more._trends = self._trends
-        known = self.__dict__.get("matches")  # a preset that does not read them never makes them
+        known = self.__dict__.get("matches")  # absent if the preset does not read them
         if known is not None:
             matches = torch.cat([known, self._best_matches(fresh)], dim=2)
             more.matches = matches.gather(2, both.indices[:, None].expand_as(matches))
@@ -157,7 +155,7 @@ class Candidates:
         return len(self.query), count
 
     def signal(self, name: str) -> Tensor:  # [B, C] or [1, C]
-        """The value of a signal, computed once; signals build on each other through this."""
+        """Return the value of a signal, computed once; signals build on each other by this."""
         if name not in self._signals:
             if self._every is not None and name in self._every._signals:
                 self._signals[name] = self.pick_each(self._every._signals[name])
@@ -166,19 +164,19 @@ class Candidates:
         return self._signals[name]
 
     def signals(self, names: Sequence[str]) -> Tensor:  # [B, C, F]
-        """Several signals side by side, as the score takes them.
+        """Return several signals side by side, as the score takes them.
 
-        With `rank.scale: background` what is no indicator is (x - mean) / max(deviation, (largest -
-        mean) / 8), at least -8: mean and deviation are those of the question's signal over the
-        background, so that a weight means the same in every memory (`docs/mathematics.md` 8.8). A
-        rare match, whose deviation shrinks as a memory grows, thus stays within 8 units.
+        With `rank.scale: background`, a signal that is no indicator becomes (x - mean) /
+        max(deviation, (largest - mean) / 8), at least -8. Mean and deviation are taken over the
+        background, so a weight means the same in every memory (`docs/mathematics.md` 8.8). A rare
+        match stays within 8 units, although its deviation shrinks as a memory grows.
         """
         if not names:
             return self.zeros[:, :, None][:, :, :0]
         shape = self.shape
-        # Side by side in what they return, one behind the other in memory: so they are read.
+        # Stacked along dimension 1, so that each signal is contiguous for the reads below.
         found = [self.signal(name) for name in names]
-        if shape[0] != 1:  # else no question shares anything with another
+        if shape[0] != 1:  # with one question all shapes agree
             found = [value.expand(shape) for value in found]
         values = torch.stack(found, dim=1)
         if self.config.rank.scale != "raw" and 0 not in values.shape:
@@ -186,7 +184,7 @@ class Candidates:
         return self.in_units(values.mT, names, self.amid)
 
     def _take_scales(self, names: Sequence[str], values: Tensor) -> None:  # [B, F, C]
-        """Keeps the scales of signals that have none yet."""
+        """Store the scales of signals that have none yet."""
         fresh = [place for place, name in enumerate(names) if name not in self._scaled]
         if not fresh:
             return
@@ -203,11 +201,11 @@ class Candidates:
         self,
         values: Tensor,  # [..., n, F]
         names: Sequence[str],
-        amid: Tensor,  # [..., n] bool, as `amid` of these atoms
+        amid: Tensor,  # [..., n] bool, `amid` of these atoms
     ) -> Tensor:  # [..., n, F]
-        """Other values of signals in the units of those that `signals` gave, of one question or B.
+        """Scale other values of signals by the units of `signals`, for one question or B.
 
-        What reads the turns around is 0 for atoms that have none.
+        A signal that reads the turns around is 0 for atoms without any.
         """
         if self.config.rank.scale != "raw" and 0 not in values.shape:
             values = self._in_units(values, names)
@@ -227,13 +225,13 @@ class Candidates:
         return (values - mean[:, None]).div_(unit[:, None]).clamp_(min=-_HIGHEST)
 
     def scale_of(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, F, C] -> [2, B, F]
-        """What is taken from signals of each question, and what they are then divided by."""
+        """Return the mean to subtract from each question's signals and the unit to divide by."""
         mean, deviation = moments(values, self._share)
         every = self._every
         for place, name in enumerate(names):
             if every is not None and name in every._signals:
                 known = every.signal(name).expand(every.shape)
-                if self.query.allowed is None:  # nothing is padding, and B x A are many
+                if self.query.allowed is None:  # no padding; avoids a second [B, A] tensor
                     own = known.mean(1)
                     spread = torch.linalg.vector_norm(known - own[:, None], dim=1)
                     spread = spread / known.shape[1] ** 0.5
@@ -248,7 +246,7 @@ class Candidates:
         return torch.stack([mean.masked_fill(plain, 0.0), unit.masked_fill(plain, 1.0)])
 
     def _keep_scales(self, other: Candidates) -> None:
-        """Those of other candidates that the graph changes nothing about."""
+        """Copy the scales of other candidates for signals that do not read the graph."""
         kept = [place for place, name in enumerate(other._scaled) if not SIGNALS[name].graph]
         self._scaled = [other._scaled[place] for place in kept]
         if other._scales is not None:
@@ -256,11 +254,11 @@ class Candidates:
             self._scales = other._scales.index_select(2, places)
 
     def beyond_length(self, name: str) -> Tensor:  # [B, C]
-        """A signal in units of the background, without its trend with the length of the atoms.
+        """Return a signal in background units, without its trend with the length of the atoms.
 
-        (z - r y) / sqrt(max(1 - r^2, 0.1)), y the units of ln(1 + words) and r the mean of z y over
-        the background (`docs/mathematics.md` 8.1), times n / (n + 32) in a memory of n atoms. Where
-        the background is a sample r is the mean of that and of `MemoryTensors.length_trend`.
+        (z - r y) / sqrt(max(1 - r^2, 0.1)), with y the units of ln(1 + words) and r the mean of
+        z y over the background (`docs/mathematics.md` 8.1), times n / (n + 32) for n atoms. If the
+        background is a sample, r is averaged with `MemoryTensors.length_trend`.
         """
         names = [name, "length"]
         values = torch.stack([self.signal(each).expand(self.shape) for each in names], dim=1)
@@ -277,9 +275,9 @@ class Candidates:
         self,
         name: str,
         values: Tensor,  # [B, C], in units of the background
-        length: Tensor,  # [B, C], likewise
+        length: Tensor,  # [B, C], in the same units
     ) -> Tensor:  # [B, 1] in [-1, 1]
-        """Correlation of a signal with the length of the atoms; see `beyond_length`."""
+        """Return the correlation of a signal with atom length; see `beyond_length`."""
         share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
         every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
@@ -288,27 +286,27 @@ class Candidates:
             sample = (share > 0).sum(1, keepdim=True) < every
             own = torch.where(sample, _TREND_SHARE, 0.0)
             trend = trend + own * (usual[_TRENDS.index(name)] - trend)
-        # The trend of few atoms is chance, or the answer itself.
+        # With few atoms the trend is chance, or the answer itself.
         trust = every / (every + _TREND_DOUBT)
         return (trend * trust).clamp(min=-1.0, max=1.0)
 
     @computed_once
     def base_scores(self) -> Tensor:  # [B, C]
-        """The weighted sums of the signals that chose the anchors."""
+        """Weighted sums of the signals that chose the anchors."""
         assert self.reached.base is not None
         names, weights = self.reached.base
         return self.scores(self.signals(names), weights)
 
     @computed_once
     def amid(self) -> Tensor:  # [B or 1, C] bool
-        """Which candidates somebody said among other turns of a session."""
+        """Mask of the candidates that are spoken turns with neighbours in their session."""
         memory = self.memory
         beside = (self.pick(memory.previous) >= 0) | (self.pick(memory.next) >= 0)
         return beside & (self.form != FORMS.index("plain"))
 
     @computed_once
     def _share(self) -> Tensor:  # [B or 1, C] float64
-        """What each candidate counts for in the moments: those that are background, all alike."""
+        """Share of each candidate in the moments: equal for background atoms, else 0."""
         background = self.background
         if self.rows is None or background is None or background.shape[1] == 0:
             return even_share(self.valid)
@@ -318,37 +316,37 @@ class Candidates:
 
     @computed_once
     def form(self) -> Tensor:  # [B or 1, C] int64
-        """The place in `FORMS` of the form of each candidate."""
+        """Place in `FORMS` of the form of each candidate."""
         memory = self.memory
         spoken, role = self.pick(memory.speaker) >= 0, self.pick(memory.role)
         form = spoken.long() * FORMS.index("peer")
         return form.masked_fill(role != 0, FORMS.index("chat"))
 
     def scores(self, signals: Tensor, weights: Tensor) -> Tensor:  # [B, C, F], [3, F] -> [B, C]
-        """The weighted sums of signals, by the weights of each candidate's form."""
+        """Return the weighted sums of signals, by the weights of each candidate's form."""
         return weighted_sums(signals, weights, self.form.expand(self.shape))
 
     @computed_once
-    def zeros(self) -> Tensor:  # [B, C], one number, so that nobody can write to what others read
-        """What a signal gives that knows nothing."""
+    def zeros(self) -> Tensor:  # [B, C], expanded from one number, hence read-only
+        """Value of a signal without information."""
         return self.query.embedding.new_zeros(1).expand(self.shape)
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
-        """An attribute of the atoms, for the candidates."""
+        """Return an attribute of the atoms for the candidates."""
         return column[None] if self.rows is None else column.take(self._at)
 
     def pick_each(self, values: Tensor) -> Tensor:  # [B, A] -> [B, C]
-        """A value of every atom for every question, for the candidates."""
+        """Return a value of every atom for every question, for the candidates."""
         return values if self.rows is None else values.gather(1, self._at)
 
     @computed_once
     def _at(self) -> Tensor:  # [B, C]
-        """The rows of the candidates; that of the first atom for padding."""
+        """Rows of the candidates; row 0 for padding."""
         assert self.rows is not None
         return self.rows.clamp(min=0)
 
     def pick_reached(self, values: SparseRows | Tensor | None) -> Tensor:  # [B, A] -> [B, C]
-        """What the graph brought, for the candidates; 0 where nobody asked for it."""
+        """Return a graph result for the candidates; 0 if it was not computed."""
         if values is None:
             return self.zeros
         if isinstance(values, Tensor):
@@ -359,7 +357,7 @@ class Candidates:
 
     @computed_once
     def valid(self) -> Tensor:  # [B, C] or [1, C] bool
-        """Candidates that there are for the question: no padding, nothing that it excludes."""
+        """Mask of the candidates that exist for the question: no padding, nothing excluded."""
         if self.rows is None:
             device = self.query.embedding.device
             known = torch.ones(1, self.shape[1], dtype=torch.bool, device=device)
@@ -369,7 +367,7 @@ class Candidates:
 
     @computed_once
     def listed(self) -> Tensor:  # [B, C] or [1, C] bool
-        """Candidates that may be hits."""
+        """Mask of the candidates that may be hits."""
         return self._only(self.valid, self.query.listed)
 
     def _only(self, known: Tensor, atoms: Tensor | None) -> Tensor:
@@ -382,15 +380,16 @@ class Candidates:
     def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q, 1] each
         """Weight of each question token: its idf over the atoms, smooth and strict.
 
-        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
-        drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
-        nothing. Rows sum to 1. Where there are no token vectors the tokens are terms, and rows sum
-        to the share of those that the memory has: one that it lacks weighs as the rarest.
+        - Smooth is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1.
+        - Strict drops the 1: a token in half of the atoms, such as a speaker's name, weighs 0.
+
+        Rows sum to 1. Without token vectors the tokens are terms, and rows sum to the share of
+        terms that the memory has; a missing term weighs as the rarest.
         """
         if self._every is not None:
             return self._every.token_weights
         pieces, df = self.query.pieces, self.memory.piece_df
-        other: Tensor | float = 0.0  # the weight of terms that no atom has
+        other: Tensor | float = 0.0  # weight of terms that no atom has
         if self.by_words:
             assert self.query.terms is not None
             known = self.query.terms >= 0
@@ -409,9 +408,9 @@ class Candidates:
 
     @computed_once
     def named(self) -> tuple[Tensor, Tensor] | None:
-        """Names in the questions, and their share of them, as `rank.hops.named_keys` has it.
+        """Names in the questions and their share, from `rank.hops.named_keys`.
 
-        A term that the memory does not have counts as the rarest that it may have.
+        A term that the memory lacks counts as the rarest possible.
         """
         missing, idf = self.query.missing, self.memory.bm25.idf
         return named_keys(
@@ -420,7 +419,7 @@ class Candidates:
 
     @computed_once
     def named_keys(self) -> Tensor | None:
-        """The keys of `named`."""
+        """Keys of `named`."""
         return None if self.named is None else self.named[0]
 
     @computed_once
@@ -443,7 +442,7 @@ class Candidates:
     def matches(self) -> Tensor | None:  # [B, Q, C]
         """Best cosine of each question token in each candidate.
 
-        Without token vectors 1 where a candidate has a term of the question, else 0
+        Without token vectors it is 1 if a candidate has the question term, else 0
         (`docs/mathematics.md` 8.1); None without terms either.
         """
         if self.by_words and self.query.terms is None:
@@ -452,7 +451,7 @@ class Candidates:
 
     @computed_once
     def by_words(self) -> bool:
-        """Whether there are no token vectors, so that the words themselves are compared."""
+        """True without token vectors; terms are then compared instead."""
         query = self.query
         return query.tokens is None or query.pieces is None or self.memory.token_offsets is None
 
@@ -468,9 +467,9 @@ class Candidates:
         )
 
     def step(self, values: Tensor, distance: int) -> Tensor:
-        """Values of the atom `distance` turns later in the session, earlier if negative.
+        """Return values of the atom `distance` turns later in the session, earlier if negative.
 
-        0 where there is none, or none that there is for the question.
+        The value is 0 if that atom does not exist or is excluded for the question.
 
         Args:
             values: [B, C] or [B, Q, C].
@@ -483,7 +482,7 @@ class Candidates:
         return _taken(values, place, lost)
 
     def _turns_at(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, 2, C] each
-        """Where the atoms so many turns after and before each candidate are, and which are not."""
+        """Return the places of the atoms so many turns after and before, and a mask of missing."""
         known = len(self._turns)
         if distance > known:
             wanted = self._rows_beside(max(distance, _NEAR) - known)  # [1 or B, n, 2, C]
@@ -491,8 +490,8 @@ class Candidates:
             if self.rows is None:
                 place, lost = wanted.clamp(min=0), wanted < 0
             else:
-                # Padding is -1 and comes first, so the lists are ascending; what has no neighbour
-                # finds padding, or the first.
+                # Padding is -1 and comes first, so lists are ascending; a missing neighbour finds
+                # padding or the first entry.
                 flat = wanted.flatten(1)
                 place = torch.searchsorted(self.rows, flat).clamp_(max=self.rows.shape[1] - 1)
                 lost = (self.rows.gather(1, place) != flat).logical_or_(flat < 0)
@@ -506,7 +505,7 @@ class Candidates:
         return self._turns[distance - 1]
 
     def _rows_beside(self, count: int) -> Tensor:  # [1 or B, count, 2, C], -1 = none
-        """The atoms after and before each candidate, of the next so many distances."""
+        """Return the atoms after and before each candidate, for the next `count` distances."""
         pointers, second = self.memory.turns
         if self._farthest is not None:
             rows = self._farthest
@@ -522,7 +521,7 @@ class Candidates:
         return torch.stack(beside, 1)
 
     def widest(self, reach: int) -> Tensor:  # [B, Q, C]
-        """Largest of `matches` among the turns up to `reach` away on both sides, computed once."""
+        """Return the largest of `matches` over turns up to `reach` away, computed once."""
         if reach not in self._widest:
             best = self.matches
             assert best is not None
@@ -534,7 +533,7 @@ class Candidates:
         return self._widest[reach]
 
     def session_max(self, values: Tensor) -> Tensor:
-        """Largest value among the candidates of the same session; shape as given."""
+        """Return the largest value over candidates of the same session, in the given shape."""
         session = self._session if values.dim() == 2 else self._session[:, None]
         session = session.expand_as(values)
         if self.query.allowed is not None:
@@ -545,9 +544,9 @@ class Candidates:
 
     @computed_once
     def _session(self) -> Tensor:  # [1 or B, C]
-        """The session of each candidate, numbered densely from 0 in each row."""
+        """Session of each candidate, numbered densely from 0 in each row."""
         sessions = self.pick(self.memory.session).long()
-        if self.rows is not None:  # padding is no member of the first atom's session
+        if self.rows is not None:  # padding must not join the first atom's session
             sessions = sessions.masked_fill(self.rows < 0, -1)
         ordered, order = sessions.sort(dim=1)
         fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
@@ -559,19 +558,19 @@ def weighted_sums(
     weights: Tensor,  # [3, F]
     form: Tensor,  # [B, C] int64
 ) -> Tensor:  # [B, C]
-    """The weighted sums of signals, by the row of weights that `form` names."""
+    """Return the weighted sums of signals, by the row of weights that `form` names."""
     return (weights @ signals.mT).gather(1, form[:, None]).squeeze(1)
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
-    """The union of candidate lists, ascending, duplicates turned into -1, which come first."""
+    """Merge candidate lists, ascending; duplicates become -1 and come first."""
     rows = torch.cat(parts, dim=1).sort(dim=1).values
     repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
     return rows.masked_fill(repeated, -1).sort(dim=1).values
 
 
 def _taken(values: Tensor, place: Tensor, lost: Tensor) -> Tensor:
-    """Values [B, ..., C] at places [1 or B, ..., P] of the last axis; 0 where they are lost."""
+    """Take values [B, ..., C] at places [1 or B, ..., P] of the last axis; 0 if lost."""
     if place.shape[0] == 1:
         taken = values.flatten(0, -2).index_select(1, place.flatten())  # 2-d: six times as fast
         return taken.view(*values.shape[:-1], place.shape[-1]).masked_fill_(lost, 0.0)
