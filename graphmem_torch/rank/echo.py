@@ -1,8 +1,8 @@
-"""Echoes: stored questions that ask what is asked. They are no evidence but lead to their replies.
+"""Echoes: stored questions that ask the same as a question; they lead to their replies.
 
-An agent that stores each turn before it asks would find the turn itself first. An echo is left out
-for the question: it is no hit and no anchor, and adds nothing to its neighbours. What was said
-after it takes its place (signal `reply`). `docs/mathematics.md` 8.9.
+An agent that stores each turn before it asks would find that turn first. An echo is therefore no
+hit and no anchor for the question, and adds nothing to its neighbours. The turns after it take its
+place (signal `reply`). `docs/mathematics.md` 8.9.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from graphmem_torch.rank.relevance import cosine
 
 __all__ = ["without_echoes"]
 
-_LOOKED_AT = 64  # maximum of stored questions that are compared with a question term by term
-_HALF = 0.5  # minimum share of the terms of the question that an echo has
-_MOSTLY = 0.7  # the same for an echo that is known by its terms alone
+_LOOKED_AT = 64  # maximum stored questions compared with a question term by term
+_HALF = 0.5  # minimum share of the terms of the question in an echo
+_MOSTLY = 0.7  # the same for an echo found by its terms alone
 _ALIKE = 0.65  # minimum cosine, above that of unrelated texts, of open questions that ask the same
 _LEADING = 0.85  # minimum cosine of open questions that lead to their replies
-_BARELY = 0.01  # likeness of an echo that leads to no reply
-_LEADS = 8  # maximum of echoes whose replies are looked for
-_TURNS = 4  # maximum of turns after an echo that are looked at
-_EARLIER = 0.5  # share of a reply's weight for the reply to the echo before
-_LATER = 0.5  # share of a reply's weight for the turn after it
+_BARELY = 0.01  # similarity of an echo that leads to no reply
+_LEADS = 8  # maximum echoes whose replies are used
+_TURNS = 4  # maximum turns read after an echo
+_EARLIER = 0.5  # weight of a reply, relative to the reply of the next later echo
+_LATER = 0.5  # weight of the turn after a reply, relative to the reply
 _OPEN, _NO_ANSWER = 1, 2  # of `text.asked.FORMS`
 _TILE = 1 << 22  # floats at a time
 
 
 def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
-    """Leave echoes out of what questions may see, and add the replies that they lead to.
+    """Exclude echoes from the atoms of a question, and add the replies that they lead to.
 
     An atom is an echo if one of these holds:
 
@@ -69,7 +69,7 @@ def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
 
 
 def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [n] -> [B, n]
-    """Return how nearly each atom that asks is what is asked: 1 in the same words, 0 not."""
+    """Return how nearly each asking atom asks the question: 1 in the same words, 0 if not."""
     assert query.asked_key is not None and memory.asked_key is not None
     key = query.asked_key[:, None]
     alike = ((memory.asked_key[rows][None] == key) & (key != 0)).float()
@@ -82,7 +82,7 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
         terms = query.asked_terms[part].contiguous()
         score = memory.bm25.score(terms)[:, rows].masked_fill(words[None] == 0, 0.0)
         sharing = torch.arange(len(rows), device=rows.device)
-        if not torch.compiler.is_compiling():  # most stored questions have none of the terms
+        if not torch.compiler.is_compiling():  # most stored questions share no term
             sharing = (score > 0).any(0).nonzero().squeeze(1)
             if not len(sharing):
                 continue
@@ -95,11 +95,11 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
 
 
 def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor) -> Tensor:
-    """The same of atoms [B, c] that do nothing but ask, by their terms and their cosine."""
+    """Return `_alike` for atoms [B, c] that only ask, by their terms and their cosine."""
     assert query.asked_terms is not None and query.asked_words is not None
     assert memory.asked_form is not None
     assert memory.asked_bits is not None and query.asked_bits is not None
-    # What an atom has beside its question (its speaker, who is called) is no word of it.
+    # Words beside the question in an atom (its speaker, who is addressed) do not count.
     asked_too = (memory.asked_bits[rows][:, None] & query.asked_bits[:, :, None]) != 0
     has = (memory.bm25.holds(query.asked_terms.contiguous(), rows) * asked_too).sum(1)
     own = has / words.clamp(min=1)
@@ -121,13 +121,13 @@ def _replies(
     rows: Tensor,  # [n] int64, ascending
     seen: Tensor,  # [B, A] bool
 ) -> tuple[Tensor, Tensor]:  # [B, P] int64, -1 = none; [B, P]
-    """Return what follows the echoes of B questions in their sessions, and its weight.
+    """Return the turns that follow echoes in their sessions, and their weights.
 
-    The latest of the nearest echoes leads with all of its weight, each before it with half of that
-    of the next. The first turn after an echo that may be seen is its reply; the turn after that
-    weighs half. After "I don't know" anything may be said: such a turn counts by its cosine.
+    The latest of the nearest echoes has full weight, each earlier one half of the next. The first
+    visible turn after an echo is its reply; the turn after that weighs half. A turn after "I don't
+    know" counts by its cosine, since anything may follow.
     """
-    # Of equal ones the latest, and of equal or unknown times the last that was stored.
+    # Prefer the latest of equal ones, and the last stored of equal or unknown times.
     time = memory.time_bits.view(torch.float64)[rows].nan_to_num(-torch.inf)
     latest = time.argsort(stable=True).flip(0)
     value, place = stable_topk(alike[:, latest], min(_LEADS, alike.shape[1]))

@@ -1,9 +1,8 @@
-"""Conditions on what memories say (`where`), read and checked before any memory is looked at.
+"""Filter operators: conditions on memories (`where`), parsed and checked before any is read.
 
-Whether a filter can be decided depends on the filter alone, so that one filter serves memories and
-namespaces of any content. The meaning is MongoDB's: a condition on a list holds if one of its
-elements meets it, `$ne`, `$nin` and `$not` hold wherever their opposite does not, and null is also
-what is missing.
+Whether a filter is valid depends on the filter alone, so one filter serves memories and namespaces
+of any content. Semantics are MongoDB's: a condition on a list holds if one element meets it. `$ne`,
+`$nin` and `$not` hold if their opposite does not. Null also matches a missing field.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 
 META: FieldName = "meta"
 FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id", "title")
-"""Fields of every memory, beside what is in `meta`."""
+"""Fields of every memory, besides those in `meta`."""
 
 ORDER = ("$gt", "$gte", "$lt", "$lte")
 """Operators that need an order."""
@@ -45,9 +44,9 @@ ORDER = ("$gt", "$gte", "$lt", "$lte")
 _JOINTS = ("$and", "$or", "$not")
 _LISTS = ("$contains", "$containsAny", "$containsAll")
 _OPERATORS = ("$eq", "$ne", *ORDER, "$in", "$nin", *_LISTS, "$exists", "$not")
-_SEVERAL = ("$in", "$containsAny", "$containsAll")  # take a list
+_SEVERAL = ("$in", "$containsAny", "$containsAll")  # operators that take a list
 _OPPOSITE = {"$ne": "$eq", "$nin": "$in"}
-_DEEPEST = 64  # keys, one in the other
+_DEEPEST = 64  # maximum nesting of keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +67,36 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Holds where all parts do."""
+    """Condition that holds if all parts hold."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Holds where one of the parts does."""
+    """Condition that holds if one of the parts holds."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Holds where the part does not."""
+    """Condition that holds if the part does not."""
 
     part: Condition
 
 
 Condition = Comparison | All | AnyOf | Not
 Where = Mapping[str, Any] | Condition | None
-"""Conditions as a caller writes them, or read already."""
+"""Conditions as a caller writes them, or already parsed."""
 
 
 def parse_where(where: Where) -> Condition:
-    """Read conditions as `Memory.retrieve` takes them.
+    """Parse conditions as `Memory.retrieve` takes them.
 
     Raises:
-        InputError: No condition, an unknown operator or built-in field, a value that the operator
-            or the field cannot have.
+        InputError: There is no condition, an operator or built-in field is unknown, or a value does
+            not suit its operator or field.
     """
     if isinstance(where, Condition):
         return where
@@ -108,7 +107,7 @@ def parse_where(where: Where) -> Condition:
 
 
 def fields_of(condition: Condition) -> set[str]:
-    """Return the fields that conditions speak of."""
+    """Return the fields that conditions name."""
     if isinstance(condition, Comparison):
         return {condition.field}
     parts = (condition.part,) if isinstance(condition, Not) else condition.parts
@@ -116,7 +115,7 @@ def fields_of(condition: Condition) -> set[str]:
 
 
 def _mapping(where: object, prefix: str) -> Condition:
-    """Every condition of a mapping; `prefix` is what its fields are nested in."""
+    """Return the conditions of a mapping; `prefix` is the path of its fields."""
     if not isinstance(where, Mapping):
         raise InputError(
             f"where: expected conditions by field, got {where!r:.80}; write "
@@ -142,7 +141,7 @@ def _mapping(where: object, prefix: str) -> Condition:
 
 
 def _field(field: str, condition: object) -> Condition:
-    """The condition on one field, or on those nested in it."""
+    """Return the condition on one field, or on those nested in it."""
     if not isinstance(condition, Mapping):
         condition = {"$eq": condition}
     operators = [str(name).startswith("$") for name in condition]
@@ -159,7 +158,7 @@ def _field(field: str, condition: object) -> Condition:
 
 
 def _expect_field(field: str) -> None:
-    """Raises an `InputError` unless memories may have a field of this name."""
+    """Raise `InputError` unless memories may have a field of this name."""
     base, dot, keys = field.partition(".")
     if (base == META and dot) or field in FIELDS:
         if keys.count(".") < _DEEPEST:
@@ -168,13 +167,13 @@ def _expect_field(field: str) -> None:
             f"where: expected at most {_DEEPEST} keys with dots between them, got {field!r:.80}; "
             "name fewer"
         )
-    # What is no built-in field may be meant to be a key of meta.
+    # An unknown field may be meant as a key of meta.
     key = "meta.<key>" if base in (*FIELDS, META) else f"meta.{field:.80}"
     raise InputError(unknown("where", field, (*FIELDS, key), what="a field such as"))
 
 
 def _comparison(field: str, operator: str, value: Any) -> Condition:
-    """The condition of one operator."""
+    """Return the condition of one operator."""
     if operator not in _OPERATORS:
         raise InputError(unknown(f"where: {field}", operator, _OPERATORS))
     if operator == "$not":
@@ -212,10 +211,10 @@ def _comparison(field: str, operator: str, value: Any) -> Condition:
 
 
 def _operand(field: str, operator: str, value: Any) -> Any:
-    """A value that a field is compared with.
+    """Return a value to compare a field with, normalised.
 
     Raises:
-        InputError: No memory could have it there.
+        InputError: No memory can have it there.
     """
     if field == "time" and value is not None:
         return parse_time(value, "where: time")

@@ -1,4 +1,4 @@
-"""Bridges that a question does not name: from its anchors to documents that they lead to.
+"""Hops: from the anchors of a question to documents that it does not name.
 
 `docs/mathematics.md` 8.4, one round of max propagation along title mentions and shared entities.
 """
@@ -35,10 +35,10 @@ __all__ = [
     "title_bearers",
     "title_hop",
 ]
-_LONGEST = 8  # terms of a name
-_SHARE = 0.02  # of the atoms that a title or an entity may occur in (`docs/mathematics.md` 8.4)
-_MOST = 512  # the same as a number: what a question costs does not grow with the memory
-_NAMESAKES = 8  # documents of one title; more, and it is a heading such as "Introduction"
+_LONGEST = 8  # maximum terms of a name
+_SHARE = 0.02  # maximum share of atoms with one title or entity (`docs/mathematics.md` 8.4)
+_MOST = 512  # the same as a count, so the cost of a question is bounded
+_NAMESAKES = 8  # maximum documents of one title; more make it a heading ("Introduction")
 _BASE = 6364136223846793005  # odd, so that no term is lost in 64 bits (Knuth's multiplier)
 _PAIR = 2862933555777941757
 _TINY = 1e-9
@@ -49,14 +49,14 @@ class HopParts:
     """A atoms, T mentions of titles, K concepts and M entries of atoms about concepts.
 
     Attributes:
-        document: [A] bool, the atoms that are whole documents with a title.
-        title_key: [A] int64, what stands for the title; 0 = none.
+        document: [A] bool, mask of the atoms that are whole documents with a title.
+        title_key: [A] int64, hash of the title; 0 = none.
         mention_indptr, mention_target, mention_weight: [A + 1], [T] int32 and [T]: the documents
             whose title an atom mentions, each with 1 / sqrt(titles in the atom).
         entity_indptr, entity, entity_weight: [A + 1], [M] int32 and [M]: the entities of each atom,
             a unit IDF vector.
         bearer_indptr, bearer, bearer_weight: [K + 1], [M] int32 and [M]: the same by entity.
-        entity_key: [K] int64, what stands for the name of a concept; 0 = none.
+        entity_key: [K] int64, hash of the name of a concept; 0 = none.
     """
 
     document: Tensor
@@ -79,7 +79,7 @@ class HopParts:
 
 
 HOP_PARTS = tuple(f"hop_{field.name}" for field in fields(HopParts))
-"""The buffers of an index that hold them; only a memory with documents has any."""
+"""Buffers of an index that hold `HopParts`; only a memory with documents has them."""
 
 
 def hop_parts(
@@ -90,7 +90,7 @@ def hop_parts(
     name_terms: Tensor,  # int64, the terms of the names of the concepts
     name_offsets: Tensor,  # [K + 1] int64
 ) -> HopParts:
-    """The parts of a memory, from the terms of its texts and the concepts they are about."""
+    """Build the parts of a memory from the terms of its texts and their concepts."""
     title_key = _start_keys(terms, offsets, title)
     mention = _mentions(terms, offsets, title, title_key)
     entities = _entities(*about, len(title), len(name_offsets) - 1)
@@ -100,7 +100,7 @@ def hop_parts(
 
 
 def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
-    """The key of the `length` terms from each start on."""
+    """Return the hash of the `length` terms from each start."""
     key = torch.zeros_like(start)
     for place in range(length):
         key = key * _BASE + terms[start + place] + 1
@@ -108,7 +108,7 @@ def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
 
 
 def _start_keys(terms: Tensor, offsets: Tensor, length: Tensor) -> Tensor:
-    """The key of the first terms of each row; 0 where there are none, or more than a name has."""
+    """Return the hash of the first terms of each row; 0 for none or more than a name has."""
     keys = torch.zeros_like(length)
     for size in range(1, _LONGEST + 1):
         rows = (length == size).nonzero().squeeze(1)
@@ -127,7 +127,7 @@ def _mentions(
         own = (title == size).nonzero().squeeze(1)
         if not len(own):
             continue
-        # Few terms begin a title: only there is it worth looking.
+        # Few terms begin a title; compare only there.
         begins = torch.zeros(int(terms.max()) + 1, dtype=torch.bool)
         begins[terms[offsets[own]]] = True
         start = begins[terms].nonzero().squeeze(1)
@@ -148,7 +148,7 @@ def _mentions(
     kept = (df <= _most(atoms))[name] & (bearers <= _NAMESAKES)[name] & (number[atom] != name)
     atom, name = atom[kept], name[kept]
     weight = torch.bincount(atom, minlength=atoms).clamp(min=1).float().rsqrt()[atom]
-    order = torch.sort(number, stable=True).indices  # the documents by title
+    order = torch.sort(number, stable=True).indices  # documents by title
     entry, place = ranges(offsets_of(bearers)[name], bearers[name])
     target = order[place]
     return pointers(atom[entry], atoms), target.to(torch.int32), weight[entry]
@@ -180,7 +180,7 @@ def _most(atoms: int) -> float:
 
 
 def name_key(terms: Tensor) -> int:  # [n] int64
-    """What stands for a name of these terms in `HopParts`; 0 for none, or more than a name has."""
+    """Return the hash of a name in `HopParts`; 0 for no terms or more than a name has."""
     ends = torch.tensor([0, len(terms)])
     return int(_start_keys(terms, ends, ends[1:]))
 
@@ -190,10 +190,10 @@ def named_keys(
     idf: Tensor | None = None,  # [V], of each term
     missing: Tensor | None = None,  # [B], idf of the terms that the memory does not have
 ) -> tuple[Tensor, Tensor] | None:  # [m] sorted, [m] in [0, 1]
-    """Keys of names in the questions: one for each question and run of up to 8 of its terms.
+    """Return the hashes of names in the questions: one for each run of up to 8 terms.
 
-    Beside each key stands the share of the question's idf that the run has. Runs that end in
-    padding have the key of no name. Without `idf` all terms count alike.
+    Next to each hash is the run's share of the question's idf. Runs that end in padding have the
+    hash of no name. Without `idf` all terms count alike.
     """
     if query_terms is None:
         return None
@@ -218,18 +218,18 @@ def named_keys(
 
 
 def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
-    """One number for a question and a key."""
+    """Combine a question and a key into one number."""
     return key * _PAIR + row
 
 
 class HopPairs(NamedTuple):
-    """Atoms that anchors lead to: P pairs of an anchor of a question and an atom.
+    """Pairs of an anchor of a question and an atom that it leads to; P in all.
 
     Attributes:
         row: [P] int64, the question.
-        place: [P] int64, the anchor among those of the question.
+        place: [P] int64, the anchor's position among the question's anchors.
         target: [P] int64, the atom.
-        value: [P], of the hop, for an anchor of weight 1.
+        value: [P], value of the hop for an anchor of weight 1.
     """
 
     row: Tensor
@@ -243,9 +243,9 @@ def title_pairs(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,  # keys of `named_keys`
 ) -> HopPairs:
-    """1 / sqrt(titles in p) for each anchor p that mentions the title of a document.
+    """Return 1 / sqrt(titles in p) for each anchor p that mentions the title of a document.
 
-    Titles that the question names lead nowhere: it finds them itself.
+    Titles that the question names are skipped, because the question finds them itself.
     """
     row, place = (anchors >= 0).nonzero(as_tuple=True)
     sender, edge = row_entries(parts.mention_indptr, anchors[row, place])
@@ -260,7 +260,7 @@ def entity_pairs(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,  # keys of `named_keys`
 ) -> HopPairs:
-    """sqrt(<x_p without the question's entities, x_c>) for each anchor p and document c.
+    """Return sqrt(<x_p without the question's entities, x_c>) for each anchor p and document c.
 
     x is the unit IDF vector of an atom's entities. An anchor does not lead to itself.
     """
@@ -284,9 +284,9 @@ def seed_pairs(
     parts: HopParts,
     keys: Tensor,  # [B, S] of `name_key`, 0 = none
 ) -> HopPairs:
-    """sqrt(its part of x_c) for each entity that is a seed, which leads as the first anchor does.
+    """Return sqrt(the entity's part of x_c) for each entity that is a seed.
 
-    It counts as an anchor about nothing else.
+    A seed leads as the first anchor does, and counts as an anchor about nothing else.
     """
     row, _, entity = ((keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]).nonzero(
         as_tuple=True
@@ -303,10 +303,10 @@ def bridges(
     document: Tensor,  # [B, k] int64 rows
     named: Tensor | None = None,  # keys of `named_keys`
 ) -> Tensor:  # [B, k, 2] int64 entities, -1 = none
-    """The entities that weigh most of those by which anchors lead to documents.
+    """Return the two heaviest entities by which each anchor leads to its document.
 
-    That is what both are about and the question does not name. None where the anchor mentions the
-    title of the document, which leads there by itself.
+    They are entities of both that the question does not name. There are none if the anchor mentions
+    the document's title, which is a hop by itself.
     """
     found = torch.full((*anchor.shape, 2), -1, dtype=torch.int64, device=anchor.device)
     question, column = (anchor >= 0).nonzero(as_tuple=True)
@@ -343,7 +343,7 @@ def title_hop(
     value: Tensor,  # [B, K], w_p = exp((F_p - max F) / temperature)
     named: Tensor | None = None,  # keys of `named_keys`
 ) -> SparseRows:  # [B, A]
-    """max_p w_p / sqrt(titles in p) over the anchors that mention the title of a document."""
+    """Return max_p w_p / sqrt(titles in p) over the anchors that mention a document's title."""
     row, place, target, led = title_pairs(parts, anchors, named)
     return _largest(row, target, value[row, place] * led, len(anchors), parts.num_atoms)
 
@@ -355,9 +355,9 @@ def entity_hop(
     named: Tensor | None = None,  # keys of `named_keys`
     seeds: tuple[Tensor, Tensor] | None = None,  # [B, S] of `name_key`, 0 = none; [B, 1] their w
 ) -> SparseRows:  # [B, A]
-    """max_p w_p sqrt(<x_p without the question's entities, x_c>) over the anchors, for documents c.
+    """Return max_p w_p sqrt(<x_p without the question's entities, x_c>) for documents c.
 
-    A seed is an entity that leads to w sqrt(its part of x_c).
+    The maximum is over the anchors. A seed is an entity that leads to w sqrt(its part of x_c).
     """
     row, place, target, led = entity_pairs(parts, anchors, named)
     reached = value[row, place] * led
@@ -376,7 +376,7 @@ def hop_lifts(
     named: Tensor | None = None,  # keys of `named_keys`
     seeds: tuple[Tensor, Tensor] | None = None,  # as for `entity_hop`
 ) -> HopPairs:
-    """w_p (T title + E entity) for each anchor and what it leads to (`docs/mathematics.md` 8.4)."""
+    """Return w_p (T title + E entity) for each anchor and target (`docs/mathematics.md` 8.4)."""
     parted = [title_pairs(parts, anchors, named), entity_pairs(parts, anchors, named)]
     lifted = [
         pairs.value * strength[pairs.row, column] * value[pairs.row, pairs.place]
@@ -402,7 +402,7 @@ def dense_title_pairs(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,
 ) -> Tensor:  # [B, K, A]
-    """`title_pairs` in shapes that no value decides: along all mentions, for all anchors."""
+    """Compute `title_pairs` in fixed shapes: along all mentions, for all anchors."""
     target = parts.mention_target.long()
     sender = csr_rows(parts.mention_indptr, len(target)).long()
     weight = parts.mention_weight.float()
@@ -418,7 +418,7 @@ def dense_entity_pairs(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     named: Tensor | None = None,
 ) -> Tensor:  # [B, K, A]
-    """`entity_pairs` in shapes that no value decides: products with all entities of all atoms."""
+    """Compute `entity_pairs` in fixed shapes: products with all entities of all atoms."""
     (questions, count), atoms = anchors.shape, parts.num_atoms
     to_entities = parts.bearer_indptr, parts.bearer, parts.bearer_weight.float()
     to_atoms = parts.entity_indptr, parts.entity, parts.entity_weight.float()
@@ -439,7 +439,7 @@ def dense_seeds(
     parts: HopParts,
     keys: Tensor,  # [B, S] of `name_key`, 0 = none
 ) -> Tensor:  # [B, A]
-    """The largest of `seed_pairs` for each atom, in shapes that no value decides."""
+    """Return the largest of `seed_pairs` for each atom, in fixed shapes."""
     asked = ((keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]).any(1)
     share = parts.entity_weight.float().clamp(min=0.0).sqrt()
     led = spmm(parts.entity_indptr, parts.entity, share, asked.T.float(), reduce="max")
@@ -452,7 +452,7 @@ def dense_title_hop(
     value: Tensor,  # [B, K]
     named: Tensor | None = None,
 ) -> Tensor:  # [B, A]
-    """`title_hop` in shapes that no value decides."""
+    """Compute `title_hop` in fixed shapes."""
     return _strongest(dense_title_pairs(parts, anchors, named) * value[:, :, None])
 
 
@@ -463,7 +463,7 @@ def dense_entity_hop(
     named: Tensor | None = None,
     seeds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:  # [B, A]
-    """`entity_hop` in shapes that no value decides."""
+    """Compute `entity_hop` in fixed shapes."""
     found = _strongest(dense_entity_pairs(parts, anchors, named) * value[:, :, None])
     if seeds is None:
         return found
@@ -478,7 +478,7 @@ def dense_hop_lifts(
     named: Tensor | None = None,
     seeds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:  # [B, K, A]
-    """`hop_lifts` in shapes that no value decides."""
+    """Compute `hop_lifts` in fixed shapes."""
     lifts = strength[:, :1, None] * dense_title_pairs(parts, anchors, named)
     lifts = lifts + strength[:, 1:, None] * dense_entity_pairs(parts, anchors, named)
     lifts = lifts * value[:, :, None]
@@ -490,12 +490,12 @@ def dense_hop_lifts(
 
 
 def _strongest(values: Tensor) -> Tensor:  # [B, K, A] -> [B, A]
-    """The largest value of any anchor; 0 where there is none."""
+    """Return the largest value of any anchor; 0 without anchors."""
     return torch.nn.functional.pad(values, (0, 0, 0, 1)).amax(1)
 
 
 def is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
-    """Whether questions name what keys stand for; `named` are keys of `named_keys`, 0 is none."""
+    """Return whether questions name the keys; `named` holds keys of `named_keys`, 0 is none."""
     if named is None or not len(named):
         return torch.zeros_like(key, dtype=torch.bool)
     wanted = _pair_keys(row, key)
@@ -504,7 +504,7 @@ def is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
 
 
 def named_share(row: Tensor, key: Tensor, named: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The share of a question's idf that the names behind keys have in it; 0 if it names none."""
+    """Return the share of a question's idf that the names of keys have; 0 if it names none."""
     if named is None or not len(named[0]):
         return torch.zeros(key.shape, device=key.device)
     keys, shares = named
@@ -513,14 +513,14 @@ def named_share(row: Tensor, key: Tensor, named: tuple[Tensor, Tensor] | None) -
 
 
 def title_bearers(parts: HopParts) -> Tensor:  # [A] int64
-    """Number of atoms that bear the title of each."""
+    """Return the number of atoms with the same title as each."""
     ordered = parts.title_key.sort().values
     first = torch.searchsorted(ordered, parts.title_key)
     return torch.searchsorted(ordered, parts.title_key, right=True) - first
 
 
 def largest_lifts(pairs: HopPairs, rows: int, columns: int) -> SparseRows:  # [B, A]
-    """The largest lift of each atom by any anchor."""
+    """Return the largest lift of each atom by any anchor."""
     return _largest(pairs.row, pairs.target, pairs.value, rows, columns)
 
 

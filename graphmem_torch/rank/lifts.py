@@ -1,7 +1,7 @@
-"""Hops that end behind their anchor: what they raise the scores of documents by.
+"""Lifts: hops raise the scores of documents up to just below their anchor.
 
 `docs/mathematics.md` 8.4. With s the weighted sum of the signals that need no graph, a hop from the
-anchor a raises s(c) to min(s(c) + lift, s(a) - 0.001): it fills places behind its anchor and never
+anchor a raises s(c) to min(s(c) + lift, s(a) - 0.001). It fills places after its anchor and never
 passes it.
 """
 
@@ -16,15 +16,15 @@ from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import HopPairs
 
 __all__ = ["Heights", "led_from", "raised_by_hops", "raises"]
-_BEHIND = 0.001  # how far behind its anchor a hop ends
+_BEHIND = 0.001  # score difference between an anchor and its hops
 
 
 class Heights(NamedTuple):
-    """The base scores that a lift is held against.
+    """Base scores that limit a lift.
 
     Attributes:
-        anchor: [B, K], of the anchors; infinite where there is none.
-        own: [B, C], of the candidates.
+        anchor: [B, K], scores of the anchors; infinite if there is none.
+        own: [B, C], scores of the candidates.
     """
 
     anchor: Tensor
@@ -32,7 +32,7 @@ class Heights(NamedTuple):
 
 
 def raised_by_hops(c: Candidates) -> Tensor:  # [B, C]
-    """By how much hops raise the base score of each candidate; at least 0."""
+    """Return how much hops raise the base score of each candidate; at least 0."""
     lifts, anchors = c.reached.lifts, c.reached.anchors
     if lifts is None or anchors is None or 0 in c.shape or not anchors.shape[1]:
         return c.zeros
@@ -43,11 +43,11 @@ def raised_by_hops(c: Candidates) -> Tensor:  # [B, C]
 
 
 def led_from(c: Candidates, places: Tensor) -> Tensor:  # [B, k] -> [B, k] int64 rows, -1 = none
-    """The anchor whose hop raises each of some candidates the most; of equal ones the best.
+    """Return the anchor whose hop raises each candidate the most; the best one on a tie.
 
     Args:
         c: The candidates.
-        places: Places of those that are looked at.
+        places: Places among the candidates.
     """
     lifts, anchors = c.reached.lifts, c.reached.anchors
     none = torch.full_like(places, -1)
@@ -89,7 +89,7 @@ def raises(
     column: Tensor,  # [P] int64, the place of each target among the candidates
     there: Tensor,  # [P] bool, whether it is one
 ) -> Tensor:  # [B, C]
-    """The largest raise of each candidate by any of the pairs."""
+    """Return the largest raise of each candidate by any of the pairs."""
     row, place, _, lift = lifts
     gain = _gain(heights.own[row, column], lift, heights.anchor[row, place])
     flat = row * heights.own.shape[1] + column
@@ -102,7 +102,7 @@ def _gain(own: Tensor, lift: Tensor, anchor: Tensor) -> Tensor:
 
 
 def _places(c: Candidates, rows: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] each
-    """Where rows are among the candidates, and whether they are there."""
+    """Return the places of rows among the candidates, and a mask of those that are present."""
     if c.rows is None:
         return rows.clamp(min=0), rows >= 0
     place = torch.searchsorted(c.rows, rows).clamp(max=c.rows.shape[1] - 1)
@@ -110,10 +110,10 @@ def _places(c: Candidates, rows: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] eac
 
 
 def _columns(c: Candidates, lifts: HopPairs) -> tuple[Tensor, Tensor]:  # [P] each
-    """Where the targets are among the candidates of their questions, and whether they are."""
+    """Return the places of targets among their question's candidates, and a mask of present."""
     if c.rows is None:
         return lifts.target, torch.ones_like(lifts.target, dtype=torch.bool)
-    # One ascending list of all candidates of all questions; padding is below its question's.
+    # One ascending list of all candidates; padding sorts below its own question's candidates.
     width = c.memory.num_atoms + 1
     begin = torch.arange(len(c.rows), device=c.rows.device)[:, None] * width
     keys = (begin + c.rows + 1).flatten()

@@ -1,4 +1,4 @@
-"""MemoryTensors: what ranking reads of a memory, and what is computed from it once."""
+"""MemoryTensors: the tensors of a memory that ranking reads, and values computed from them once."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
 
 
 T = TypeVar("T")
-_TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # of `MemoryTensors.length_trend`
-_ENTRIES = 3  # entries that make a collection
-_ONLY = 0.95  # of these, questions in a list of questions
-_COMPUTED: list[str] = []  # the names of all that is computed once
+_TREND_PROBES, _TREND_TOKENS, _TREND_ATOMS = 16, 8, 256  # sizes for `MemoryTensors.length_trend`
+_ENTRIES = 3  # minimum entries of a collection
+_ONLY = 0.95  # minimum share of questions in a list of questions
+_COMPUTED: list[str] = []  # names of all `computed_once` properties
 
 
 class computed_once(Generic[T]):
-    """A property that is computed when it is first asked for.
+    """A property that is computed on first access.
 
-    `functools.cached_property` locks in Python 3.11, for all objects of a class at once: threads
+    `functools.cached_property` locks in Python 3.11, for all objects of a class at once. Threads
     would wait for each other, and a compiled index would break its graph there.
     """
 
@@ -57,7 +57,7 @@ class computed_once(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class MemoryTensors:
-    """What ranking reads of a memory: A atoms, which can be hits, and a graph of N nodes.
+    """Tensors of a memory that ranking reads: A atoms, which can be hits, and a graph of N nodes.
 
     Nodes are the atoms, in ascending order, and concepts between them.
 
@@ -72,25 +72,25 @@ class MemoryTensors:
         time_bits: [A] int64, the bits of the float64 seconds since the epoch UTC, NaN = unknown.
         speaker, month, day: [A] integer codes, -1 = unknown.
         said: [A] int32, the day since the epoch of each atom's time; unknown: before all others.
-        told: [A, 2] int32, the days that an atom tells of, and the first behind; 0 and 0 for none.
+        told: [A, 2] int32, first day that an atom states and the day after the last; 0, 0 for none.
         log_words: [A], ln(1 + words).
         is_question, tells_time: [A], 1 or 0.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
         asked_key: [A] int64, equal for atoms that ask the same, 0 for those that ask nothing.
-        asked_words: [A] int16, distinct terms of an atom that does nothing but ask, else 0.
+        asked_words: [A] int16, number of distinct terms of an atom that only asks, else 0.
         asked_bits: [A] int64, these terms as bits (`text.asked.Asked.bits`).
         asked_form: [A] int8, places in `text.asked.FORMS`.
         derived_source, derived_target: [D] rows; the source was derived from the target.
-        tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
-            each word piece occurs.
-        direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
-        resistance_far, resistance_null, resistance_scale, sign_change: [A, r], [A], [A] and [A], of
-            `rank.routing`.
+        tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and the number of
+            atoms with each word piece.
+        direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], from `rank.routing`.
+        resistance_far, resistance_null, resistance_scale, sign_change: [A, r], [A], [A] and [A],
+            from `rank.routing`.
         duplicate: [A], the first atom of equal content.
-        time_order: [A], the rows by their times, as `ops.sorted_rows.sorted_order` gives them.
-        told_order: Likewise, those that tell of days by the first of these.
+        time_order: [A], rows by their times, in the order of `ops.sorted_rows.sorted_order`.
+        told_order: Rows of the atoms that state days, by the first day.
         modes: The modes of the atoms.
-        hops: What hops read, where there are documents.
+        hops: Parts that hops read, in a memory with documents.
     """
 
     embeddings: Tensor
@@ -146,7 +146,7 @@ class MemoryTensors:
         return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
 
     def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
-        """The nodes that atoms are, -1 for -1."""
+        """Return the nodes of atoms; -1 for -1."""
         if not self.num_atoms:
             return rows
         return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
@@ -164,15 +164,15 @@ class MemoryTensors:
 
     @computed_once
     def list_of_questions(self) -> Tensor:  # [A] bool
-        """The entries of a collection that holds nothing else than questions, which are its hits.
+        """Mask of the entries of a collection that holds only questions, which may be hits.
 
-        Entries are atoms that nobody says and that are beside no turn of their session. Who asks
-        one question again and again makes no list.
+        Entries are atoms without a speaker and without neighbouring turns. One question that is
+        asked again and again makes no list.
         """
         assert self.asked_key is not None
         entry = (self.speaker < 0) & (self.previous < 0) & (self.next < 0)
         asks = entry & (self.asked_key != 0)
-        # Distinct ones, without a shape that depends on values.
+        # Count distinct keys without a shape that depends on values.
         keys = self.asked_key.masked_fill(~asks, 0).sort().values
         distinct = ((keys.diff(prepend=keys.new_zeros(1)) != 0) & (keys != 0)).sum()
         only = (entry.sum() >= _ENTRIES) & (distinct >= _ONLY * entry.sum())
@@ -180,7 +180,7 @@ class MemoryTensors:
 
     @computed_once
     def by_time(self) -> SortedRows:
-        """The atoms whose time is known, in its order: seconds since the epoch UTC."""
+        """Atoms of known time, ordered by seconds since the epoch UTC."""
         time, order = self.time_bits.view(torch.float64), self.time_order
         if order is None:
             order = sorted_order(time, torch.arange(self.num_atoms, device=time.device))
@@ -188,7 +188,7 @@ class MemoryTensors:
 
     @computed_once
     def by_told(self) -> SortedRows:
-        """The atoms that tell of days, by the first of these: days since the epoch."""
+        """Atoms that state days, ordered by the first in days since the epoch."""
         first, order = self.told[:, 0].double(), self.told_order
         if order is None:
             order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
@@ -196,16 +196,16 @@ class MemoryTensors:
 
     @computed_once
     def title_bearers(self) -> Tensor:  # [A] int64
-        """Number of atoms that bear the title of each, where there are documents."""
+        """Number of atoms with the same title as each, in a memory with documents."""
         assert self.hops is not None
         return title_bearers(self.hops)
 
     @computed_once
     def length_trend(self) -> Tensor | None:  # [2]
-        """Mean correlation of late interaction and its sharp form with length, of many questions.
+        """Mean correlation of late interaction and its sharp form with length, over questions.
 
-        The questions are the first tokens of atoms drawn evenly, all tokens alike, against atoms
-        drawn evenly. None without token vectors.
+        The questions are the first tokens of evenly drawn atoms, with equal weights, compared with
+        evenly drawn atoms. None without token vectors.
         """
         tokens, offsets = self.tokens, self.token_offsets
         if tokens is None or offsets is None or not len(tokens):
@@ -223,20 +223,20 @@ class MemoryTensors:
         rows = drawn.expand(len(probes), -1)
         best = token_maxima(asked, known, tokens, offsets, candidates=rows.contiguous())
         count = known.sum(1).clamp(min=1)[:, None]
-        # A text finds itself: it is left out.
+        # Exclude a text that finds itself.
         other = (rows != probes[:, None]) & known.any(1, keepdim=True)
         values = torch.stack([best.sum(1) / count, sharpened(best).sum(1) / count], dim=1)
         length = self.log_words.float()[rows]
         return correlation(values, length, even_share(other)).mean(0)
 
     def conducting(self, graph: Graph) -> MemoryTensors:
-        """The same memory whose nodes are joined by another graph; what it keeps is kept."""
+        """Return the same memory with another graph, keeping computed values."""
         other = replace(self, graph=graph)
         keep_computed(other, self)
         return other
 
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
-        """What nodes have, for those that are atoms."""
+        """Keep the values of nodes that are atoms."""
         atom = self.atom.index_select(0, found.column).long()
         kept = (atom >= 0).nonzero().squeeze(1)
         key = (found.row * self.num_atoms).add_(atom).index_select(0, kept)
@@ -245,7 +245,7 @@ class MemoryTensors:
 
 
 def keep_computed(other: object, own: object) -> None:
-    """Hands on what is computed once; `copy.copy` would, but torch 2.11 does not compile that."""
+    """Copy computed values; torch 2.11 does not compile `copy.copy`, which would do so."""
     for name in _COMPUTED:
         if name in own.__dict__:
             other.__dict__[name] = own.__dict__[name]
@@ -255,7 +255,7 @@ def turn_pointers(
     following: Tensor,  # [A], -1 = none
     previous: Tensor,  # [A], -1 = none
 ) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
-    """Both one after another, each with a -1 behind it that row -1 finds, and where each begins."""
+    """Concatenate both, each ended by a -1 that row -1 finds, and return where each begins."""
     both = torch.stack([following, previous]).long()
     begin = torch.tensor([[0], [len(following) + 1]], device=both.device)
     return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), begin

@@ -7,17 +7,17 @@ from torch import Tensor
 
 __all__ = ["SMALLEST", "correlation", "even_share", "moments", "sharpened"]
 
-SMALLEST = 1e-6  # a signal that differs by less tells nothing
-_NONE = 1e-30  # a square that is none beside it
+SMALLEST = 1e-6  # a signal that differs by less carries no information
+_NONE = 1e-30  # minimum square, for the root
 
 
 def sharpened(values: Tensor) -> Tensor:
-    """The fourth power, 0 below 0: near-exact matches count for more than many vague ones."""
+    """Return the fourth power, 0 below 0: few near-exact matches outweigh many vague ones."""
     return values.clamp(min=0.0).square().square()
 
 
 def correlation(values: Tensor, other: Tensor, share: Tensor) -> Tensor:  # [B, F, C], [B, C]
-    """Correlations [B, F] over the candidates, by their shares; 0 of what is constant."""
+    """Return correlations [B, F] over the candidates, by their shares; 0 if constant."""
     both = torch.cat([values, other[:, None]], dim=1)
     mean, deviation = moments(both, share)
     unit = deviation.masked_fill(deviation <= SMALLEST, torch.inf)
@@ -26,16 +26,16 @@ def correlation(values: Tensor, other: Tensor, share: Tensor) -> Tensor:  # [B, 
 
 
 def even_share(there: Tensor) -> Tensor:  # [B or 1, C] bool -> float64
-    """Of what is there, all alike; in float64, so that padding changes nothing."""
+    """Return equal shares of the present entries; in float64, so padding changes nothing."""
     return there / there.sum(1, keepdim=True, dtype=torch.float64).clamp(min=1)
 
 
 def moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, F, C] -> [B, F] each
-    """Mean and deviation, where each candidate counts by its share [B or 1, C]."""
+    """Return mean and deviation, where each candidate counts by its share [B or 1, C]."""
     weight = share.expand(len(values), -1)[:, :, None]  # [B, C, 1]
     inside = values.double()
     mean = inside @ weight  # [B, F, 1]
     square = (inside - mean).square_() @ weight
-    # The root of what does not differ has no gradient.
+    # The root of 0 has no gradient.
     deviation = square.squeeze(2).clamp(min=_NONE).sqrt()
     return mean.squeeze(2).to(values.dtype, copy=True), deviation.to(values.dtype, copy=True)

@@ -1,4 +1,4 @@
-"""Paths: how many edges lead from a seed to a node, and the strongest chain of edges to a hit."""
+"""Paths: number of edges from a seed to a node, and the strongest chain of edges to a hit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphmem_torch.ops.ragged import blocks, ranges
 
 __all__ = ["discounted", "hop_discount", "strongest_paths", "unweighted"]
 
-_FOLLOWED = 1 << 20  # edges that are looked at together: 40 MB
+_FOLLOWED = 1 << 20  # edges per block: 40 MB
 
 
 def unweighted(graph: Graph) -> Graph:
-    """The same edges, each of weight 1: a step is a step, whatever the cosine that made it."""
+    """Return the same edges, each of weight 1, so that every step counts alike."""
     return graph.unweighted()
 
 
@@ -29,14 +29,14 @@ def hop_discount(
     discount: float,
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> SparseRows:  # [B, N]
-    """discount^d for the nodes whose shortest path from a seed has d <= hops edges; 0 elsewhere.
+    """Return discount^d for nodes at most `hops` edges from a seed, d the number; 0 elsewhere.
 
     Traversal of the segment graph (`docs/mathematics.md` 3; Segment-Graph Retrieval Memory,
-    sections 3.5 and 3.6): spreading that keeps the largest, on edges of weight 1. Work is in
-    proportion to the edges of what is reached; nothing is N².
+    sections 3.5 and 3.6): max spreading on edges of weight 1. Work is proportional to the edges of
+    reached nodes; nothing is N².
 
     Raises:
-        InputError: A discount outside (0, 1], negative hops, or a mask that does not fit.
+        InputError: The discount is outside (0, 1], hops are negative, or a mask does not fit.
     """
     if not 0.0 < discount <= 1.0:
         raise InputError(
@@ -47,7 +47,7 @@ def hop_discount(
 
 
 def discounted(similarity: Tensor, factor: Tensor) -> Tensor:
-    """Similarity after the hops; a negative cosine must not gain by distance and stays as it is."""
+    """Discount similarity by hops; a negative cosine stays, so that distance never raises it."""
     return similarity.clamp(min=0.0) * factor + similarity.clamp(max=0.0)
 
 
@@ -61,12 +61,12 @@ def strongest_paths(
     fan: Fan | Tensor = "degree",  # or [N]
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> Tensor:  # [B, k, rounds] int64 edges from the anchor on, -1 = none
-    """The chain of at most `rounds` edges of largest product, from an anchor to each row.
+    """Return the chain of at most `rounds` edges of largest product, from an anchor to each row.
 
-    Strength of a chain: a_0 of its anchor times spread * w / fan of each edge. A row that is an
-    anchor of more activation than any chain would bring has no path. Edges stand in the order they
-    are travelled, as `graph.stored` numbers them; place 0 is -1 where the chain is shorter. Of
-    equally strong ones that from the first node counts.
+    The strength of a chain is a_0 of its anchor times spread * w / fan of each edge. A row that is
+    an anchor has no path if its own activation exceeds every chain. Edges are in the order of
+    travel, numbered by `graph.stored`; place 0 is -1 if the chain is shorter. On a tie the chain
+    from the first node counts.
     """
     if not rows.numel():
         return torch.empty(*rows.shape, rounds, dtype=torch.int64, device=rows.device)
@@ -94,7 +94,7 @@ def _propagate_max(
     fan: Fan | Tensor,
     mask: Tensor | None,
 ) -> SparseRows:
-    """What the strongest chain of up to so many edges brings to each node."""
+    """Return the value that the strongest chain of up to `rounds` edges brings to each node."""
     return spread_activation(
         graph,
         start,
@@ -118,10 +118,10 @@ def _best_edge(
     fan: Fan | Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # [n], [n] int64
-    """For each (question, node), the most that an edge from an active node brings, and that edge.
+    """Return the most that an edge from an active node brings to each (question, node), and it.
 
-    Minus infinity and -1 where none leads there. Found among the edges that leave active nodes, of
-    which there are a few for each question.
+    Minus infinity and -1 if no edge does. Only edges that leave active nodes are searched; each
+    question has few.
     """
     there = node >= 0 if mask is None else (node >= 0) & mask[question, node]
     goals = (question * graph.num_nodes + node).masked_fill_(~there, -1)  # where no edge leads
@@ -145,7 +145,7 @@ def _best_edge(
         return activation.value.new_full(node.shape, -torch.inf), torch.full_like(node, -1)
     at, edge, value = (torch.cat(column) for column in zip(*parts, strict=True))
     most = value.new_full(wanted.shape, -torch.inf).scatter_reduce(0, at, value, "amax")
-    # Senders come in order, and so the first of equal ones.
+    # Senders are in order, so this picks the first of equal ones.
     none = len(at)
     order = torch.arange(none, device=at.device)
     order = order.masked_fill_(value != most.index_select(0, at), none)
