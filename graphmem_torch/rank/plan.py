@@ -1,7 +1,7 @@
-"""A query plan over a batch of questions: time, then meaning, then relations.
+"""A query plan over a batch of questions: filter by time, then meaning, then relations.
 
-Each step looks only at what the one before has left (`docs/mathematics.md` 5.7; Cognitive Weave,
-arXiv 2506.08098). Questions of different plans are one pass.
+Each step reads only what the one before left (`docs/mathematics.md` 5.7; Cognitive Weave,
+arXiv 2506.08098). Questions with different plans run in one pass.
 """
 
 from __future__ import annotations
@@ -24,33 +24,31 @@ from graphmem_torch.rank.memory_tensors import MemoryTensors
 __all__ = ["Events", "PlanBatch", "Pruned", "prune"]
 
 _DAY = 86_400.0
-_LONGEST = 100.0  # days that an atom tells of at most (`text.times.told_days`)
+_LONGEST = 100.0  # maximum days that an atom states (`text.times.told_days`)
 _INSIDE, _UNKNOWN, _LATE, _OUTSIDE = range(4)  # tiers
-_FEW = 2  # the atoms of some windows together are gathered where they are one in so many
-_TOGETHER = (
-    8  # questions whose windows are looked at together, those that follow each other in time
-)
+_FEW = 2  # gather the atoms of several windows if at most one atom in two is inside
+_TOGETHER = 8  # questions, consecutive in time, whose windows are read together
 
 
 @dataclass(frozen=True, eq=False)
 class PlanBatch:
-    """The plans of B questions.
+    """Plans of B questions.
 
     Attributes:
         window: [B, 2] float64 seconds since the epoch UTC, both ends included; infinite: open. An
-            atom is inside whose event it touches; of those that state none, one that was said in
-            it, or tells of days that it touches.
+            atom is inside if its stated event overlaps the window. Without an event, it is inside
+            if it was said in the window or states days that overlap it.
         min_in_window: [B] int64; a window with fewer atoms is followed by the others.
-        match: [B] float32 in [0, 1]; likewise one the best BM25 in which is a smaller share of the
-            best of all.
-        slack_seconds: [B] float64 seconds after a window in which people still tell of it; what was
-            said then stands before the others outside. None: 0.
-        best: [B] int64 >= 1, atoms that are best by cosine, and as many by BM25.
-        hops: [B] int64 >= 0, edges that are followed from these; 0: none.
-        types: [B, 256] bool, the types of edges that are followed.
-        starts: [B, S] int64, nodes that are set out from as well, -1 = none.
-        kept: [B] int64 >= 1, atoms that are left in the end.
-        discount: [B] float32 in (0, 1], what an edge takes off.
+        match: [B] float32 in [0, 1]; so is a window whose best BM25 is a smaller share of the best
+            of all.
+        slack_seconds: [B] float64 seconds after a window in which people still mention it; atoms
+            said then come before the others outside. None: 0.
+        best: [B] int64 >= 1, number of best atoms by cosine, and as many by BM25.
+        hops: [B] int64 >= 0, number of edges followed from these; 0: none.
+        types: [B, 256] bool, mask of the edge types that are followed.
+        starts: [B, S] int64, additional start nodes, -1 = none.
+        kept: [B] int64 >= 1, number of atoms left at the end.
+        discount: [B] float32 in (0, 1], factor of each edge.
         terms: [B, W] int64 terms that BM25 reads, -1 padding; None: those of the questions.
     """
 
@@ -71,11 +69,11 @@ class PlanBatch:
         return self.window.shape[0]
 
     def to(self, device: torch.device | str) -> PlanBatch:
-        """The same on another device."""
+        """Return the plans on another device."""
         return self._each(lambda tensor: tensor.to(device))
 
     def rows(self, part: slice) -> PlanBatch:
-        """Some of the plans."""
+        """Return some of the plans."""
         return self._each(lambda tensor: tensor[part])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> PlanBatch:
@@ -85,7 +83,7 @@ class PlanBatch:
         )
 
     def check(self, count: int) -> None:
-        """Raises `InputError` unless these are the plans of so many questions."""
+        """Raise `InputError` unless these are the plans of `count` questions."""
         axes: dict[str, tuple[int | str, ...]] = {"window": (2,), "types": (256,)}
         axes |= {"starts": ("S",), "terms": ("W",)}
         for name in (field.name for field in fields(self)):
@@ -97,7 +95,7 @@ class PlanBatch:
 
 
 class Events(NamedTuple):
-    """When what some atoms tell of happened, as they state it.
+    """Times of the events that some atoms state.
 
     Attributes:
         row: [E] int64, atoms.
@@ -109,16 +107,16 @@ class Events(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """What the steps of B plans left.
+    """Result of the steps of B plans.
 
     Attributes:
         rows: [B, K] int64 atoms that are left, best first, -1 = none.
-        counts: [B, 4] int64: the atoms that might be hits, those in the window, the best of these,
-            and those that are left.
-        reached: [B] int64, what relations were followed to, the best included.
-        open: [B] bool, where others stand behind those in the window.
-        tier: [B, A] uint8, how far each atom is from the window: 0 inside; 1 of unknown time; 2
-            outside, but said soon after it; 3 outside. All 0 where nothing is inside.
+        counts: [B, 4] int64: the number of possible hits, of those in the window, of the best of
+            these, and of those left.
+        reached: [B] int64, number of atoms reached by relations, including the best.
+        open: [B] bool, mask of the questions with others after those in the window.
+        tier: [B, A] uint8, distance of each atom from the window: 0 inside; 1 of unknown time; 2
+            outside, but said soon after it; 3 outside. All 0 if nothing is inside.
     """
 
     rows: Tensor
@@ -129,18 +127,20 @@ class Pruned(NamedTuple):
 
 
 def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -> Pruned:
-    """The atoms that are left for each question, out of all that may be hits.
+    """Return the atoms that the plan of each question leaves, out of all possible hits.
 
-    Time: two bisections of the sorted times, and two of the days that are told of. Meaning: the
-    best by cosine and by BM25 inside, each worth v = (max(cos, 0) / max cos + BM25 / max BM25) / 2.
-    Relations: from these, and from the starts with v = 1, an edge brings discount v, from a concept
-    divided by the root of its edges; a node has the most that anything brings. What is left are the
-    atoms inside of largest v, of equal ones the earlier rows; without hops the best by themselves.
-    Where too few are inside, the same of those outside stands behind them, tier by tier.
+    - Time: two bisections of the sorted times, and two of the stated days.
+    - Meaning: the best by cosine and by BM25 inside, each worth v = (max(cos, 0) / max cos + BM25 /
+      max BM25) / 2.
+    - Relations: from these, and from the starts with v = 1, an edge brings discount v, from a
+      concept divided by the root of its number of edges. A node has the most that any edge brings.
+
+    The atoms inside of largest v are left, earlier rows first on a tie; without hops, the best
+    themselves. If too few are inside, the best of those outside follow, tier by tier.
 
     Args:
         everyone: B questions against every atom.
-        plan: Of the questions.
+        plan: Plans of the questions.
         events: Events of the atoms that state one; nothing else dates these.
     """
     memory, count = everyone.memory, len(everyone.query)
@@ -156,7 +156,7 @@ def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -
         lexical = memory.bm25.score(plan.terms)
     tier = _tiers(memory, plan, events)
     inside = there & (tier == _INSIDE)
-    tier = tier.masked_fill(~inside.any(1, keepdim=True), _INSIDE)  # all are as far off then
+    tier = tier.masked_fill(~inside.any(1, keepdim=True), _INSIDE)  # nothing is inside: one tier
     open_ = _few(plan, there, inside, lexical)
     key, value = _best(everyone, plan, inside, lexical)
     best = _per_row(key, count, memory.num_atoms)
@@ -168,7 +168,7 @@ def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -
         more, worth = _related(memory, plan, others, more, worth)
         key, order = torch.cat([key, more]).sort()
         value = torch.cat([value, worth])[order]
-        # What is worth most is worth 1, so that all that is nearer is worth more.
+        # Values are at most 1, so subtracting 2 per tier puts every nearer tier first.
         value = value - 2.0 * tier.flatten()[key]
     number = [_count(there), _count(inside), best]
     row = key // memory.num_atoms
@@ -183,7 +183,7 @@ def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -
 
 
 def _count(mask: Tensor) -> Tensor:  # [B, A] bool -> [B] int64
-    # A tenth of the time of a sum that counts in 64 bits.
+    # Takes a tenth of the time of a 64-bit sum.
     return mask.sum(1, dtype=torch.int32).long()
 
 
@@ -229,7 +229,7 @@ def _few(
     inside: Tensor,  # [B, A] bool
     lexical: Tensor,  # [B, A]
 ) -> Tensor:  # [B] bool
-    """Where a window leaves too little to look at it alone."""
+    """Return where a window leaves too little to use it alone."""
     few = _count(inside) < plan.min_in_window
     if bool((plan.match > 0).any()):
         best, inner = (torch.where(own, lexical, 0.0).amax(1) for own in (there, inside))
@@ -243,7 +243,7 @@ def _best(
     inside: Tensor,  # [B, A] bool
     lexical: Tensor,  # [B, A]
 ) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row, ascending; [n]
-    """The best atoms inside by cosine and by BM25, and what they are worth."""
+    """Return the best atoms inside by cosine and by BM25, and their values."""
     number = torch.arange(len(inside), device=inside.device)
     few = len(inside) <= _TOGETHER
     in_time = [number] if few else plan.window[:, 0].argsort().split(_TOGETHER)
@@ -260,7 +260,7 @@ def _best_of(
     inside: Tensor,  # [b, A] bool
     lexical: Tensor,  # [b, A]
 ) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row; [n]
-    """The same of some questions: all their windows are looked at for each."""
+    """Compute `_best` for some questions, reading the windows of all for each."""
     embeddings, atoms = everyone.memory.embeddings, everyone.memory.num_atoms
     (column,) = inside.any(0).nonzero(as_tuple=True)
     if _FEW * len(column) > atoms:
@@ -295,7 +295,7 @@ def _related(
     key: Tensor,  # [n] int64, question * A + row
     value: Tensor,  # [n]
 ) -> tuple[Tensor, Tensor]:  # [m] int64, [m]
-    """What edges lead to from some atoms and from the starts, these included, as far as inside."""
+    """Follow edges from atoms and starts inside the mask, and return all reached atoms."""
     rounds = int(plan.hops.max())
     if not rounds:
         return key, value
@@ -327,7 +327,7 @@ def _related(
 def _followed(
     memory: MemoryTensors, graph: Graph, plan: PlanBatch, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor]:  # question * N + node: [n] int64, [n] -> [m] int64, [m]
-    """What the edges of the wanted types bring to the nodes at their ends."""
+    """Return the values that edges of the wanted types bring to the nodes at their ends."""
     nodes = graph.num_nodes
     node, question = key % nodes, key // nodes
     first, count = graph.spans(node)
@@ -341,7 +341,7 @@ def _followed(
 
 
 def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Each key once, ascending, with the largest of its values."""
+    """Return each key once, ascending, with the largest of its values."""
     known, slot = key.unique(return_inverse=True)
     most = value.new_full(known.shape, -torch.inf)
     return known, most.scatter_reduce(0, slot, value, "amax")

@@ -12,56 +12,56 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["QueryBatch"]
 
-# One row may stand for all questions.
+# Columns in which one row may stand for all questions.
 _SHARED = ("allowed", "listed", "retention", "ended", "group", "tier")
 
 
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
-    """B questions. Whatever is None is unknown, and signals that need it are 0.
+    """B questions. A column that is None is unknown, and signals that need it are 0.
 
     Attributes:
         embedding: [B, d] float32 unit rows.
         terms: [B, W] int64 term ids of the lexical index, -1 padding.
-        missing: [B] float32, how many terms of a question the lexical index does not have.
+        missing: [B] float32, number of question terms that the lexical index lacks.
         tokens: [B, Q, m] float32 unit token vectors.
         pieces: [B, Q] int64 word-piece numbers, -1 padding.
-        speakers: [B, S] bool, the speakers a question names.
-        months: [B, 12] bool, days: [B, 31] bool: what of a date a question names.
-        span: [B, 2] int64, the days since the epoch that a question names, or says by words such as
-            "last week", and the first behind them; 0 and 0 where it does not.
-        asks_when: [B] bool.
-        recalls: [B] bool, whether a question is about what an assistant said.
-        unread: [B] float32 in [0, 1], how much of a question the encoder cannot read.
-        unreadable: [B] bool, whether a question is in a language that the encoder does not read.
+        speakers: [B, S] bool, speakers that a question names.
+        months: [B, 12] bool, days: [B, 31] bool: months and days of a month that a question names.
+        span: [B, 2] int64, the first day since the epoch that a question states, also by words such
+            as "last week", and the day after the last; 0 and 0 if it states none.
+        asks_when: [B] bool, mask of questions for a time.
+        recalls: [B] bool, mask of questions about what an assistant said.
+        unread: [B] float32 in [0, 1], share of a question that the encoder cannot read.
+        unreadable: [B] bool, mask of questions in a language that the encoder does not read.
         background: [B] float32, the cosine that the encoder gives unrelated texts; None: about 0.
         wishes: [B, P, d] float32 unit rows, the parts of a question that has several, zero padding.
-        nearest: [B] float32, the best cosine that the memory has with an unrelated text, the mean
+        nearest: [B] float32, the best cosine that the memory has with an unrelated text, averaged
             over several such texts; None: unknown.
-        allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
+        allowed: [B or 1, A] bool, the atoms that exist for the question; others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
-        seeds: [B, S] int64, nodes of the graph where a question sets out beside its anchors, -1
-            padding; each as strong as the best anchor.
-        seed_keys: [B, S] int64, `rank.hops.name_key` of the concepts among them, 0 padding.
-        planned: [B, K] int64, the atoms that a plan left to be looked at (`rank.plan.prune`), best
-            first, -1 padding; None: what the settings say.
-        retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
-            when it was last used; None: all of it.
-        ended: [B or 1, A] bool, the atoms whose validity has ended; None: of none it has.
-        group: [B or 1, A] int64, the number of the memories that say the same as each, from 1, of
-            which the best alone is a hit; 0: nothing says the same. None: of none anything does.
-        tier: [B or 1, A] integers: a hit of a smaller one stands before those of larger ones,
+        seeds: [B, S] int64, start nodes besides the anchors, -1 padding; each as strong as the best
+            anchor.
+        seed_keys: [B, S] int64, `rank.hops.name_key` of the concepts in `seeds`, 0 padding.
+        planned: [B, K] int64, the atoms that a plan left (`rank.plan.prune`), best first, -1
+            padding; None: candidates by the settings.
+        retention: [B or 1, A] float32 in [0, 1], remaining share of each atom's strength since its
+            last use; None: 1.
+        ended: [B or 1, A] bool, the atoms whose validity has ended; None: no atom.
+        group: [B or 1, A] int64, group of memories that say the same, from 1; only the best of a
+            group is a hit. 0: no group. None: no groups.
+        tier: [B or 1, A] integers: hits of a smaller tier come before those of larger ones,
             whatever their scores; None: scores alone decide.
         asked_key: [B] int64, equal to that of stored questions that ask the same; 0: asks nothing.
         asked_terms: [B, W] int64, distinct terms of what is asked, -1 padding.
         asked_bits: [B, W] int64, the bit of each of these terms.
-        asked_words: [B] int64, number of these terms and of those that no atom has; 0: the question
-            asks for stored questions, so that only those in the same words are echoes.
+        asked_words: [B] int64, number of these terms, including terms that no atom has. 0: the
+            question asks for stored questions, so only those in the same words are echoes.
         replies: [B, P] int64, the atoms that follow stored questions which ask the same
-            (`rank.echo`), -1 padding; reply_weight: [B, P] float32, how much these lead to each.
-        followed: [B, P] int64, the atoms that what took the place of what led to
-            (`rank.succession.follow`), -1 padding; None: nothing did.
+            (`rank.echo`), -1 padding; reply_weight: [B, P] float32, their weights.
+        followed: [B, P] int64, the atoms found by following successions
+            (`rank.succession.follow`), -1 padding; None: none.
     """
 
     embedding: Tensor
@@ -102,16 +102,16 @@ class QueryBatch:
         return self.embedding.shape[0]
 
     def to(self, device: torch.device | str) -> QueryBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return QueryBatch(**{name: value.to(device) for name, value in self._given().items()})
 
     def _given(self) -> dict[str, Tensor]:
-        """What is not None, by name."""
+        """Return the columns that are not None, by name."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in given.items() if value is not None}
 
     def rows(self, part: slice | Tensor) -> QueryBatch:
-        """Some of the questions."""
+        """Return some of the questions."""
         taken: dict[str, Tensor] = {}
         for name, value in self._given().items():
             shared = name in _SHARED and value.shape[0] == 1
@@ -119,7 +119,7 @@ class QueryBatch:
         return QueryBatch(**taken)
 
     def check(self, *, dim: int, atoms: int, speakers: int) -> None:
-        """Raises `InputError` unless the batch fits a memory of these sizes: d, A and S."""
+        """Raise `InputError` unless the batch fits a memory of these sizes: d, A and S."""
         axes: dict[str, tuple[int | str, ...]] = {
             "embedding": (dim,),
             "terms": ("?",),
@@ -159,7 +159,7 @@ class QueryBatch:
         for name, tensor in given.items():
             rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
             check_tensor(f"query.{name}", tensor, "", (rows, *axes[name]), do)
-        if torch.compiler.is_compiling():  # values are not looked at
+        if torch.compiler.is_compiling():  # values cannot be read
             return
         for name in ("embedding", "tokens", "wishes"):
             if name in given and not all_finite(given[name]):

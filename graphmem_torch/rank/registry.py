@@ -1,4 +1,4 @@
-"""The registry of signals: their names, what computes and what weighs them."""
+"""The registry of signals: their names, functions and weights."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Signal:
 
     Attributes:
         name: Its name in presets and in the reasons of a hit.
-        compute: `Candidates -> [B, C]`.
-        graph: Whether it needs the graph; those without are the base signals, which choose the
+        compute: Function `Candidates -> [B, C]`.
+        graph: Whether it needs the graph; the others are the base signals, which choose the
             anchors.
-        context: Whether it reads the turns around. Such a signal is 0 for an atom that nobody said,
+        context: Whether it reads the turns around. Such a signal is 0 for an atom without a speaker
             and for one without other turns in its session.
-        reads: What it reads that is made only for those who ask: `activation`, `traversal`, `walk`,
-            `hops` or `lifts` of `Reached`, `documents`, or `retention`, `ended`, `followed`,
-            `replies` or `span` of a question; `derived`, what was derived from an atom; `words`,
-            where a memory has no token vectors.
+        reads: Inputs that are computed only if a signal reads them: `activation`, `traversal`,
+            `walk`, `hops` or `lifts` of `Reached`, `documents`, or `retention`, `ended`,
+            `followed`, `replies` or `span` of a question; `derived`, atoms derived from an atom;
+            `words`, in a memory without token vectors.
         indicator: Whether its values mean the same in every memory (0 or 1, a share), so that they
-            are taken as they are where other signals are scaled by the memory's background.
-        learned: Whether its weight is learned from evidence; else it stays as it is given.
+            are not scaled by the memory's background.
+        learned: Whether its weight is learned from evidence; otherwise it is fixed.
     """
 
     name: str
@@ -68,7 +68,7 @@ def signal(
     indicator: bool = False,
     learned: bool = True,
 ) -> Callable[[Compute], Compute]:
-    """Registers a function as a signal; see `Signal`.
+    """Register a function as a signal; see `Signal`.
 
     Raises:
         ConfigError: Another function has that name.
@@ -92,20 +92,22 @@ def _origin(compute: Compute) -> str:
 
 
 def reading(names: Iterable[str], *what: str) -> list[str]:
-    """The signals among `names` that read one of these."""
+    """Return the signals in `names` that read any of these inputs."""
     return [name for name in names if not set(SIGNALS[name].reads).isdisjoint(what)]
 
 
 FORMS = ("plain", "peer", "chat")
-"""The forms of memories that may have weights of their own: what nobody said; what one of several
-people says; a turn of a user or an assistant."""
+"""Forms of memories that may have their own weights.
+
+They are memories without a speaker, words of one of several people, and turns of a user or an
+assistant."""
 
 _GROUPS = {**{form: (form,) for form in FORMS}, "said": ("peer", "chat")}
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What is weighed: a signal, for every memory or for those of one form alone.
+    """Target of a weight: a signal, for memories of every form or of one.
 
     Attributes:
         signal: Its name.
@@ -117,26 +119,26 @@ class Weight:
 
     @property
     def rows(self) -> list[int]:
-        """The places in `FORMS` that it is for."""
+        """Places in `FORMS` that the weight applies to."""
         return [FORMS.index(form) for form in (_GROUPS[self.form] if self.form else FORMS)]
 
     @classmethod
-    @cache  # an index is made of few keys, again and again
+    @cache  # the same few keys recur for every index
     def named(cls, key: str) -> Weight:
-        """What a key of `rank.weights` means: `length`, or `length@chat`."""
+        """Parse a key of `rank.weights`, such as `length` or `length@chat`."""
         signal, at, form = key.partition("@")
         return cls(signal, form if at else None)
 
 
 def signal_names(weights: Iterable[str]) -> list[str]:
-    """The signals that keys of `rank.weights` name, each once."""
+    """Return the signals that keys of `rank.weights` name, each once."""
     return list(dict.fromkeys(Weight.named(key).signal for key in weights))
 
 
 def weight_table(weights: Mapping[str, float]) -> Tensor:  # [len(FORMS), F] float32
-    """The weight of each signal of `signal_names` for memories of each form.
+    """Return the weight of each signal of `signal_names` for memories of each form.
 
-    What is given for one form is added to what is given for all.
+    A weight for one form is added to the weight for all.
     """
     names = signal_names(weights)
     table = np.zeros((len(FORMS), len(names)), np.float32)
@@ -147,7 +149,7 @@ def weight_table(weights: Mapping[str, float]) -> Tensor:  # [len(FORMS), F] flo
 
 
 def weights_of(names: Iterable[str], table: Tensor) -> dict[str, float]:  # [len(FORMS), F]
-    """The keys of `rank.weights` whose `weight_table` this is, with as few keys as it takes."""
+    """Return the smallest set of `rank.weights` keys that gives this `weight_table`."""
     found: dict[str, float] = {}
     for name, column in zip(names, table.T.tolist(), strict=True):
         plain, *others = column
@@ -161,7 +163,7 @@ def weights_of(names: Iterable[str], table: Tensor) -> dict[str, float]:  # [len
 
 
 def check_signal_names(weights: Iterable[str]) -> None:
-    """Raises `ConfigError` for a key that names no signal or no form, with the nearest one."""
+    """Raise `ConfigError` for a key that names no signal or no form, with the nearest one."""
     for weight in map(Weight.named, weights):
         if weight.signal not in SIGNALS:
             raise ConfigError(unknown("signal", weight.signal, sorted(SIGNALS)))

@@ -1,7 +1,7 @@
-"""Relevance: whether memories have anything to do with a question, whatever their scores.
+"""Relevance: whether memories have anything to do with a question, independent of their scores.
 
-A score ranks memories of one question; most of it may be who spoke and how long a text is. What is
-looked at here means the same for every question and every memory. `docs/mathematics.md` 6.
+A score ranks memories of one question, and much of it may come from speaker and length. Relevance
+means the same for every question and every memory. `docs/mathematics.md` 6.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def relevance(
 ) -> Tensor:  # [B, k] float32 in [0, 1]
     """Return the larger of the cosine and the share of words.
 
-    The cosine is above that of unrelated texts, relative to what is possible. The share is that of
-    the question's terms, by idf, that an atom has. The turn after one that asks may answer it, so
-    it is at least as relevant as that one. 0 for no atom.
+    The cosine is measured above that of unrelated texts, relative to the possible maximum. The
+    share is the part of the question's idf whose terms an atom has. A turn after a question may
+    answer it, so it is at least as relevant as that question. 0 for no atom.
 
     Args:
         memory: A atoms.
         query: B questions.
-        rows: Atoms of each.
+        rows: Atoms of each question.
     """
     if not memory.num_atoms:
         return torch.zeros(rows.shape, device=rows.device)
@@ -43,7 +43,7 @@ def relevance(
 
 
 def cosine(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  # [B, n] each
-    """The cosines of questions and atoms, above that of unrelated texts relative to the rest."""
+    """Return cosines of questions and atoms above unrelated texts, relative to the rest."""
     vectors = memory.embeddings[rows].to(query.embedding.dtype)
     found = torch.bmm(vectors, query.embedding.detach()[:, :, None]).squeeze(2)
     if query.background is None:
@@ -56,9 +56,9 @@ def word_share(
     query: QueryBatch,
     rows: Tensor,  # [B, k] int64, -1 = none
 ) -> Tensor:  # [B] float32 in [0, 1]
-    """Return the largest share of a question's terms, by idf, that one of the atoms has.
+    """Return the largest share of a question's idf that one of the atoms has.
 
-    A term that no atom of the memory has counts as one that a single atom has. 0 for a question
+    A term that no atom of the memory has counts as a term of a single atom. 0 for a question
     without terms.
     """
     if query.terms is None or 0 in rows.shape:
@@ -73,7 +73,7 @@ def word_share(
 def _words(
     memory: MemoryTensors, query: QueryBatch, rows: Tensor
 ) -> tuple[Tensor, Tensor]:  # [B, n], [B, 1]
-    """The idf of the question's terms that each atom has, and of all that the memory has."""
+    """Return the idf of the question's terms in each atom, and of all that the memory has."""
     assert query.terms is not None
     idf = torch.nn.functional.pad(memory.bm25.idf.float(), (0, 1))[query.terms]  # padding: the last
     has = memory.bm25.holds(query.terms.contiguous(), rows)

@@ -1,4 +1,4 @@
-"""What routing reads of the graph: computed once for an index, gathered for each question."""
+"""Routing buffers: properties of the graph, computed once for an index and read per question."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ROUTING_PARTS = {
 
 _CENTRAL = ("pagerank", "strength")
 _COLUMNS = 64
-_LEAST = 1e-6  # of the largest weight: a decayed edge below it carries nothing, and hides the rest
-_EQUAL = 1e-6  # relative difference of scores that is none
+_LEAST = 1e-6  # minimum share of the largest weight; weaker, decayed edges are dropped
+_EQUAL = 1e-6  # relative difference up to which scores are equal
 
 
 def routing_tensors(
@@ -48,11 +48,11 @@ def routing_tensors(
     node: Tensor,  # [A] int64
     signals: Iterable[str],
 ) -> dict[str, Tensor]:
-    """The buffers that the named signals read, for the nodes of the graph that are atoms.
+    """Compute the buffers that the named signals read, for the graph's nodes that are atoms.
 
-    What is drawn at random is drawn row by row, with the same seed every time: the same rows give
-    the same buffers, but a memory stored in another order gives others, as far as two sketches of
-    `_COLUMNS` columns, or two runs of Leiden, differ.
+    Random draws go row by row from a fixed seed, so the same rows give the same buffers. A memory
+    stored in another order gives others, within the difference of two sketches of `_COLUMNS`
+    columns or two runs of Leiden.
     """
     named = set(signals)
     tensors: dict[str, Tensor] = {}
@@ -74,7 +74,7 @@ def routing_tensors(
 
 
 def routing_parts(signals: Iterable[str]) -> set[str]:
-    """The buffers that the named signals read."""
+    """Return the names of the buffers that the named signals read."""
     return {part for name in signals for part in ROUTING_PARTS.get(name, ())}
 
 
@@ -83,12 +83,12 @@ def relative_pagerank(
     node: Tensor,  # [A] int64
     values: Tensor | None = None,  # [N]
 ) -> Tensor:  # [A]
-    """PageRank of the nodes that are atoms, relative to the largest of them.
+    """Return PageRank of the nodes that are atoms, relative to the largest of them.
 
     Args:
         graph: The conducting graph.
         node: The node that each atom is.
-        values: Proportional to PageRank, where they are known.
+        values: Known values proportional to PageRank.
     """
     if not len(node):
         return torch.zeros(0, device=node.device)
@@ -102,13 +102,12 @@ def resistance_directions(
     *,
     columns: int = _COLUMNS,
 ) -> tuple[Tensor, Tensor]:  # [A, c], [A] int32
-    """Unit vectors whose cosine says how near two atoms are electrically, and their components.
+    """Return unit vectors whose cosine is electrical nearness, and the components of atoms.
 
-    Effective resistance itself says little: in a large graph it is 1/d_i + 1/d_j whatever the pair
-    (von Luxburg et al. 2014). What remains is a squared distance of points; seen from their
-    centre, the cosine of two of them is their pseudo-inverse kernel without the local part,
-    relative to the sizes (the cosine of Fouss et al. 2007), so that neither poorly nor richly
-    connected atoms are preferred.
+    In a large graph effective resistance is 1/d_i + 1/d_j for any pair (von Luxburg et al. 2014).
+    The remainder is a squared distance of points. Seen from their centre, the cosine of two points
+    is their pseudo-inverse kernel without the local part, relative to their sizes (the cosine of
+    Fouss et al. 2007). So neither poorly nor richly connected atoms are preferred.
     """
     found = resistance_embedding(graph, columns)
     points, component = found.far[node], found.component[node]
@@ -117,7 +116,7 @@ def resistance_directions(
     centre = points.new_zeros(count, columns).index_add_(0, component, points) / size
     seen = points - centre[component]
     length = seen.norm(dim=1, keepdim=True)
-    # A component of one atom, or of atoms that hang together alike, has no direction.
+    # A component of one atom, or of equally connected atoms, has no direction.
     least = 1e-4 * points.norm(dim=1, keepdim=True)
     direction = torch.where(length > least, seen / length.clamp(min=1e-30), 0.0)
     return direction.contiguous(), component.to(torch.int32)
@@ -129,7 +128,7 @@ def published_resistance(
     *,
     columns: int = _COLUMNS,
 ) -> dict[str, Tensor]:
-    """Columns of atoms that `resistances` reads: `docs/mathematics.md` 2.6, "As printed".
+    """Compute the columns that `resistances` reads: `docs/mathematics.md` 2.6, "As printed".
 
     Returns:
         `resistance_far` [A, c], rows z of a random projection of A L^+ A; `resistance_null` [A],
@@ -148,10 +147,10 @@ def published_resistance(
 
 
 def sign_changes(graph: Graph) -> Tensor:  # [N] float32
-    """1 for the nodes with an edge across which the Fiedler vector changes its sign.
+    """Return 1 for the nodes with an edge across which the Fiedler vector changes its sign.
 
-    The published bonus (Spectral Memory, section 4.4), in the largest component: over several, the
-    vector tells these apart, and no edge joins them.
+    The published bonus (Spectral Memory, section 4.4), in the largest component. Over several
+    components the vector separates these, and no edge joins them.
     """
     low, high, weight = undirected(graph)
     changes = torch.zeros(graph.num_nodes, device=graph.device)
@@ -174,10 +173,10 @@ def sign_changes(graph: Graph) -> Tensor:  # [N] float32
 
 
 def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
-    """How much a node's edges into other communities hold the graph together.
+    """Return how much each node's edges into other communities hold the graph together.
 
     The published bonus goes to the nodes where the Fiedler vector changes sign. Here it is the
-    share of the edges between communities that do not score more than the node's best one
+    share of edges between communities that score at most as high as the node's best one
     (`docs/mathematics.md` 2.5): 1 for the ends of the strongest bridge, 0 for nodes without an edge
     to another community.
     """
@@ -185,7 +184,7 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     bonus = torch.zeros(graph.num_nodes, device=graph.device)
     if low.numel() == 0:
         return bonus
-    # Leiden comes from a library; both find parts that hang together.
+    # Leiden comes from a library; both methods find connected communities.
     label = communities(graph, "leiden" if find_spec("graspologic_native") else "fiedler")
     across = label[low] != label[high]
     if not bool(across.any()):
@@ -193,7 +192,7 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     pairs = torch.stack([low[across], high[across]])
     score = bridge_scores(graph, pairs, network=ElectricalNetwork(graph, columns=_COLUMNS)).score
     ordered = score.sort().values
-    # Edges that are alike score alike but for rounding, which must not rank them.
+    # Equal edges differ by rounding, which must not rank them.
     above = torch.searchsorted(ordered, score * (1 + _EQUAL), right=True)
     share = (above / len(score)).float()
     for ends in pairs:
@@ -202,7 +201,7 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
 
 
 def _carrying(graph: Graph) -> Graph:
-    """Without the edges that are nothing beside the others."""
+    """Drop the edges whose weight is negligible."""
     if graph.num_edges == 0:
         return graph
     strength = graph.weight.abs()

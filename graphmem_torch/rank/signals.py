@@ -1,13 +1,13 @@
-"""Signals: what speaks for a memory; the hybrid score is their weighted sum.
+"""Signals: evidence for a memory; the hybrid score is their weighted sum.
 
-A signal maps B questions and their C candidates to values [B, C]; adding one is a function
-decorated with `@signal("name")`. First what the words say, then who said them and when, then what
-the graph brings from the anchors and what was derived.
+A signal maps B questions and their C candidates to values [B, C]. To add one, decorate a function
+with `@signal("name")`. The signals of words come first, then those of speakers and times, then
+those that the graph brings from the anchors, then those of derived atoms.
 
 Late interaction is sum_w weight_w f(m_w), where m_w is the best cosine of question token w
-(`docs/mathematics.md` 8.1). A window takes the best over neighbouring turns: what one turn asks,
-the next one answers. `sharp` raises m to the fourth power, so that a few near-exact matches count
-for more than many vague ones. What an atom is apart from its words: `docs/mathematics.md` 8.2.
+(`docs/mathematics.md` 8.1). A window takes the best over neighbouring turns, because one turn often
+answers the one before. `sharp` raises m to the fourth power, so that a few near-exact matches
+outweigh many vague ones. Signals without words: `docs/mathematics.md` 8.2.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from graphmem_torch.rank.routing import relative_pagerank
 __all__ = ["published_resistances"]
 
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
-_NAMED = 0.15  # share of a question's idf from which on it names a document in full
-_BEARERS = 2  # documents of one title; more, and it is a heading such as "Introduction"
+_NAMED = 0.15  # minimum share of a question's idf that names a document in full
+_BEARERS = 2  # maximum documents of one title; more make it a heading ("Introduction")
 
 
 @signal("semantic")
@@ -55,7 +55,7 @@ def _semantic_positive(c: Candidates) -> Tensor:
 
 @signal("semantic_alone", reads=("words",), learned=False)
 def _semantic_alone(c: Candidates) -> Tensor:
-    """Cosine where there are no token vectors: late interaction of words says nothing of it."""
+    """Cosine, only without token vectors, where late interaction of words lacks meaning."""
     return c.signal("semantic") if c.by_words else c.zeros
 
 
@@ -68,9 +68,9 @@ def _lexical(c: Candidates) -> Tensor:
 
 @signal("lexical_unread", indicator=True, learned=False)
 def _lexical_unread(c: Candidates) -> Tensor:
-    """BM25, relative to the best, by how much of the question the encoder cannot read, squared.
+    """BM25 relative to the best, times the squared share of the question that is unread.
 
-    Of a whole question words decide; a name alone does not outweigh what is read beside it.
+    Words decide a wholly unread question; an unread name alone does not outweigh the rest.
     """
     scores = c.lexical_scores
     if c.query.unread is None or scores is None or not c.memory.num_atoms:
@@ -111,7 +111,7 @@ def _interaction(c: Candidates) -> Tensor:
 
 @signal("interaction_focus")
 def _focus(c: Candidates) -> Tensor:
-    """The same without question tokens that half of the atoms have."""
+    """Late interaction without question tokens that half of the atoms have."""
     return _combined(c)
 
 
@@ -160,7 +160,7 @@ def _session_best(c: Candidates) -> Tensor:
 
 
 def _beside(c: Candidates, *, own: str, distance: int) -> Tensor:
-    """A signal of the turn so far away."""
+    """Value of a signal at the turn `distance` away."""
     return c.step(c.signal(own), distance)
 
 
@@ -175,13 +175,13 @@ for _name, _own, _distance in (
 
 @signal("interaction_answer", context=True)
 def _answer(c: Candidates) -> Tensor:
-    """Late interaction with the turn before where that asks: this turn may be the answer."""
+    """Late interaction with the previous turn if that asks: this turn may be the answer."""
     return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
 
 
 @signal("titled", reads=("documents",), indicator=True)
 def _titled(c: Candidates) -> Tensor:
-    """1 where the question names the document's title."""
+    """1 if the question names the document's title."""
     hops = c.memory.hops
     if hops is None:
         return c.zeros
@@ -192,9 +192,9 @@ def _titled(c: Candidates) -> Tensor:
 
 @signal("named", reads=("documents",), indicator=True)
 def _named(c: Candidates) -> Tensor:
-    """Share of the question that the document's title is, 1 from 15 % of its idf on.
+    """Share of the question's idf that names the document's title; 1 from 15 %.
 
-    0 where more than two documents bear the title: it is a heading then.
+    0 if more than two documents have the title, which is then a heading.
     """
     hops = c.memory.hops
     if hops is None:
@@ -207,7 +207,7 @@ def _named(c: Candidates) -> Tensor:
 
 @signal("speaker", indicator=True)
 def _speaker(c: Candidates) -> Tensor:
-    """1 for the words of a person whom the question names, -1 for the words of the others."""
+    """1 for the words of a person whom the question names, -1 for those of others."""
     named = c.query.speakers
     if named is None or named.shape[1] == 0:
         return c.zeros
@@ -219,16 +219,16 @@ def _speaker(c: Candidates) -> Tensor:
 
 @signal("role", indicator=True)
 def _role(c: Candidates) -> Tensor:
-    """1 for a user's words, -1 for an assistant's; the other way where its words are asked for."""
+    """1 for a user's words, -1 for an assistant's; reversed if the assistant's are asked for."""
     role, recalls = c.pick(c.memory.role).float().expand(c.shape), c.query.recalls
     return role if recalls is None else torch.where(recalls[:, None], -role, role)
 
 
 @signal("date", reads=("span",), indicator=True)
 def _date(c: Candidates) -> Tensor:
-    """1 where the atom's month is named in the question, 2 where a day next to it is named too.
+    """1 if the question names the atom's month, 2 if also a day next to it.
 
-    Likewise 1 where it was said within the days that "last month" means, 2 of a week at most.
+    Also 1 if it was said within the stated days ("last month"), 2 if they span at most a week.
     """
     months, days, span = c.query.months, c.query.days, c.query.span
     within = c.zeros
@@ -249,7 +249,7 @@ def _date(c: Candidates) -> Tensor:
 
 @signal("event", reads=("span",), indicator=True)
 def _event(c: Candidates) -> Tensor:
-    """1 where the atom tells of a time ("yesterday") within the days that the question names."""
+    """1 if the atom states a time ("yesterday") within the days that the question names."""
     if c.query.span is None:
         return c.zeros
     first, behind = c.query.span[:, :, None].unbind(1)
@@ -259,7 +259,7 @@ def _event(c: Candidates) -> Tensor:
 
 @signal("time_expression", indicator=True)
 def _time_expression(c: Candidates) -> Tensor:
-    """1 where the question asks when and the atom tells a time."""
+    """1 if the question asks when and the atom states a time."""
     asks = c.query.asks_when
     if asks is None:
         return c.zeros
@@ -268,33 +268,33 @@ def _time_expression(c: Candidates) -> Tensor:
 
 @signal("length")
 def _length(c: Candidates) -> Tensor:
-    """ln(1 + words): the longer atom tells more."""
+    """ln(1 + words): longer atoms say more."""
     return c.pick(c.memory.log_words).expand(c.shape)
 
 
 @signal("question", indicator=True)
 def _question(c: Candidates) -> Tensor:
-    """1 where the atom asks rather than tells."""
+    """1 if the atom asks rather than states."""
     return c.pick(c.memory.is_question).expand(c.shape)
 
 
 @signal("decay", reads=("retention",))
 def _decay(c: Candidates) -> Tensor:
-    """e^{-lambda t}: 1 for what was just used, does not fade, or has no known age."""
+    """e^{-lambda t}: 1 for an atom just used, without decay, or of unknown age."""
     retention = c.query.retention
     return c.zeros + 1.0 if retention is None else _of_query(c, retention)
 
 
 @signal("ended", reads=("ended",), indicator=True, learned=False)
 def _ended(c: Candidates) -> Tensor:
-    """1 where what the atom says was true until before the question (`docs/mathematics.md` 5.1)."""
+    """1 if the atom stopped being true before the question (`docs/mathematics.md` 5.1)."""
     ended = c.query.ended
     return c.zeros if ended is None else _of_query(c, ended.float())
 
 
 @signal("succession", reads=("followed",), indicator=True, learned=False)
 def _succession(c: Candidates) -> Tensor:
-    """1 for what the question asks for of values in a row (`docs/mathematics.md` 5.9)."""
+    """1 for the value in a succession that the question asks for (`docs/mathematics.md` 5.9)."""
     led = c.query.followed
     if led is None:
         return c.zeros
@@ -304,7 +304,7 @@ def _succession(c: Candidates) -> Tensor:
 
 @signal("reply", reads=("replies",), indicator=True, learned=False)
 def _reply(c: Candidates) -> Tensor:
-    """1 for what was said after a stored question that asks the same, less for what is farther.
+    """1 for the reply to a stored question that asks the same, less for later turns.
 
     `docs/mathematics.md` 8.9.
     """
@@ -316,7 +316,7 @@ def _reply(c: Candidates) -> Tensor:
 
 
 def _of_query(c: Candidates, values: Tensor) -> Tensor:  # [B or 1, A] -> [B, C]
-    """What a batch of questions says of all atoms, for their candidates."""
+    """Take a question's values of all atoms for its candidates."""
     everyone = c.rows is None or len(values) == len(c.query)
     return (c.pick_each(values) if everyone else c.pick(values[0])).expand(c.shape)
 
@@ -338,19 +338,19 @@ def _traversal(c: Candidates) -> Tensor:
 
 @signal("title_hop", graph=True, reads=("hops",), indicator=True)
 def _title_hop(c: Candidates) -> Tensor:
-    """An anchor mentions the document's title and the question does not."""
+    """Mention of the document's title in an anchor, if the question does not name it."""
     return c.pick_reached(c.reached.title_hop)
 
 
 @signal("entity_hop", graph=True, reads=("hops",), indicator=True)
 def _entity_hop(c: Candidates) -> Tensor:
-    """An anchor shares entities with the document that the question does not name."""
+    """Entities shared by an anchor and the document that the question does not name."""
     return c.pick_reached(c.reached.entity_hop)
 
 
 @signal("hop", graph=True, reads=("lifts",), indicator=True, learned=False)
 def _hop(c: Candidates) -> Tensor:
-    """Raise of the score of a document by a hop; it stays behind its anchor (8.4)."""
+    """Raise of a document's score by a hop, to below its anchor (`docs/mathematics.md` 8.4)."""
     return raised_by_hops(c)
 
 
@@ -359,14 +359,14 @@ def _pagerank(c: Candidates) -> Tensor:
     """PageRank relative to the largest of any atom."""
     memory = c.memory
     rank = memory.pagerank
-    if rank is None:  # asked for beside what the index was made for
+    if rank is None:  # the index was built for other signals
         rank = relative_pagerank(memory.graph, memory.node.long())
     return c.pick(rank.float()).expand(c.shape)
 
 
 @signal("personalized_pagerank", graph=True, reads=("walk",))
 def _personalized_pagerank(c: Candidates) -> Tensor:
-    """Probability to be at the atom of a walk that starts again at the question's anchors."""
+    """Probability of the atom in a walk that restarts at the question's anchors."""
     return c.pick_reached(c.reached.walk)
 
 
@@ -384,7 +384,7 @@ def _strength(c: Candidates) -> Tensor:
 
 @signal("proximity", graph=True)
 def _proximity(c: Candidates) -> Tensor:
-    """Electrical nearness to the nearest anchor, weighed by the anchor's relevance; in [0, 1]."""
+    """Electrical nearness to the nearest anchor, times the anchor's relevance; in [0, 1]."""
     direction, component = c.memory.direction, c.memory.component
     anchors, relevance = c.reached.anchors, c.reached.relevance
     if direction is None or component is None or anchors is None or relevance is None:
@@ -406,7 +406,7 @@ def _proximity(c: Candidates) -> Tensor:
 def _inverse_resistance(c: Candidates) -> Tensor:
     """1 / R to the nearest anchor, as Spectral Memory prints it (`docs/mathematics.md` 2.6).
 
-    At most 1, as an anchor has, whose own R is 0: of two nodes R >= 1 - (v_i - v_j)^2 / 2.
+    At most 1, the value of an anchor, whose own R is 0: for two nodes R >= 1 - (v_i - v_j)^2 / 2.
     """
     far, anchors = c.memory.resistance_far, c.reached.anchors
     if far is None or anchors is None or anchors.shape[1] == 0:
@@ -425,14 +425,14 @@ def _sign_change(c: Candidates) -> Tensor:
 
 @signal("bridge", graph=True)
 def _bridge(c: Candidates) -> Tensor:
-    """How much the atom's edges into other communities hold the graph together; in [0, 1]."""
+    """Bridge bonus of the atom: importance of its edges into other communities; in [0, 1]."""
     bonus = c.memory.bridge_bonus
     return c.zeros if bonus is None else c.pick(bonus.float()).expand(c.shape)
 
 
 @signal("mode")
 def _mode(c: Candidates) -> Tensor:
-    """w_k of the atom's mode (`docs/mathematics.md` 1.5); 0 where the index has no modes."""
+    """w_k of the atom's mode (`docs/mathematics.md` 1.5); 0 in an index without modes."""
     modes, own = c.memory.modes, c.config.modes
     if modes is None:
         return c.zeros
@@ -443,17 +443,17 @@ def _mode(c: Candidates) -> Tensor:
 
 
 def _from_derived(c: Candidates, *, own: str) -> Tensor:
-    """The best value of a signal among the atoms derived from each candidate; at least 0.
+    """Best value of a signal over the atoms derived from each candidate; at least 0.
 
-    Where every derived atom is of several, as aggregates are, a candidate without one stands for
-    itself: with 0 it would be held back behind each member of an aggregate, whatever it says. Where
-    some restate single atoms, as facts do, it has 0.
+    If every derived atom has several sources, as aggregates do, a candidate without one keeps its
+    own value: 0 would rank it after each member of an aggregate. If some restate single atoms, as
+    facts do, it has 0.
     """
     if not c.memory.derived_source.shape[0]:
         return c.zeros
     values, rows = c.signal(own), c.rows
     source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
-    if c.query.allowed is not None:  # what is not there says nothing
+    if c.query.allowed is not None:  # excluded atoms have no value
         values = values.where(c.valid, 0.0)
     everyone = values
     if rows is not None:
@@ -487,7 +487,7 @@ def published_resistances(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     rows: Tensor | None,  # [B, C] int64 rows, -1 = none; None: every atom
 ) -> Tensor:  # [B, K, C]
-    """The resistance of each anchor to each candidate by the printed formula.
+    """Return the resistance of each anchor to each candidate by the printed formula.
 
     R_ij = 2 - 2 w_ij / sqrt(d_i d_j) - 2 (v_i - v_j)^2 + |z_i - z_j|^2 in a component, infinite
     between components, 0 from an atom to itself (`docs/mathematics.md` 2.6).
@@ -513,7 +513,7 @@ def published_resistances(
 
 
 def _edge_weights(memory: MemoryTensors, rows: Tensor) -> Tensor:  # [n] int64 -> [n, A]
-    """The largest |w| of the edges between some atoms and each, whatever their way."""
+    """Return the largest |w| of the edges between some atoms and each, in either direction."""
     graph, node = memory.graph, memory.node.long()[rows]
     first, count = graph.spans(node)
     begin, place = ranges(first, count)

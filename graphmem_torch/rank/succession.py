@@ -1,7 +1,7 @@
-"""Succession: from a value to the one before it, behind it, or to the first of its chain.
+"""Succession: follow recorded replacements from a value to its predecessor, successor or origin.
 
-A step of the query plan (`docs/mathematics.md` 5.9): what took the place of what is recorded, so a
-question for what was before a value goes there, and need not find it by words.
+A step of the query plan (`docs/mathematics.md` 5.9). Replacements are recorded, so a question about
+the value before another one follows them and need not find it by words.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from graphmem_torch.rank.memory_tensors import MemoryTensors
 __all__ = ["WAYS", "SuccessionBatch", "follow", "term_weights"]
 
 WAYS = ("before", "after", "first")
-"""Where a question goes from a value: to the one before or behind it, or to the first of all."""
+"""Direction of a question from a value: predecessors, successor, or first of the chain."""
 
-_SAYS = 0.5  # share of the weight of words with which an atom speaks of what they name
-_LED = 8  # atoms that a question is led to
+_SAYS = 0.5  # minimum share of the words' idf with which an atom states what they name
+_LED = 8  # maximum atoms found for a question
 
 
 @dataclass(frozen=True, eq=False)
 class SuccessionBatch:
-    """What B questions ask of values that took the place of each other.
+    """Questions about values that replaced each other; B in all.
 
     Attributes:
         way: [B] int64, places in `WAYS`.
-        named: [B, W] int64, the terms of the value that is named, -1 padding.
-        about: [B, V] int64, those of the names beside it, of whom or what it is a value.
-        unknown: [B] int64, words of it that no atom has, each of the weight of the rarest of its
-            others; where there are none of either, the value that is in force is asked from.
-        old, new: [S] int64 rows: `old` was superseded, none twice, and `new` is in its place; in
-            the order in which the old ones began to be true.
+        named: [B, W] int64, the terms of the named value, -1 padding.
+        about: [B, V] int64, the terms of other names: the subject of the value.
+        unknown: [B] int64, number of the value's words that no atom has; each weighs as the rarest
+            known one. Without any words, the current value is the start.
+        old, new: [S] int64 rows: `new` replaced `old`, each `old` once; in the order in which the
+            old ones began to be true.
     """
 
     way: Tensor
@@ -48,7 +48,7 @@ class SuccessionBatch:
     new: Tensor
 
     def check(self, count: int) -> None:
-        """Raises `InputError` unless these are of so many questions."""
+        """Raise `InputError` unless the batch has `count` questions."""
         axes = {"way": (count,), "named": (count, "W"), "about": (count, "V"), "unknown": (count,)}
         axes |= {"old": ("S",), "new": (len(self.old),)}
         for name, shape in axes.items():
@@ -61,21 +61,23 @@ def follow(
     asked: SuccessionBatch,
     best: Tensor,  # [B, n] int64, -1 = none
 ) -> Tensor:  # [B, P] int64, -1 = none
-    """The atoms that B questions are led to; of several the latest first.
+    """Return the atoms that the successions of B questions lead to, the latest first.
 
-    From the first of the atoms that fit a question best, in their order, that is in a chain and
-    states the value that is named: it has half of the weight (idf) of its words at least, and
-    nothing that it superseded has. That tells it from what says that the value has ended, for
-    neighbours in a chain do not say the same. It also has the most of the other names in the
-    question, and half of what any of these atoms has of them: who is asked about must not be
-    another one. Where no value is named, what stands at the end of that chain is meant. *Before*
-    leads to all that it superseded, 8 at most, *after* to what is in its place, *first* to what
-    began its chain, of several the earliest.
+    The start is the first atom of `best` that is in a chain and meets these conditions:
+
+    - It has at least half of the idf of the named value's words.
+    - No value that it superseded has as much; otherwise it only reports that the value ended.
+    - It has the most of the other names, and at least half of the most in `best`, so that the
+      subject is the same.
+
+    If no value is named, the start is the end of that atom's chain. *Before* leads to all that it
+    superseded, at most 8; *after* to its replacement; *first* to the start of its chain, the
+    earliest of several.
 
     Args:
         memory: A atoms.
-        asked: What each question asks.
-        best: The atoms that fit it, best first.
+        asked: Direction and terms of each question.
+        best: The atoms that fit the question, best first.
     """
     count = len(asked.way)
     if not best.numel() or not len(asked.old):
@@ -113,7 +115,7 @@ def _states(
     chains: _Chains,
     row: Tensor,  # [B, n]
 ) -> Tensor:  # [B, n] bool
-    """Whether atoms have the words that are named, and nothing has that they superseded."""
+    """Return whether atoms have the named words, and nothing that they superseded has them."""
     weight, idf = term_weights(memory, asked.named)
     needed = _SAYS * (idf.sum(1) + asked.unknown * idf.amax(1))
     said = (weight >= needed[:, None]) & (needed > 0)[:, None]
@@ -127,7 +129,7 @@ def _states(
 def term_weights(
     memory: MemoryTensors, terms: Tensor
 ) -> tuple[Tensor, Tensor]:  # [B, A], [B, 1 + W]
-    """How much of some terms [B, W] atoms have, by idf, and the idf of each; 0 for padding."""
+    """Return the idf of terms [B, W] that atoms have, and the idf of each; 0 for padding."""
     bm25 = memory.bm25
     padded = torch.nn.functional.pad(terms, (1, 0), value=-1)
     idf = torch.nn.functional.pad(bm25.idf, (0, 1))[padded]  # padding is the last one
@@ -139,14 +141,14 @@ def term_weights(
 
 
 class _Chains(NamedTuple):
-    """What took the place of what, over A atoms.
+    """Chains of replacements over A atoms.
 
     Attributes:
-        following: [A] int64, what is in the place of each, -1 = none.
-        last: [A] int64, what is at the end of its chain.
-        first: [A] int64, the earliest of what began its chain; -1 outside of any.
-        member: [A] bool, whether it is in one.
-        pairs: What each atom superseded, by its row; of one atom the earliest first.
+        following: [A] int64, the replacement of each atom, -1 = none.
+        last: [A] int64, the end of its chain.
+        first: [A] int64, the earliest start of its chain; -1 outside of any.
+        member: [A] bool, mask of the atoms in a chain.
+        pairs: Atoms that each atom superseded, by its row, the earliest first.
     """
 
     following: Tensor
@@ -157,12 +159,12 @@ class _Chains(NamedTuple):
 
     @classmethod
     def of(cls, old: Tensor, new: Tensor, atoms: int) -> _Chains:
-        """Of S pairs [S] and [S]."""
+        """Build the chains of S pairs [S] and [S]."""
         rows = torch.arange(atoms, device=old.device)
         following = torch.full_like(rows, -1)
         following[old] = new
         last = torch.where(following < 0, rows, following)
-        for _ in range(len(old).bit_length()):  # ends where stored chains are circles, too
+        for _ in range(len(old).bit_length()):  # terminates even on stored cycles
             last = last[last]
         member = following >= 0
         member[new] = True
@@ -176,5 +178,5 @@ class _Chains(NamedTuple):
         return cls(following, last, first, member, SortedRows(new[by_new], old[by_new]))
 
     def replaced(self, rows: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [m], [m] int64
-        """The atoms that some atoms superseded: the place of the one, and the row of the other."""
+        """Return the atoms that some atoms superseded: the position in `rows`, and the row."""
         return self.pairs.within(rows, rows)
