@@ -1,6 +1,6 @@
 """The index: a frozen snapshot of a memory as a torch module, and the retrieval that runs on it.
 
-Imports from `rank`, `modes`, `spectral` and what lies below them; no I/O, no text models.
+Imports only from `rank`, `modes`, `spectral` and lower layers; no I/O, no text models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activation: the anchors of questions, and what the graph brings from them."""
+"""Activation: find the anchors of questions, and spread activation, walks and hops from them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Rows = TypeVar("Rows", Tensor, SparseRows)
 
 
 def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
-    """The anchors of B questions, chosen by the base scores and by what the questions name."""
+    """Choose the anchors of B questions by the base scores and by named documents."""
     config, score = plan.config.anchors, found.base_scores
     named = None
     if found.memory.hops is not None and (plan.lifts or config.named):
@@ -69,13 +69,13 @@ def brought_from(
     found: Candidates,
     plan: ExecutionPlan,
     reached: Reached,
-    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
+    conducting: Tensor | None,  # [B, N] bool, from `conducting_nodes`
     *,
     dense: bool = False,
 ) -> Reached:
-    """Gains by the graph from the anchors of `started_from`, as far as a signal reads it.
+    """Compute the graph results that a signal reads, from the anchors of `started_from`.
 
-    With `dense`, activation is a matrix, also where it need not be.
+    With `dense`, activation is always a matrix.
     """
     memory, query, config = found.memory, found.query, plan.config
     anchors, value, relevance = reached.anchors, reached.value, reached.relevance
@@ -92,7 +92,7 @@ def brought_from(
 
 
 def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[str, Any]:
-    """Where hops from the anchors lead, and what they lift, as `Reached`."""
+    """Compute the targets of hops from the anchors and their lifts, as fields of `Reached`."""
     hops, query, named = found.memory.hops, found.query, found.named_keys
     anchors, value = reached.anchors, reached.value
     assert hops is not None and anchors is not None and value is not None
@@ -123,7 +123,7 @@ def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[st
 def start_of(
     memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
 ) -> SparseRows:  # [B, N]
-    """What the anchors [B, K] are worth, and the seeds of each question."""
+    """Return the values of the anchors [B, K] and of the seeds of each question, by node."""
     node, value = _started(memory, query, anchors, value)
     return SparseRows.of(node, value, memory.graph.num_nodes)
 
@@ -139,7 +139,7 @@ def _started(
 
 
 def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
-    """What a seed is worth: as much as the best anchor; 1 where there is none."""
+    """Return the value of a seed: that of the best anchor; 1 without anchors."""
     best = torch.nn.functional.pad(value, (0, 1)).amax(1, keepdim=True)
     return torch.where(best > 0, best, 1.0)
 
@@ -154,10 +154,10 @@ def _activated(
     *,
     dense: bool,
 ) -> dict[str, SparseRows | Tensor]:
-    """Spreading activation with the constants of the plan (`docs/mathematics.md` 4), as `Reached`.
+    """Spread activation with the constants of the plan (`docs/mathematics.md` 4), as `Reached`.
 
-    Over all nodes at once, as a matrix, where a gradient is asked for or the shapes must not depend
-    on values; else in proportion to what it reaches.
+    If a gradient is needed or shapes must not depend on values, it spreads over all nodes as a
+    matrix. Otherwise the work is proportional to the reached nodes.
     """
     learned = needs_gradient(value, memory.graph.stored.weight, *plan.constants.values())
     settings = {"activation": plan.config.spread}
@@ -165,7 +165,7 @@ def _activated(
         settings["gate"] = gate_spread(plan.config)
     if dense or learned or torch.compiler.is_compiling():
         node, value = _started(memory, query, anchors, value)
-        zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
+        zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and a column for -1
         start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")[:, :-1].contiguous()
         return {
             name: spread_from(memory, plan, start, mask, own)[:, memory.node.long()]
@@ -185,7 +185,7 @@ def spread_from(
     mask: Tensor | None,  # [B, N] bool
     settings: SpreadConfig | None = None,
 ) -> Rows:  # [B, N]
-    """`spread_activation` by the constants of a plan, and its settings unless others are given."""
+    """Run `spread_activation` by the constants of a plan, and its settings or the given ones."""
     s, constants = settings or plan.config.spread, plan.constants
     return spread_activation(
         memory.graph,
@@ -207,10 +207,10 @@ def spread_from(
 
 
 def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or [N]
-    """Divisor of the activation of each node.
+    """Return the divisor of the activation of each node.
 
-    With `min_fan: mean` a turn has at least the mean out-degree of the turns. One whose concepts
-    are not linked yet has an edge to the next turn alone, which all of its activation would take.
+    With `min_fan: mean` it is at least the mean out-degree of the turns. A turn whose concepts are
+    not linked yet would otherwise send all of its activation to the next turn.
     """
     if settings.min_fan == "one" or settings.fan == "none":
         return settings.fan
@@ -221,23 +221,23 @@ def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or
 
 
 def competing_kinds(memory: MemoryTensors, settings: SpreadConfig) -> Tensor | None:  # [N] bool
-    """Which nodes are concepts, where nodes compete with those of their own kind alone."""
+    """Return the mask of concepts if nodes compete only within their own kind."""
     return memory.atom < 0 if settings.competitors == "kind" else None
 
 
 def worth_spreading(graph: Graph, atom: Tensor, atoms: int, settings: SpreadConfig) -> bool:  # [N]
-    """Return whether a graph has edges, and enough nodes that are atoms or have some."""
+    """Return whether a graph has edges, and enough nodes that are atoms or have edges."""
     if not graph.num_edges:
         return False
     if atoms < settings.min_nodes:
-        # Nodes that were deleted keep their numbers, but have no edges.
+        # Deleted nodes keep their numbers, but have no edges.
         tied = (graph.in_degree > 0) | (graph.out_degree > 0)
         atoms += int((tied & (atom < 0)).sum())
     return atoms >= settings.min_nodes
 
 
 def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
-    """The nodes that activation may reach: concepts, and atoms there are for the question."""
+    """Return the nodes that activation may reach: concepts, and allowed atoms."""
     if query.allowed is None:
         return None
     if not memory.num_atoms:
@@ -247,7 +247,7 @@ def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:
 
 
 def allowed_of(found: SparseRows | Tensor, query: QueryBatch) -> SparseRows | Tensor:  # [B, A]
-    """Without the atoms that there are not for the question."""
+    """Drop the atoms that are excluded for the question."""
     if query.allowed is None:
         return found
     there = query.allowed.expand(len(query), -1)
@@ -257,13 +257,13 @@ def allowed_of(found: SparseRows | Tensor, query: QueryBatch) -> SparseRows | Te
 
 
 class TraversalSteps(NamedTuple):
-    """How activation travels along a path.
+    """Rules by which activation travels along a path.
 
     Attributes:
-        graph: What it travels along.
-        rounds: Edges at most.
-        spread: What is left of it after each, but for the weight of the edge and the fan.
-        fan: What it is divided by at each node that it leaves.
+        graph: Graph whose edges it follows.
+        rounds: Maximum number of edges.
+        spread: Factor of each step, besides the weight of the edge and the fan.
+        fan: Divisor at each node that it leaves.
     """
 
     graph: Graph
@@ -273,7 +273,7 @@ class TraversalSteps(NamedTuple):
 
     @classmethod
     def of(cls, memory: MemoryTensors, plan: ExecutionPlan) -> TraversalSteps:
-        """Those of spreading, or of a traversal where there is nothing else."""
+        """Return the rules of spreading, or those of a traversal if nothing spreads."""
         s, own = plan.config.spread, plan.config.segment
         if plan.traverses and not plan.activates:  # the anchors are seeds then
             return cls(unweighted(memory.graph), own.hops, own.discount, "none")
@@ -287,7 +287,7 @@ def paths_to(
     start: SparseRows,  # [B, N]
     nodes: Tensor,  # [B, k] int64, -1 = none
 ) -> Tensor:  # [B, k, T] int64 edges, -1 = none
-    """The strongest path to each node, as `rank.paths.strongest_paths` has it."""
+    """Return the strongest path to each node (`rank.paths.strongest_paths`)."""
     graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
     mask = conducting_nodes(memory, query)
     return strongest_paths(graph, start, nodes, rounds=rounds, spread=spread, fan=fan, mask=mask)

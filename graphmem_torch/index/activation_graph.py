@@ -1,7 +1,7 @@
-"""The edges that conduct, and how they follow the edges of a memory.
+"""The conducting edges of a memory, and their updates when edges are added or removed.
 
-Which edges of a node conduct depends on all of its edges, and on no others: where edges come and
-go, only the nodes at their ends are looked at again. The rest of the graph stays where it is.
+The conducting edges of a node depend on all of its edges, and on no others. When edges change, only
+the nodes at their ends are recomputed; the rest of the graph stays in place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphmem_torch.ops.ragged import runs
 
 __all__ = ["ActivationGraph", "activation_graph"]
 
-_MANY = 1 << 16  # numbers
+_MANY = 1 << 16  # length from which torch sorts faster
 
 
 def activation_graph(
@@ -35,14 +35,13 @@ def activation_graph(
     config: SpreadConfig,
     concept: Tensor | None = None,  # [N] bool
 ) -> Graph:
-    """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
+    """Apply gains by type and direction, decay temporal edges, then keep each node's strongest.
 
-    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges, a step where the
-    times are equal or unknown (`docs/mathematics.md` 4). An edge of negative weight says that its
-    ends conflict and conducts nothing; a contradiction conducts its |weight| where a preset gives
-    the type a gain, for those who ask what speaks against something. Edges of gain 0 are left out.
-    Only types that are `capped` are chosen from; of equal ones those to atoms are kept before those
-    to concepts, and those to nodes of lower numbers first.
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges, or one step if the
+    times are equal or unknown (`docs/mathematics.md` 4). An edge of negative weight marks a
+    conflict and conducts nothing. A contradiction conducts its |weight| if a preset gives its type
+    a gain. Edges of gain 0 are dropped. Only types in `capped` are limited; on a tie, edges to
+    atoms come before those to concepts, then those to lower node numbers.
     """
     conducting = ActivationGraph(config)
     if concept is None:
@@ -52,7 +51,7 @@ def activation_graph(
 
 
 class _Arcs(NamedTuple):
-    """Edges in the direction in which they conduct: [n] each; `type` as of the stored edge."""
+    """Edges in the direction in which they conduct: [n] each; `type` of the stored edge."""
 
     source: np.ndarray  # int64
     target: np.ndarray  # int64
@@ -64,12 +63,12 @@ class _Arcs(NamedTuple):
 
     @property
     def entries(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """As entries of the lists of their sources, by these."""
+        """Entries of the lists of their sources: sources, and columns in that order."""
         own = self.take(_stable_order(self.source))
         return own.source, {"target": own.target, "type": own.type, "weight": own.weight}
 
     def key(self, nodes: int) -> np.ndarray:  # [n] int64
-        """What orders arcs by source, then target, then type."""
+        """Return the sort key of arcs: source, then target, then type."""
         return (self.source * nodes + self.target) * 256 + self.type
 
     def strongest(
@@ -78,16 +77,16 @@ class _Arcs(NamedTuple):
         cap: int,
         capped: np.ndarray,  # [256] bool
     ) -> _Arcs:
-        """The `cap` strongest arcs of each source of the types that are `capped`, and all others.
+        """Return the `cap` strongest arcs of each source for `capped` types, and all others.
 
-        In the order of source, target and type; of equal ones those to targets of a lower `lot` are
-        kept.
+        They are in the order of source, target and type. On a tie, arcs to targets of a lower `lot`
+        are kept.
         """
         if not len(self.source):
             return self
         key = self.key(len(lot))
         place = _stable_order(key)
-        # Parallel arcs are one, of their largest weight, the first of equal ones.
+        # Merge parallel arcs into one of their largest weight, the first on a tie.
         begin, size = runs(key[place])
         if len(begin) < len(place):
             weight = self.weight[place]
@@ -108,17 +107,17 @@ class _Arcs(NamedTuple):
 
 
 class ActivationGraph:
-    """The conducting graph of a memory that grows; one writer at a time.
+    """The conducting graph of a growing memory; one writer at a time.
 
-    Holds every arc that may conduct, of each node, so that the strongest can be chosen again.
+    Stores every arc of each node that may conduct, so that the strongest can be chosen again.
 
     Attributes:
-        graph: As it is; what is added later does not show in it.
-        rank: Its PageRank; None where nobody asks for it.
+        graph: Current graph; later additions do not change this object.
+        rank: Its PageRank, updated with it; None unless requested.
     """
 
     def __init__(self, config: SpreadConfig, *, rank: bool = False) -> None:
-        """Without nodes; `rank` says whether PageRank is carried along."""
+        """Create a graph without nodes; `rank` says whether to maintain PageRank."""
         self._config = config
         self._gains, self._reverse = _per_type(config.edges), _per_type(config.reverse)
         self._capped = _per_type(dict.fromkeys(config.capped, 1.0)).numpy() > 0
@@ -126,11 +125,11 @@ class ActivationGraph:
             {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
         )
         self.graph = _empty_graph()
-        self._strongest: GrowingLists | None = None  # those of `graph`, once it was followed
+        self._strongest: GrowingLists | None = None  # arcs of `graph`, after its first update
         self.rank = RunningPageRank() if rank else None
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """What `graph` does not say of it."""
+        """Return the state that `graph` does not contain."""
         counts, columns = self._arcs.compact()
         parts = {f"arc_{name}": column for name, column in columns.items()}
         parts["arc_indptr"] = offsets_of(counts)
@@ -142,7 +141,7 @@ class ActivationGraph:
     def from_tensors(
         cls, config: SpreadConfig, graph: Graph, parts: Mapping[str, Tensor]
     ) -> ActivationGraph:
-        """Goes on from a graph and `to_tensors`."""
+        """Continue from a graph and the result of `to_tensors`."""
         conducting = cls(config, rank="rank" in parts)
         columns = {name: parts[f"arc_{name}"] for name in ("target", "type", "weight")}
         conducting._arcs = GrowingLists.of(parts["arc_indptr"].diff(), columns)
@@ -158,13 +157,13 @@ class ActivationGraph:
         time: Tensor,  # [N] float64 seconds, NaN where unknown
         lot: Tensor,  # [N] int64
     ) -> None:
-        """Takes in edges, and takes out others, which are among those that were taken in.
+        """Add edges, and remove others that were added before.
 
         Args:
-            added: Those that come.
-            cut: Those that go.
-            time: Of the nodes.
-            lot: Of edges of one strength those to nodes of lower ones are kept.
+            added: Edges to add.
+            cut: Edges to remove.
+            time: Times of the nodes.
+            lot: Tie-breaker of the nodes: of equally strong edges, those to lower ones are kept.
         """
         fresh, gone = self._directed(added, time), self._directed(cut, time)
         nodes = len(time)
@@ -185,7 +184,7 @@ class ActivationGraph:
         self._replace(touched, kept, nodes)
 
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
-        """Both directions of edges, as far as they conduct."""
+        """Return both directions of edges, as far as they conduct."""
         source, target, type, weight = (column.numpy() for column in edges.columns)
         if not len(source):
             return _Arcs(source, target, type, weight)
@@ -204,7 +203,7 @@ class ActivationGraph:
         return _Arcs(*ends, np.concatenate([type, type]), value).take(value > 0)
 
     def _replace(self, sources: np.ndarray, arcs: _Arcs, nodes: int) -> None:
-        """Has `arcs`, in the order of source, target and type, leave these nodes and no others."""
+        """Replace the arcs of some sources by `arcs`, ordered by source, target and type."""
         old = self.graph
         if not old.num_edges:
             edges = torch.from_numpy(np.stack([arcs.source, arcs.target]))
@@ -225,7 +224,7 @@ class ActivationGraph:
         row, entry = lists.entries(sources)
         own = sources.searchsorted(arcs.source)
         counts, before = (np.bincount(each, minlength=len(sources)) for each in (own, row))
-        # Both lie in the order of source, target and type.
+        # Both are in the order of source, target and type.
         same = counts == before
         mine, theirs = same[own], same[row]
         other = np.zeros(int(mine.sum()), dtype=bool)
@@ -245,13 +244,13 @@ class ActivationGraph:
 
 @cache
 def _empty_graph() -> Graph:
-    """A graph without nodes, for all memories that have none yet."""
+    """Return a graph without nodes, shared by all memories without any."""
     with torch.inference_mode(False):
         return Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
 
 
 def _stable_order(keys: np.ndarray) -> np.ndarray:  # [n] int64 -> [n]
-    """The order of numbers, equal ones as they stand; many are sorted faster by torch."""
+    """Return the stable sort order of numbers; torch sorts long arrays faster."""
     if len(keys) < _MANY:
         return keys.argsort(kind="stable")
     order: np.ndarray = torch.sort(torch.from_numpy(keys), stable=True).indices.numpy()
@@ -259,7 +258,7 @@ def _stable_order(keys: np.ndarray) -> np.ndarray:  # [n] int64 -> [n]
 
 
 def _distinct(nodes: np.ndarray) -> np.ndarray:  # [n] int64 -> [m], ascending
-    """Each node once; many are marked, few sorted."""
+    """Return each node once: long arrays are marked, short ones sorted."""
     return np.unique(nodes) if len(nodes) < _MANY else np.flatnonzero(np.bincount(nodes))
 
 

@@ -1,7 +1,7 @@
-"""What the buffers of an index may hold, so that a file from elsewhere cannot make it read beyond.
+"""Bounds checks for index buffers, so that an untrusted snapshot cannot cause out-of-range reads.
 
-A snapshot is derived and can be made anew: one whose tensors point out of each other is refused
-before anything reads along them, whoever wrote it and however right its checksum is.
+A snapshot is derived data and can be rebuilt. One with inconsistent tensors is refused before use,
+whoever wrote it and even if its checksum is right.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DTYPES = {
 }
 
 WHOLE = 128
-"""What is added to the type of a joint from an atom to a concept that it mentions itself."""
+"""Offset added to the type of a joint from an atom to a concept that it mentions itself."""
 
-# Type; shape, where a letter is a size that all tensors agree on; and what the entries are: numbers
-# from `low` to `high` - 1, or `to X`, offsets that rise from 0 to X. Nothing: any value.
+# Type; shape, where a letter is a size shared by all tensors; and bounds of the entries: numbers
+# from `low` to `high` - 1, or `to X`, offsets that rise from 0 to X. Without bounds: any value.
 LAYOUT = {
     "embeddings": "float A,d",
     "graph_indptr": "index N+1 to E",
@@ -124,10 +124,10 @@ LAYOUT = {
     "follow_rank": "carried N",
     "follow_rank_residual": "carried N",
 }
-"""Type, shape and bounds of each buffer of `MemoryIndex`, and of what is kept beside, by name."""
+"""Type, shape and bounds of each buffer of `MemoryIndex`, and of the `FOLLOWED` parts, by name."""
 
 _RULES = {name: rule.split() for name, rule in LAYOUT.items()}
-# All parts of one prefix, or none.
+# Parts of one prefix come all together or not at all.
 _TOGETHER = {
     prefix: {name for name in LAYOUT if name.startswith(prefix)}
     for prefix in ("modes_", "hop_", "token", "asked_")
@@ -135,14 +135,14 @@ _TOGETHER = {
 
 
 def check_buffers(parts: Mapping[str, Tensor], **sizes: int) -> None:
-    """Looks at every tensor of an index: types, shapes, and that nothing points out of the others.
+    """Check the types and shapes of all tensors of an index, and that entries stay in range.
 
     Args:
-        parts: Buffers by name; names that no index has are not looked at.
-        sizes: What the letters of `LAYOUT` stand for as far as it is known from elsewhere.
+        parts: Buffers by name; unknown names are ignored.
+        sizes: Known values of the letters in `LAYOUT`.
 
     Raises:
-        InputError: The first thing that is wrong.
+        InputError: A tensor does not fit; names the first one.
     """
     for prefix, group in _TOGETHER.items():
         lacking = sorted(group - parts.keys())
@@ -157,7 +157,7 @@ def check_buffers(parts: Mapping[str, Tensor], **sizes: int) -> None:
             raise _wrong(name, dtype, str(tensor.dtype))
         if dtype == "float":
             floats = floats or tensor.dtype
-            if tensor.dtype != floats:  # products of two types are refused in the middle of answers
+            if tensor.dtype != floats:  # torch refuses products of two types
                 raise _wrong(name, f"{floats}, as other parts", str(tensor.dtype))
         for part, length in zip(wanted, (*tensor.shape, -1, -1), strict=False):
             letter, more, _ = part.partition("+")

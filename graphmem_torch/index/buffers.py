@@ -1,4 +1,4 @@
-"""Buffers of an index by name, and the values that retrieval reads from them."""
+"""Buffers of an index by name, and the values that ranking reads from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
-# What is a tensor in `MemoryTensors` is a buffer of the same name.
+# A tensor in `MemoryTensors` is a buffer of the same name.
 _PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
 _OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
 REQUIRED_PARTS = (
@@ -51,7 +51,7 @@ OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PA
 
 
 class Listed(NamedTuple):
-    """What changed since an index was made at once, and is no buffer of it; None where it is one.
+    """Parts of an index that changed since its first build and are no buffers; None if they are.
 
     Attributes:
         graph: The conducting graph.
@@ -63,7 +63,7 @@ class Listed(NamedTuple):
     session_bm25: PostingLists | None = None
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """The buffers that stand for it."""
+        """Return the equivalent buffers."""
         parts = {} if self.graph is None else graph_tensors(self.graph)
         for name, lists in (("bm25", self.bm25), ("session_bm25", self.session_bm25)):
             if lists is not None:
@@ -72,7 +72,7 @@ class Listed(NamedTuple):
         return parts
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Listed:
-        """The same of changed tensors, as `nn.Module.to` changes them."""
+        """Apply a change to every tensor, as `nn.Module.to` does."""
         graph, *postings = self
         return Listed(
             graph and graph.mapped(change),
@@ -81,7 +81,7 @@ class Listed(NamedTuple):
 
 
 def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) -> MemoryTensors:
-    """What ranking reads, from the buffers of an index by name and what is not among them."""
+    """Build the tensors of ranking from the buffers of an index and its changed parts."""
     listed = Listed() if listed is None else listed
     values: dict[str, Any] = {name: parts[name] for name in _PLAIN}
     values |= {name: parts.get(name) for name in _OPTIONAL}
@@ -97,19 +97,19 @@ def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) ->
 
 
 def graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    """The buffers of an index that hold a conducting graph, by name."""
+    """Return the buffers that store a conducting graph, by name."""
     return {f"graph_{name}": getattr(graph, name).detach() for name in GRAPH_PARTS}
 
 
 def graph_of(parts: Mapping[str, Tensor]) -> Graph:
-    """The conducting graph among the buffers of an index."""
+    """Return the conducting graph in the buffers of an index."""
     part = {name: parts[f"graph_{name}"] for name in GRAPH_PARTS}
     part["weight"] = part["weight"].to(torch.promote_types(part["weight"].dtype, torch.float32))
     return Graph(**part, num_nodes=len(part["indptr"]) - 1)
 
 
 def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
-    """The modes among the buffers of an index; None where it has none."""
+    """Return the modes in the buffers of an index; None without modes."""
     part = {name: parts[f"modes_{name}"] for name in MODE_PARTS if f"modes_{name}" in parts}
     return modes_from_tensors(part) if part else None
 
@@ -123,7 +123,7 @@ def _bm25(parts: Mapping[str, Tensor], prefix: str, lists: PostingLists | None) 
 
 
 def lexical_parts(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    """The buffers that `_bm25` reads; without the postings where they are lists."""
+    """Return the buffers that `_bm25` reads; without the postings if they are lists."""
     listed = isinstance(bm25, ListedBM25)
     names = ("norm", "idf") if listed else BM25_PARTS
     return {f"{prefix}_{name}": getattr(bm25, name) for name in names}
@@ -135,9 +135,9 @@ def modes_by(
     time: Tensor | None = None,  # [A] float64, NaN = unknown
     generator: torch.Generator | None = None,
 ) -> Modes:
-    """The modes of atoms, as the settings say.
+    """Find the modes of atoms by the settings.
 
-    A count above the number of atoms is no error here: a memory may be smaller than its preset.
+    A count above the number of atoms is allowed, because a memory may be smaller than its preset.
     """
     count = min(settings.count, *embeddings.shape) or None
     return find_modes(
@@ -151,5 +151,5 @@ def modes_by(
 
 
 def same_buffers(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
-    """Return whether both are the same tensors by the same names."""
+    """Return whether both have the same tensors under the same names."""
     return parts.keys() == others.keys() and all(parts[name] is others[name] for name in parts)

@@ -1,4 +1,4 @@
-"""ExecutionPlan: what answering a question takes, decided once for an index."""
+"""ExecutionPlan: the steps that answer a question, decided once for an index."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_
 __all__ = ["CONSTANTS", "CandidateRule", "ExecutionPlan", "gate_spread"]
 
 CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
-"""The constants of `spread` that a gradient flows back to."""
+"""Constants of `spread` that have a gradient."""
 
 
 class CandidateRule(Enum):
-    """Which atoms a question is held against."""
+    """Rule that chooses the atoms compared with a question."""
 
     EVERY = "every atom"
     BASE = "the best by cosine and by BM25, their neighbours, and what the graph reaches"
@@ -30,7 +30,7 @@ class CandidateRule(Enum):
 
     @classmethod
     def of(cls, config: Config, atoms: int, *, modes: bool) -> CandidateRule:
-        """The rule of a memory of so many atoms, with or without modes."""
+        """Return the rule for a memory of `atoms` atoms, with or without modes."""
         if config.segment.retrieve:
             return cls.REACHED
         if config.modes.retrieve and modes:
@@ -40,24 +40,24 @@ class CandidateRule(Enum):
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """What a question takes, decided once for an index.
+    """Steps that answer a question, decided once for an index.
 
     Attributes:
         config: The settings.
         names: F signals of the score.
-        rule: What the candidates are.
+        rule: Rule that chooses the candidates.
         traverses: Whether a question walks from its seeds.
-        hops: Whether a signal reads where hops lead.
-        lifts: Whether a signal reads what hops raise.
-        activates: Whether another signal reads the graph, and there is one to spread over.
-        walks: Whether one of these reads where a walk from the anchors is.
-        spreads: Whether activation is of use; beside a walk only where a signal or the
-            abstention reads it.
+        hops: Whether a signal reads the targets of hops.
+        lifts: Whether a signal reads the lifts of hops.
+        activates: Whether another signal reads the graph, and it is worth spreading over.
+        walks: Whether one of these reads a walk from the anchors.
+        spreads: Whether activation spreads; with a walk, only if a signal or the abstention reads
+            it.
         statistics: Statistics that abstention reads.
         gate: [3, .], their weights by form.
-        read: S of them, also those that calibration reads; those of abstention come first.
-        constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
-            numbers, or tensors [].
+        read: S statistics: those of abstention, then those that only calibration reads.
+        constants: Constants of the propagation that the settings use, by the names in
+            `CONSTANTS`: numbers, or tensors [].
     """
 
     config: Config
@@ -76,25 +76,25 @@ class ExecutionPlan:
 
     @computed_once
     def starts(self) -> bool:
-        """Whether anything starts at anchors."""
+        """True if anything starts at anchors."""
         return self.activates or self.hops or self.lifts
 
     @computed_once
     def base(self) -> tuple[str, ...]:
-        """The signals that need no graph, which choose the anchors."""
+        """Signals that need no graph, which choose the anchors."""
         return tuple(self.names[place] for place in self.base_places)
 
     @computed_once
     def base_places(self) -> list[int]:
-        """Where the base signals are among the names."""
+        """Places of the base signals in the names."""
         return self.places(graph=False)
 
     def places(self, *, graph: bool) -> list[int]:
-        """Where the signals that need the graph are among the names, or the base signals."""
+        """Return the places of the graph signals in the names, or of the base signals."""
         return [i for i, name in enumerate(self.names) if SIGNALS[name].graph is graph]
 
     def with_numbers(self, values: Mapping[str, Tensor]) -> ExecutionPlan:  # [] each
-        """Return the plan with other constants, as numbers; one of the settings keeps its digits.
+        """Return the plan with constants as numbers; an unchanged one keeps the settings' digits.
 
         Waits for the device.
         """
@@ -109,8 +109,8 @@ class ExecutionPlan:
     def of(
         cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool
     ) -> ExecutionPlan:
-        """The plan of some signals; `graph` says whether there is one worth spreading over."""
-        own = reading(names, "traversal", "hops", "lifts")  # these go their own ways
+        """Plan for some signals; `graph` says whether the graph is worth spreading over."""
+        own = reading(names, "traversal", "hops", "lifts")  # these have their own steps
         activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
         walks = activates and bool(reading(names, "walk"))
         statistics = tuple(signal_names(config.gate.weights))
@@ -144,7 +144,7 @@ def _constants(config: Config) -> dict[str, float | Tensor]:
 
 
 def gate_spread(config: Config) -> SpreadConfig:
-    """Settings of the spread for the gate."""
+    """Return the settings of the spread for the gate."""
     spread, gate = config.spread, config.gate
     return replace(
         spread,

@@ -1,12 +1,14 @@
-"""Why an atom has its score: paths, gradients, and its score without each other memory.
+"""Explanation of an atom's score: paths, gradients, and the score without each other memory.
 
-Left out means that a memory is not there for the question: it is no candidate and no anchor, it
-conducts nothing, it is beside no turn, and nothing is derived from it. What was counted over all
-memories stays as it is: document frequencies, the background that signals are scaled by, the words
-of its session as one document, PageRank, modes, resistances and bridges, which are properties of
-the memory as a whole; and where a walk goes, which starts at other anchors but passes what is left
-out, as PageRank does. So the score without it is that of the same index with it masked, in the
-units of before.
+A memory that is left out does not exist for the question: it is no candidate, no anchor and no
+neighbouring turn, conducts nothing, and nothing is derived from it. Values counted over all
+memories stay:
+
+- document frequencies, the background of signals, and the words of its session as one document;
+- PageRank, modes, resistances and bridges, which are properties of the whole memory;
+- the course of a walk, which starts at other anchors but passes the memory, as PageRank does.
+
+So the score without it is that of the same index with it masked, in the same units.
 """
 
 from __future__ import annotations
@@ -40,21 +42,21 @@ __all__ = ["Explained", "explain"]
 
 
 class Explained(NamedTuple):
-    """Why an atom has its score for a question; K anchors and seeds, E edges, N nodes, A atoms.
+    """Explanation of an atom's score; K anchors and seeds, E edges, N nodes, A atoms.
 
     Attributes:
-        score: [], as `MemoryIndex.score` has it, of an atom that is made a candidate if need be.
+        score: [], `MemoryIndex.score` of the atom, which becomes a candidate if necessary.
         shares: [F], each signal's share, in the order of `signal_names`.
-        rank: Its place among the hits, from 1; 0 where it can be none.
+        rank: Its place in the hits, from 1; 0 if it cannot be a hit.
         anchors: [K] int64 nodes where activation started, the strongest first.
-        value: [K], activation there.
-        anchor_gradient: [K], of the score in that activation.
+        value: [K], initial activation.
+        anchor_gradient: [K], gradient of the score in that activation.
         paths: [K, T] int64 edges, -1 = none: the strongest chain from each to the atom.
-        strength: [K], what would arrive by that chain alone, 0 where there is none.
-        graph: What activation travels along, in whose arrays the E edges are.
-        edge_gradient: [E], of the score in the weight of each edge.
-        node_gradient: [N], of the score in how much of what a node has it sends on, at all of it.
-        influence: [A], the score minus what it were without each atom; 0 for the atom itself.
+        strength: [K], activation that arrives by that chain alone, 0 without one.
+        graph: Graph that activation follows; E edges in the order of its arrays.
+        edge_gradient: [E], gradient of the score in the weight of each edge.
+        node_gradient: [N], gradient of the score in the share of its activation that a node sends.
+        influence: [A], the score minus the score without each atom; 0 for the atom itself.
     """
 
     score: Tensor
@@ -79,10 +81,10 @@ def explain(
     row: int,
     k: int,
 ) -> Explained:
-    """Why the atom of a row has its score for a question.
+    """Explain the score of the atom of a row for a question.
 
-    Gradients are of what activation and hops bring; the choice of anchors, walks and traversals
-    have none. Influences say what another choice of anchors would bring; the candidates stay.
+    Gradients cover activation and hops; the choice of anchors, walks and traversals have none.
+    Influences include other choices of anchors; the candidates stay.
     """
     with torch.no_grad():
         graph = memory.graph.with_weight(memory.graph.weight)  # as arrays
@@ -139,9 +141,9 @@ def _started(memory: MemoryTensors, found: Candidates) -> SparseRows:  # [1, N],
 def _chains(
     memory: MemoryTensors, plan: ExecutionPlan, query: QueryBatch, start: SparseRows, node: Tensor
 ) -> tuple[Tensor, Tensor]:  # [K, T], [K]
-    """The strongest path from each anchor, as if there were no other.
+    """Return the strongest path from each anchor, as if it were the only one.
 
-    All of them at once: backwards they are the strongest from the one node to each anchor.
+    All are found in one pass: on reversed edges they are the strongest from the atom to each.
     """
     graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
     step = fan_scale(graph, spread, fan, graph.weight.dtype)[graph.source.long()] * graph.weight
@@ -161,7 +163,7 @@ def _chains(
 def _gradients(
     found: Candidates, plan: ExecutionPlan, own: Tensor, place: Tensor, start: SparseRows
 ) -> tuple[Tensor, Tensor]:  # [E], [K]
-    """Of the score in the weights of edges and in the activation of anchors and seeds."""
+    """Return gradients of the score in edge weights and in anchor and seed activation."""
     memory, graph, reached = found.memory, found.memory.graph, found.reached
     none = torch.zeros_like(graph.weight), torch.zeros_like(start.value)
     if reached.anchors is None or reached.value is None or not plan.starts:
@@ -190,7 +192,7 @@ def _gradients(
         torch.zeros_like(leaf) if each is None else each
         for leaf, each in zip(leaves, found_in, strict=True)
     )
-    # An anchor counts where activation starts, and where hops lead from.
+    # An anchor counts both as the start of activation and as the start of hops.
     nodes = memory.nodes(reached.anchors)
     led = torch.zeros(1, graph.num_nodes + 1, dtype=hop.dtype, device=hop.device)
     led.scatter_add_(1, nodes % led.shape[1], hop)

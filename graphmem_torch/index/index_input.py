@@ -1,4 +1,4 @@
-"""IndexInput: the columns of a memory, as an index is made of them."""
+"""IndexInput: the columns of a memory from which an index is built."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["ASKED", "IndexInput", "check_input", "dates_of", "document_frequency
 
 @dataclass(frozen=True, eq=False)
 class IndexInput:
-    """A memory as plain columns: A atoms that can be hits and K concepts among N nodes.
+    """Columns of a memory: A atoms that can be hits and K concepts among N nodes.
 
-    Or what is added to one (`GrowingIndex.append`): then A and K count what is new, but for the
-    names of concepts; entries of `node`, `concept`, `edges`, `duplicate` and the codes are those of
-    the whole memory, and N, S and the sizes of vocabularies are what they are with it.
+    They may also be an addition to a memory (`GrowingIndex.append`). Then A and K count the new
+    ones, except for the names of concepts. Entries of `node`, `concept`, `edges`, `duplicate` and
+    the codes refer to the whole memory, as do N, S and the sizes of vocabularies.
 
     Attributes:
         embeddings: [A, d] float32 unit rows.
@@ -35,27 +35,28 @@ class IndexInput:
         time: [A] float64 seconds since the epoch UTC, NaN = unknown.
         log_words: [A] float32, ln(1 + words).
         is_question, tells_time: [A] bool.
-        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
-            None where there are no others.
-        asked_key, asked_words, asked_bits, asked_form: [A] int64, int16, int64 and int8, what an
-            atom asks (`rank.memory_tensors.MemoryTensors`); None where no atom asks.
-        told: [A, 2] int32, the days that an atom tells of (`text.times.told_days`), 0 and 0 for
-            none; None where no atom does.
-        edges: Between nodes 0..N-1.
+        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0; None: 0
+            for all.
+        asked_key, asked_words, asked_bits, asked_form: [A] int64, int16, int64 and int8, the
+            question of an atom (`rank.memory_tensors.MemoryTensors`); None if no atom asks.
+        told: [A, 2] int32, the days that an atom states (`text.times.told_days`), 0 and 0 for
+            none; None if no atom states any.
+        edges: Edges between nodes 0..N-1.
         num_nodes: N.
         node: [A] int64, the node that each atom is, ascending; None: the first A.
-        concept: [K] int64, likewise; None: those behind the atoms. A node may be neither.
+        concept: [K] int64, the node that each concept is, ascending; None: those after the atoms. A
+            node may be neither.
         tokens, pieces, token_offsets: Packed token vectors and their word pieces, or None.
         num_pieces: Size of the word-piece vocabulary.
-        duplicate: [A] int64, for each atom the node of the first one of equal content; None where
-            no atom is taken for another. Only modes read it.
-        modes: Of the atoms, where they are known; else they are found if the settings ask for them.
-        title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
-            atom has one.
+        duplicate: [A] int64, for each atom the node of the first one of equal content; None: no
+            duplicates. Only modes read it.
+        modes: Known modes of the atoms; None: found if the settings ask for them.
+        title: [A] int64, number of first terms that are an atom's title, -1 = none; None if no atom
+            has one.
         name_terms, name_offsets: int64 and [K + 1] int64, the terms of the names of the concepts.
-        lot: [A + K] int64 below 2^32, of atoms and concepts: of edges as strong as each other those
-            to lower ones are kept (`spread.max_edges`). It says nothing about age or number; None:
-            those to older ones are kept.
+        lot: [A + K] int64 below 2^32, tie-breaker of atoms and concepts, unrelated to age or
+            number: of equally strong edges, those to lower ones are kept (`spread.max_edges`).
+            None: those to older ones are kept.
     """
 
     embeddings: Tensor
@@ -130,7 +131,7 @@ ASKED = {
 
 
 def check_input(data: IndexInput, before: int) -> None:
-    """Looks at the lengths of columns; `before` concepts were there before."""
+    """Check the lengths of columns; `before` counts the concepts that existed before."""
     atoms = len(data.embeddings)
     concepts = data.num_nodes - atoms if data.concept is None else len(data.concept)
     lengths = {
@@ -147,9 +148,9 @@ def check_input(data: IndexInput, before: int) -> None:
 
 
 def dates_of(time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Month 0..11, day of the month 0..30 and day since the epoch in UTC.
+    """Return month 0..11, day of the month 0..30 and day since the epoch in UTC.
 
-    Where the time is unknown -1, -1 and a day long before all others.
+    For an unknown time they are -1, -1 and a day before all others.
     """
     known = ~torch.isnan(time)
     stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
@@ -170,7 +171,7 @@ def document_frequency(
     offsets: Tensor,  # [n + 1] int64
     known: Tensor,  # [V] int32
 ) -> Tensor:  # [V] int32
-    """In how many atoms each word piece occurs, and in those that are known."""
+    """Add the number of atoms with each word piece to the known numbers."""
     size, count = np.diff(offsets.numpy()), len(known)
     atom = np.arange(len(size)).repeat(size)
     seen = torch.from_numpy(np.unique(atom * count + pieces.numpy()) % count)

@@ -1,4 +1,4 @@
-"""Joints: edges by which turns follow each other, and atoms are about concepts or derived."""
+"""Joints: edges that make turns consecutive, derive atoms, or say what concepts atoms are about."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MENTION = np.float32(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
 
 
 def joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
-    """The edges that join: source, target and type, with `WHOLE` where an atom is about a concept.
+    """Return the joining edges: source, target and type, plus `WHOLE` for an atom's own mention.
 
-    The turns before an atom in its window are tied to what it mentions by less.
+    The turns before an atom in its window have weaker edges to what it mentions.
     """
     if not len(edges):
         return torch.empty(0, 3, dtype=torch.int64)
@@ -32,12 +32,12 @@ def joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
 
 
 def is_about(joints: Tensor) -> Tensor:  # [n, 3] -> [n] bool
-    """Which join an atom to a concept that it is about."""
+    """Return the mask of joints from an atom to a concept that it is about."""
     return joints[:, 2] % WHOLE == int(EdgeType.ABSTRACTION)
 
 
 def list_entries(joints: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # [n, 3]
-    """Edges as entries of the lists of their sources, by these."""
+    """Return edges as entries of the lists of their sources: sources, and columns in order."""
     source, target, type = joints.numpy().T
     order = source.argsort(kind="stable")
     return source[order], {"target": target[order], "type": type[order]}

@@ -1,4 +1,4 @@
-"""Renumbering: the codes that are left after a removal, by their numbers of before."""
+"""Renumbering: maps from the codes after a removal to the codes before it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Renamed", "first_met", "inverse"]
 
 
 class Renamed(NamedTuple):
-    """What the codes that are left were before, in the order of the new ones.
+    """Old codes of those that remain, in the order of the new ones.
 
     Attributes:
-        terms, kinds, speakers, sessions: int64; None: all terms are what they were.
+        terms, kinds, speakers, sessions: int64; None: terms are unchanged.
     """
 
     terms: Tensor | None
@@ -25,11 +25,11 @@ class Renamed(NamedTuple):
 
 
 def first_met(codes: Tensor) -> Tensor:  # [n] int64, -1 = none -> [m] int64
-    """The codes that there are, in the order of where each comes first."""
+    """Return the codes that occur, in the order of their first occurrence."""
     if not len(codes):
         return codes
     place = np.full(int(codes.max()) + 2, len(codes))
-    # Of equal ones the last that is written stays: the first.
+    # The last write wins, so reversed order keeps the first occurrence.
     place[codes.numpy()[::-1] + 1] = np.arange(len(codes))[::-1]
     first = torch.from_numpy(place[1:])
     found = (first < len(codes)).nonzero().squeeze(1)
@@ -37,7 +37,7 @@ def first_met(codes: Tensor) -> Tensor:  # [n] int64, -1 = none -> [m] int64
 
 
 def inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [size + 1] int64
-    """Where each number stands among `old`; -1 for others, and, at the end, for none."""
+    """Return the place of each number in `old`; -1 for others and, at the end, for -1."""
     size = int(old.max()) + 1 if size is None and len(old) else size or 0
     place = torch.full((size + 1,), -1)
     place[old] = torch.arange(len(old))

@@ -1,4 +1,4 @@
-"""Shortlist: the atoms that a question is held against, chosen before anything spreads."""
+"""Shortlist: choose the atoms compared with a question, before anything spreads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from graphmem_torch.rank.paths import discounted, hop_discount
 
 __all__ = ["EXTRA_ATOMS", "shortlisted", "traversed"]
 
-EXTRA_ATOMS = 32  # atoms that only the graph brought, added to the candidates of a large store
-_HALO_SHARE = 6  # one of so many candidates brings its neighbours along
+EXTRA_ATOMS = 32  # maximum atoms that only the graph brings to the candidates of a large store
+_HALO_SHARE = 6  # one in so many candidates adds its neighbours
 _REACH = 2  # turns on both sides
-_RUNS, _RUN = 8, 8  # of the background: 64 atoms tell a deviation to about a tenth
+_RUNS, _RUN = 8, 8  # of the background: 64 atoms give a deviation to about 10 %
 
 
 def shortlisted(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:
@@ -41,7 +41,7 @@ def shortlisted(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates
 
 
 def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending, -1 first
-    """Atoms drawn evenly from those there are for each question, in runs of neighbours."""
+    """Return atoms drawn evenly from the allowed ones, in runs of neighbours."""
     there, atoms = everyone.query.allowed, everyone.memory.num_atoms
     if there is None:
         count = torch.full((1, 1), atoms, device=everyone.query.embedding.device)
@@ -50,7 +50,7 @@ def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending
     run = torch.arange(_RUN, device=count.device)
     start = (torch.arange(_RUNS, device=count.device) * count) // _RUNS
     place = (start[:, :, None] + run).flatten(1).minimum(count - 1)
-    if there is not None:  # the row at each place among those that are there
+    if there is not None:  # the row of each place in the allowed atoms
         place = torch.searchsorted(there.cumsum(1), place + 1).masked_fill(count == 0, -1)
     return merge_rows(place)
 
@@ -58,10 +58,10 @@ def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending
 def _base_candidates(
     everyone: Candidates, count: int, background: Tensor | None
 ) -> Tensor:  # [B, C] int64, ascending
-    """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
+    """Return the `count` best by cosine, as many by BM25, and the turns beside the best of both.
 
-    Or what a plan has left in place of these. The neighbours are there for the signals that look at
-    windows: what one turn asks, the next one answers. The background is there to be compared with.
+    A plan's atoms replace these if it left any. Neighbours are added for signals that read windows,
+    because one turn often answers the one before. The background is added for comparison.
     """
     memory, planned = everyone.memory, everyone.query.planned
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
@@ -93,9 +93,9 @@ def _base_candidates(
 
 
 def _masks(everyone: Candidates) -> list[Tensor | None]:
-    """The atoms there are for each question, and those of them that may be hits where not all may.
+    """Return the mask of allowed atoms, and of possible hits if these are fewer.
 
-    What may be a hit must not be crowded out by what may not.
+    Separate lists keep other atoms from crowding out possible hits.
     """
     query = everyone.query
     there = [None if query.allowed is None else everyone.valid]
@@ -105,11 +105,11 @@ def _masks(everyone: Candidates) -> list[Tensor | None]:
 def _best(
     values: Tensor, mask: Tensor | None, count: int, above: float
 ) -> tuple[Tensor, Tensor]:  # [B, c] int64, [B, c]
-    """The rows of the largest of `values` [B, A] inside the mask and above a value; and these.
+    """Return the rows of the largest `values` [B, A] above a value in the mask, and their values.
 
-    Ascending; -1 and minus infinity where there are fewer.
+    Rows are ascending; missing ones are -1 with minus infinity.
     """
-    # A pass over B x A costs more than anything that comes after it, so none is made in vain.
+    # Each pass over [B, A] costs more than all later steps, so this makes as few as possible.
     values = values.detach()
     inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
     worth, rows = stable_topk(inside, min(count, values.shape[1]), above=above, sorted=False)
@@ -118,13 +118,13 @@ def _best(
 
 
 def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, ascending, -1 first
-    """The best atoms of the best modes of each question (`docs/mathematics.md` 1.5).
+    """Return the best atoms of the best modes of each question (`docs/mathematics.md` 1.5).
 
-    As many from each mode as `modes.atoms_per_mode` says, or as k hits need.
+    Each mode gives `modes.atoms_per_mode` atoms, or as many as k hits need.
     """
     memory, query, own = everyone.memory, everyone.query, everyone.config.modes
     modes = memory.modes
-    assert modes is not None  # else the rule is another
+    assert modes is not None  # the rule requires modes
     look = min(own.modes_searched, len(modes))
     found = [
         search_modes(
@@ -144,7 +144,7 @@ def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, a
 
 
 def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] int64, ascending
-    """R_q: of what was traversed, the m best by discounted similarity (`docs/mathematics.md` 3)."""
+    """Return R_q: the m best traversed atoms by discounted similarity (`docs/mathematics.md` 3)."""
     query, reach = everyone.query, everyone.reached.traversal
     assert reach is not None
     row, column = reach.row, reach.column
@@ -161,7 +161,7 @@ def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] in
 
 
 def traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
-    """What is around the seeds of each question."""
+    """Traverse the graph around the seeds of each question."""
     memory, own = everyone.memory, everyone.config.segment
     seeds, cosine = traversal_seeds(everyone, own.seeds)
     start, hops, discount = memory.nodes(seeds), own.hops, own.discount
