@@ -9,8 +9,8 @@ or latest hits in front, each against no plan, with 95 % bootstrap intervals of 
 
 Generates diaries of five years: who did what where, written on the day, in sessions of twenty. A
 question names a person, a place and a month; its answers are known. It is asked with a plan chosen
-from its words, and without, one at a time and in batches, in turn. The window is right by
-construction, which it need not be for human questions (`docs/evaluation.md` 6).
+from its words and without, alternately, one at a time and in batches. The window is always right,
+unlike for human questions (`docs/evaluation.md` 6).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Plans:
         preset: Preset or path of a YAML file.
         device: `auto`, `cpu`, `cuda`.
         questions: Questions asked one at a time, and again in batches.
-        batch: Questions of a batch.
+        batch: Questions per batch.
         store: Folder of the store, kept for reuse; a temporary one by default.
         json: File to write the figures to; standard output by default.
         seed: Seed of the diaries and the questions.
@@ -119,7 +119,7 @@ def run(options: Plans) -> dict[str, Any]:
 
 
 Variant = Callable[[QueryPlan], QueryPlan | None]
-"""What is left of a plan that was chosen from a question; None: nothing."""
+"""Function from a plan chosen from a question to the part that is kept; None: no plan."""
 
 
 def variants() -> dict[str, Variant]:

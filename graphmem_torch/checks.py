@@ -1,8 +1,8 @@
 """Argument checks shared by the operations: shapes, dtypes and devices.
 
-Looking at values would wait for the GPU and break `torch.compile`. Only `check_unit_rows`, on a
-CPU, and `check_entries`, for operations that wait anyway, do so. Operations that need finite or
-nonnegative values say so in their docstrings. Graph, embedder and store check values on entry.
+Reading values waits for the GPU and breaks `torch.compile`. Only `check_unit_rows`, on a CPU, and
+`check_entries`, for operations that wait anyway, do so. Operations that need finite or nonnegative
+values say so in their docstrings. Graph, embedder and store check values on entry.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def check_count(name: str, value: int, low: int = 1, high: int | None = None) ->
 
 
 def _symbolic(value: object) -> bool:
-    """Whether a value is a number of `torch.compile`, which is not known yet."""
+    """Return whether a value is a symbolic number of `torch.compile`."""
     import torch
 
     return isinstance(value, (torch.SymInt, torch.SymFloat))
@@ -152,7 +152,7 @@ def _symbolic(value: object) -> bool:
 
 def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
     """Raise `InputError` unless `low <= value <= high` (so NaN is refused)."""
-    # The usual first: `Real` is slow.
+    # Common types first, because `Real` is slow.
     number = isinstance(value, (float, int, Real)) or _symbolic(value)
     number = number and not isinstance(value, bool)
     if not number or not low <= value <= high:

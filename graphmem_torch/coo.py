@@ -1,4 +1,4 @@
-"""COO: what an edge list must be, and how it is sorted and merged into compressed rows."""
+"""COO: checks of edge lists, and sorting and merging them into compressed rows."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _MAX_EDGES = (1 << 31) - 1  # indptr is int32
 
 
 def isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n] bool
-    """Which columns of numbers from 0 on are among the other columns."""
+    """Return the mask of columns of nonnegative numbers that are in the other columns."""
     size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
     return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
 
 
 def unique_pairs(pairs: Tensor) -> tuple[Tensor, Tensor]:  # [2, n] -> [2, m], [n] int64
-    """The different columns of numbers from 0 on, ascending, and the place of each among them."""
+    """Return the distinct columns of nonnegative numbers, ascending, and each one's place."""
     size = 1 + (int(pairs[1].max()) if pairs.numel() else 0)
     key, place = (pairs[0] * size + pairs[1]).unique(return_inverse=True)
     return torch.stack([key // size, key % size]), place
 
 
 def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
-    """The number of nodes; raises `InputError` unless `edge_index` is `[2, E]` of their numbers."""
+    """Return the number of nodes; raise `InputError` unless `edge_index` is a valid `[2, E]`."""
     check_tensor("edge_index", edge_index, "integers", (2, "E"), "stack sources over targets")
     check_count("the edges of edge_index", edge_index.shape[1], 0, _MAX_EDGES)
     nodes = num_nodes
@@ -60,7 +60,7 @@ def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
 def column(
     name: str, value: Tensor | None, count: int, device: torch.device, dtype: torch.dtype, fill: Any
 ) -> Tensor:
-    """One attribute of the edges as `[count]` of `dtype`; `fill` when it is not given."""
+    """Return one attribute of the edges as `[count]` of `dtype`, or `fill` if it is None."""
     if value is None:
         return torch.full((count,), fill, dtype=dtype, device=device)
     do = "give one for each edge, where edge_index is"
@@ -73,7 +73,7 @@ def column(
 
 
 def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
-    """Of each run of equal keys, the position of the largest |weight|; the first on a tie."""
+    """Return the position of the largest |weight| of each run of equal keys, the first on a tie."""
     repeated = key[1:] == key[:-1]
     if not bool(repeated.any()):
         return order
@@ -90,10 +90,10 @@ def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
 
 
 def without_once(held: Tensor, gone: Tensor) -> Tensor:  # [F, n], [F, m] integers -> [n] bool
-    """Which columns stay where each of `gone` takes one equal column away, the first that there is.
+    """Return the mask of columns left after each of `gone` removes its first equal column.
 
-    A column that is not held takes nothing. Few columns that go cost a look at the others, and a
-    sorting only of those that may be equal to one.
+    A missing column removes nothing. Removing few columns costs a scan of the others, and a sort of
+    only those that may be equal.
     """
     stays = torch.ones(held.shape[1], dtype=torch.bool, device=held.device)
     near = torch.arange(held.shape[1], device=held.device)
@@ -115,7 +115,7 @@ def without_once(held: Tensor, gone: Tensor) -> Tensor:  # [F, n], [F, m] intege
 
 
 def isin(values: Tensor, asked: Tensor) -> Tensor:  # [n], [m] integers -> [n] bool
-    """As `torch.isin`, which sorts; numbers that are no more than the values are looked up."""
+    """Return `torch.isin`, without its sort if the range of `asked` is at most `len(values)`."""
     if not (len(values) and len(asked)):
         return torch.zeros(values.shape, dtype=torch.bool, device=values.device)
     first, last = int(asked.min()), int(asked.max())
@@ -127,10 +127,10 @@ def isin(values: Tensor, asked: Tensor) -> Tensor:  # [n], [m] integers -> [n] b
 
 
 def pointers(ids: Tensor, nodes: int) -> Tensor:
-    """`[N + 1]` int32: where the run of each id starts once the ids are sorted.
+    """Return `[N + 1]` int32: where the run of each id starts once the ids are sorted.
 
     Raises:
-        InputError: For more ids than an int32 can count.
+        InputError: There are more ids than an int32 can count.
     """
     if ids.shape[0] > _MAX_EDGES:
         raise InputError(
@@ -140,12 +140,12 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
 
 
 def offsets_of(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int64
-    """Where each of n runs starts when they lie one after another, and where the last one ends."""
+    """Return where each of n consecutive runs starts, and where the last one ends."""
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
 
 
 def pyg_columns(stores: list[Any]) -> tuple[Tensor | None, Tensor | None]:
-    """Weights and times of the edge types of a PyG graph; what only some of them have is filled."""
+    """Return weights and times of a PyG graph's edge types, filled if only some have them."""
     weights, times = [], []
     for store in stores:
         weight, attributes = store.get("edge_weight"), store.get("edge_attr")

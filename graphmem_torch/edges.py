@@ -1,4 +1,4 @@
-"""EdgeBlock: a list of typed edges between node numbers, as it is stored and passed on."""
+"""EdgeBlock: a list of typed edges between node numbers, for storage and transfer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EdgeBlock:
 
     @classmethod
     def empty(cls) -> EdgeBlock:
-        """No edges."""
+        """Return a block without edges."""
         return cls(*(torch.empty(0, dtype=getattr(torch, kind)) for kind in _COLUMNS.values()))
 
     @classmethod
@@ -47,7 +47,7 @@ class EdgeBlock:
         type: Tensor | Sequence[int] | int,
         weight: Tensor | Sequence[float] | float,
     ) -> EdgeBlock:
-        """From columns of any kind; one type or weight holds for all edges."""
+        """Build a block from columns of any kind; one type or weight applies to all edges."""
         ends = torch.as_tensor(source, dtype=torch.int64)
         return cls(
             ends,
@@ -58,7 +58,7 @@ class EdgeBlock:
 
     @classmethod
     def cat(cls, blocks: Sequence[EdgeBlock]) -> EdgeBlock:
-        """All edges of several blocks, in order."""
+        """Concatenate several blocks, in order."""
         if not blocks:
             return cls.empty()
         return cls(*map(torch.cat, zip(*(block.columns for block in blocks), strict=True)))
@@ -69,7 +69,7 @@ class EdgeBlock:
         return self.source, self.target, self.type, self.weight
 
     def take(self, at: Tensor) -> EdgeBlock:  # [n] int64 or [E] bool
-        """Some of the edges."""
+        """Return some of the edges."""
         if at.dtype == torch.bool:
             at = at.nonzero().squeeze(1)
         return EdgeBlock(*(column.index_select(0, at) for column in self.columns))
@@ -79,15 +79,15 @@ class EdgeBlock:
         return self.source.shape[0]
 
     def __repr__(self) -> str:
-        """What is there: how many edges of each type."""
+        """Return the number of edges of each type."""
         kinds = {EdgeType(k).name: int((self.type == k).sum()) for k in self.type.unique().tolist()}
         return f"EdgeBlock(edges={len(self)}, types={kinds})"
 
     def validate(self, num_nodes: int) -> None:
-        """Checks shapes, types and that every edge joins nodes below `num_nodes`.
+        """Check shapes, types and that every edge joins nodes below `num_nodes`.
 
         Raises:
-            InputError: Something does not fit.
+            InputError: The block does not fit.
         """
         do = "build the block with EdgeBlock.of"
         for name, dtype in _COLUMNS.items():

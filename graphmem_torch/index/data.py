@@ -1,4 +1,4 @@
-"""From the columns of a memory to the buffers of its index, and from these to what is read."""
+"""Index data: build the buffers of an index from the columns of a memory, and update them."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ __all__ = ["FOLLOWED", "GrowingIndex", "index_tensors"]
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
-    """Derives everything that retrieval needs: the buffers of `MemoryIndex` by name.
+    """Derive the buffers of `MemoryIndex`, by name, from the columns of a memory.
 
     Raises:
-        InputError: For columns of different lengths.
+        InputError: Columns have different lengths.
     """
     return GrowingIndex(config).append(data)
 
 
-_INPUTS = ("terms", "term_offsets", "title", "pieces")  # columns that grow, but are no buffers
+_INPUTS = ("terms", "term_offsets", "title", "pieces")  # growing columns that are no buffers
 _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
     *("said", "told"),
@@ -59,22 +59,22 @@ _GROWN = (
     *("asked_key", "asked_words", "asked_bits", "asked_form"),
 )
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
-"""What is kept beside the buffers of an index to follow with, by name."""
+"""State of a `GrowingIndex` that is stored beside the buffers of an index, by name."""
 
-_CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
+_CONCEPT = 1 << 32  # added to a concept's lot, so that edges to atoms come first
 
 
 class GrowingIndex:
-    """The buffers of an index to which atoms and edges are added; one writer at a time.
+    """Buffers of an index to which atoms and edges are added; one writer at a time.
 
-    Buffers that were given out stay as they are: what only grows is appended to behind them, edges
-    and postings that change are lists behind all others, all else is copied. A few atoms cost their
-    own edges and postings, and a copy of a few numbers an atom, a node and a term; nothing is
-    sorted or counted anew.
+    Returned buffers never change. Growing columns are appended to in place, changed edges and
+    postings become lists at the end, and the rest is copied. Adding a few atoms costs their own
+    edges and postings, plus a copy of a few numbers per atom, node and term. Nothing is sorted or
+    counted again.
     """
 
     def __init__(self, config: Config) -> None:
-        """Without atoms."""
+        """Create an index without atoms."""
         self._config = config
         self._rows: dict[str, GrowingRows] = {}
         self._graph = ActivationGraph(config.spread, rank=_ranked(config))
@@ -86,17 +86,17 @@ class GrowingIndex:
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
         self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
         self._lot = GrowingRows(torch.empty(0, dtype=torch.int64))  # of each node
-        # Of turns and of what is derived: source, target, type.
+        # Joints of turns and of derived atoms: source, target, type.
         self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))
         self._about = GrowingLists({"target": torch.int32, "type": torch.uint8})  # of each node
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
-        # Rows by their times, and those that tell of days by the first of these.
+        # Rows by their times, and those that state days by the first one.
         self._time_order = self._told_order = torch.empty(0, dtype=torch.int32)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """What the buffers do not say of it, so that `from_tensors` can go on from both."""
+        """Return the state that the buffers do not contain, for `from_tensors`."""
         rows = self._rows
         counts, about = self._about.compact()
         source = torch.arange(len(counts), dtype=torch.int32).repeat_interleave(counts)
@@ -118,12 +118,12 @@ class GrowingIndex:
 
     @classmethod
     def from_tensors(cls, config: Config, parts: Mapping[str, Tensor]) -> GrowingIndex:
-        """Goes on from the buffers of an index and `to_tensors`, which fit each other.
+        """Continue from the buffers of an index and a matching `to_tensors`.
 
-        What is not among the buffers is its own from then on, and written to.
+        The result takes over the tensors that are no buffers, and writes to them.
 
         Raises:
-            InputError: Some of `to_tensors` is missing.
+            InputError: A part of `to_tensors` is missing.
         """
         unread = [] if "tokens" in parts else ["follow_pieces"]
         unread += [] if _ranked(config) else ["follow_rank", "follow_rank_residual"]
@@ -174,7 +174,7 @@ class GrowingIndex:
 
     @property
     def listed(self) -> Listed:
-        """What is not among the buffers: what changed since the first were made."""
+        """Parts that changed since the first build, and are no buffers."""
         graph = self._graph.graph
         return Listed(
             graph if isinstance(graph, AppendableGraph) else None,
@@ -184,12 +184,12 @@ class GrowingIndex:
 
     @property
     def concepts(self) -> Tensor:  # [K] int64
-        """The nodes of the concepts, in the order of `HopParts`."""
+        """Nodes of the concepts, in the order of `HopParts`."""
         return self._concepts.view
 
     @property
     def rank_error(self) -> float:
-        """At most how far a PageRank that is carried along is from the exact one, relative L1."""
+        """Maximum relative L1 error of the maintained PageRank."""
         return 0.0 if self._graph.rank is None else self._graph.rank.error
 
     def append(
@@ -198,16 +198,16 @@ class GrowingIndex:
         cut: EdgeBlock | None = None,
         modes: Callable[[Tensor, Tensor, Tensor], Modes] | None = None,
     ) -> dict[str, Tensor]:
-        """Adds what is new; the buffers of the whole, but for what is `listed`.
+        """Add atoms, concepts and edges, and return all buffers except those in `listed`.
 
         Args:
             data: The new atoms, concepts and edges.
-            cut: Edges that go, which were there or are among the new.
-            modes: Gives the modes of embeddings, times and nodes of all atoms, where the settings
-                ask for them; by default they are found, if `data` does not have them.
+            cut: Edges to remove, old or new.
+            modes: Function of embeddings, times and nodes of all atoms that returns their modes, if
+                the settings ask for them. By default they are found, unless `data` has them.
 
         Raises:
-            InputError: For columns of different lengths; nothing was added then.
+            InputError: Columns have different lengths; nothing was added.
         """
         check_input(data, len(self._concepts))
         cut = EdgeBlock.empty() if cut is None else cut
@@ -248,20 +248,20 @@ class GrowingIndex:
         return tensors
 
     def remove(self, nodes: Tensor, kinds: Sequence[int] = ()) -> Renamed:
-        """Takes atoms and concepts out; their edges are still to be cut, with the next `append`.
+        """Remove atoms and concepts; cut their edges with the next `append`.
 
-        Numbers everything anew, as if they had never been there: rows, sessions, kinds, speakers
-        and terms, in the order in which the rest has them. What was read once is not read again.
+        Renumbers rows, sessions, kinds, speakers and terms as if the removed ones had never
+        existed, keeping their order. No text is read again.
 
         Args:
-            nodes: [n] int64, which were added.
-            kinds: The code of the kind of the concepts, which atoms may have too, if there is one.
+            nodes: [n] int64, nodes that were added.
+            kinds: Code of the kind of the concepts, which atoms may share; empty if there is none.
         """
         atom, before = self._atom.view, {name: rows.view for name, rows in self._rows.items()}
         gone = torch.zeros(len(atom), dtype=torch.bool).index_fill(0, nodes, True)
         left = gone[before["node"].long()]
         kept = (~left).nonzero().squeeze(1)
-        new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and that of no row
+        new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and an entry for -1
         new[kept] = torch.arange(len(kept), dtype=torch.int32)
         first, count = _spans(kept)
         held: dict[str, GrowingRows] = {}
@@ -276,13 +276,13 @@ class GrowingIndex:
         rows = {name: own.view for name, own in held.items()}
         concept = self._concepts.view
         concept = concept[~gone[concept]]
-        # A kind may stand at concepts alone, whose first one says where it comes.
+        # If a kind occurs at concepts alone, the first concept sets its position.
         kind, node = rows["kind"].long(), rows["node"].long()
         if kinds and len(concept):
             kind, node = torch.cat([kind, kind.new_tensor(kinds)]), torch.cat([node, concept[:1]])
         order = node.argsort()
         own_kinds, gone_texts = first_met(kind[order]), _texts_of(before, left)
-        # Only where one goes that has a term first do terms get other numbers.
+        # Terms are renumbered only if the first atom with one of them is removed.
         first_of = self._postings.weighed().first_documents()[gone_texts.terms].long()
         terms = first_met(rows["terms"]) if bool(left[first_of].any()) else None
         speakers = first_met(rows["speaker"].long())
@@ -324,7 +324,7 @@ class GrowingIndex:
         return Renamed(terms, own_kinds, speakers, there)
 
     def _add_nodes(self, data: IndexInput) -> None:
-        """The new nodes: which atom each is, and its time."""
+        """Add the new nodes: the atom and time of each."""
         old, nodes = len(self._atom), data.num_nodes
         row = torch.arange(self._count, self._count + len(data.embeddings))
         node = row if data.node is None else data.node
@@ -342,24 +342,24 @@ class GrowingIndex:
 
     @property
     def _count(self) -> int:
-        """Atoms so far."""
+        """Number of atoms so far."""
         return len(self._rows["node"]) if self._rows else 0
 
     def _grow(self, name: str, rows: Tensor) -> None:
         if name in self._rows and len(self._rows[name]):
             self._rows[name].append(rows)
-        else:  # the first say how wide they are
+        else:  # the first rows set the width
             self._rows[name] = GrowingRows(rows)
 
     def _add_columns(self, data: IndexInput) -> None:
-        """What is known of the new atoms, each for itself."""
+        """Add the columns of the new atoms that depend on each atom alone."""
         month, day, said = dates_of(data.time)
         columns = {
             "embeddings": data.embeddings,
             "kind": data.kind.to(torch.int16),
             "speaker": data.speaker.to(torch.int32),
             "session": self._session_codes(data.session).to(torch.int32),
-            # As integers of the same bits: `.half()` must not round seconds since the epoch.
+            # Stored as integers of the same bits, so that `.half()` does not round seconds.
             "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
             "month": month,
             "day": day,
@@ -398,13 +398,13 @@ class GrowingIndex:
         self._told_order = merged_order(self._told_order, told[:, 0], fresh[tells])
 
     def _grow_offsets(self, name: str, offsets: Tensor, old: int) -> None:
-        """Adds the entries of new atoms behind those of `old` ones, which may have had none."""
+        """Add the entries of new atoms after those of `old` ones, which may have none."""
         if name not in self._rows:
             self._rows[name] = GrowingRows(torch.zeros(old + 1, dtype=torch.int64))
         self._rows[name].append(offsets[1:] + self._rows[name].view[-1])
 
     def _session_codes(self, given: Tensor) -> Tensor:  # [n] int64, -1 = none -> [n] int64
-        """Sessions by the order in which they come; what has none is one of its own."""
+        """Number sessions in order of arrival; an atom without one gets its own."""
         asked, old = given.numpy(), len(self._session_of)
         known = self._session_of.extend(max(int(asked.max(initial=-1)) + 1 - old, 0))
         known[old:] = -1
@@ -420,7 +420,7 @@ class GrowingIndex:
         return torch.from_numpy(code)
 
     def _index_terms(self, data: IndexInput) -> dict[str, Tensor]:
-        """The buffers of both lexical indexes, with the terms of the atoms that they lack."""
+        """Add missing terms of atoms to both lexical indexes and return their buffers."""
         old, count = len(self._postings.lengths), self._count
         offsets = self._rows["term_offsets"].view[old:]
         terms = self._rows["terms"].view[offsets[0] :]
@@ -443,13 +443,13 @@ class GrowingIndex:
         terms: Tensor | None,  # [V] int64
         sessions: Tensor,  # [S + 1] int64
     ) -> None:
-        """Takes the terms of texts that go out of both lexical indexes.
+        """Remove the terms of removed texts from both lexical indexes.
 
         Args:
-            gone: These.
-            new: The row of each row from now on, -1 = gone.
-            terms: Those from now on, by their numbers of before; None: the same.
-            sessions: As `new`.
+            gone: Removed texts.
+            new: New row of each row, -1 = removed.
+            terms: Remaining terms, by their old numbers; None: unchanged.
+            sessions: New number of each session, -1 = removed.
         """
         for postings, documents, number in (
             (self._postings, gone.rows.to(torch.int32), new[:-1]),
@@ -459,7 +459,7 @@ class GrowingIndex:
         self._lexical = {}
 
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
-        """Turns before and after, what is derived, and concepts: from the edges that say so."""
+        """Update turn neighbours, derivations and concepts from the edges that define them."""
         added, gone = joints_of(edges), joints_of(cut)
         about, none = is_about(added), is_about(gone)
         self._add_about(added[about], len(self._atom))
@@ -476,7 +476,7 @@ class GrowingIndex:
             joints = self._joints.view
             source, target = self._between_atoms(gone)
             previous[target], following[source] = -1, -1
-            # The ends of an edge that went may have another.
+            # The ends of a removed edge may have another.
             changed = torch.cat([gone, added])
             before = joints[isin(joints[:, 1], changed[:, 1])]
             behind = joints[isin(joints[:, 0], changed[:, 0])]
@@ -497,13 +497,13 @@ class GrowingIndex:
             self._about.append(*list_entries(joints))
 
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
-        """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
+        """Return [2, n], the atoms at the ends of edges of a type that join two atoms."""
         rows = joints.numpy()
         ends = self._atom.array[rows[rows[:, 2] == int(type), :2]].astype(np.int64)
         return torch.from_numpy(ends[(ends >= 0).all(1)]).T
 
     def _hops(self, data: IndexInput, rows: Mapping[str, Tensor]) -> HopParts | None:
-        """What hops read, where there are documents: atoms with a title that stand alone."""
+        """Build the parts of hops if there are documents: titled atoms that stand alone."""
         if not bool((rows["title"] >= 0).any()):
             return None
         alone = (self._previous < 0) & (self._next < 0) & (rows["speaker"] < 0)
@@ -533,8 +533,8 @@ class _Texts(NamedTuple):
     """Texts of some atoms.
 
     Attributes:
-        rows, session: [n] int64 and int32, of the atoms.
-        terms, offsets: [T] and [n + 1] int64, as in `IndexInput`.
+        rows, session: [n] int64 and int32, columns of the atoms.
+        terms, offsets: [T] and [n + 1] int64, in the form of `IndexInput`.
     """
 
     rows: Tensor
@@ -544,7 +544,7 @@ class _Texts(NamedTuple):
 
 
 def _texts_of(rows: Mapping[str, Tensor], which: Tensor) -> _Texts:  # [A] bool
-    """Of the columns of an index those texts that are wanted."""
+    """Select the texts of some atoms from the columns of an index."""
     own = which.nonzero().squeeze(1)
     _, entry = row_entries(rows["term_offsets"], own)
     ends = offsets_of(rows["term_offsets"].diff()[own])
@@ -552,14 +552,14 @@ def _texts_of(rows: Mapping[str, Tensor], which: Tensor) -> _Texts:  # [A] bool
 
 
 def _spans(kept: Tensor) -> tuple[np.ndarray, np.ndarray]:  # [n] int64 -> [s], [s] int64
-    """Where runs of consecutive rows begin, and how long they are."""
+    """Return the starts and lengths of runs of consecutive rows."""
     rows = kept.numpy()
     begin, count = runs(rows - np.arange(len(rows)))
     return rows[begin], count
 
 
 def _ranked(config: Config) -> bool:
-    """Whether a signal reads PageRank, which is carried along for it."""
+    """Return whether a signal reads PageRank, which then has to be maintained."""
     return "pagerank" in routing_parts(
         signal_names((*config.rank.weights, *config.rank.cold_weights))
     )

@@ -1,4 +1,4 @@
-"""Influence: the score of an atom without each other memory; `index.explain` says what is meant."""
+"""Influence: the score of an atom without each other memory, as defined in `index.explain`."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from graphmem_torch.rank.query import QueryBatch
 
 __all__ = ["influence_of", "reversed_edges"]
 
-_TILE = 1 << 24  # values of a mask of left-out memories by nodes that are held at once on a CPU
-_REACH = 3  # turns on both sides that a window looks at
+_TILE = 1 << 24  # maximum size of a mask of left-out memories by nodes on a CPU
+_REACH = 3  # turns on both sides of a window
 
-# Signals of a text by itself that all others are read beside, or that anchors are chosen by.
+# Signals of a text alone, which other signals read at other turns or which choose anchors.
 _APART = ("semantic", "lexical", "lexical_unread", "lexical_session", "late", "named")
 _DERIVED = ("interaction_focus", "interaction_sharp", "semantic_positive", "lexical", "semantic")
 
 
-def reversed_edges(graph: Graph, weight: Tensor) -> Graph:  # [E], of the edges as they are
-    """The same edges the other way round, of other weights: edge i is `graph.out_edge[i]`."""
+def reversed_edges(graph: Graph, weight: Tensor) -> Graph:  # [E], weights of the original edges
+    """Reverse all edges and replace their weights: edge i is `graph.out_edge[i]`."""
     order = graph.out_edge.long()
     place = torch.arange(len(order), dtype=torch.int32, device=order.device)
     return Graph(
@@ -57,7 +57,7 @@ def reversed_edges(graph: Graph, weight: Tensor) -> Graph:  # [E], of the edges 
 
 
 class _Watched(Candidates):
-    """Candidates that note which signals look at other atoms, and what sessions are compared by."""
+    """Candidates that record which signals read other atoms, and values compared in sessions."""
 
     def __init__(self, of: Candidates, rows: Tensor) -> None:  # [1, C]
         super().__init__(of.memory, of.query, of.config, rows)
@@ -101,9 +101,9 @@ def influence_of(
     rows: Tensor,  # [C] int64, the candidates of the question, -1 = padding
     place: Tensor,  # [] of the atom among them
 ) -> Tensor:  # [A]
-    """The score of an atom minus what it were without each other."""
+    """Return the score of an atom minus its score without each other atom."""
     there = found.valid.expand(found.shape)[0].clone()
-    there[place] = True  # whether it may be a hit or not
+    there[place] = True  # even if it may be no hit
     without = _Without(found, plan, weights, rows, there.nonzero().squeeze(1), int(rows[place]))
     influence = weights.new_zeros(found.memory.num_atoms)
     nodes = max(1, found.memory.graph.num_nodes)
@@ -115,12 +115,12 @@ def influence_of(
 
 
 class _Without:
-    """The score of one atom without others: what stays of the C candidates, and what changes.
+    """Score of one atom without others: the parts of C candidates that stay, and changes to them.
 
-    The signals of other candidates change only where they look at the memory that is left out: in
-    the turns around it, and over its session where it was the best of it. From the base scores
-    come the anchors; only where these are others, or activation passes the memory, is anything
-    spread again. All of it with the memories left out as the axis of a batch.
+    Signals of other candidates change only where they read the memory that is left out: in the
+    turns around it, and in its session if it was the best there. Base scores choose the anchors.
+    Activation spreads again only if the anchors change or it passes the memory. The memories that
+    are left out are the batch axis.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _Without:
         plan: ExecutionPlan,
         weights: Tensor,  # [3, F]
         rows: Tensor,  # [*] int64, the candidates of `found`
-        kept: Tensor,  # [C], where those are that there are for the question
+        kept: Tensor,  # [C], places of the allowed ones
         row: int,
     ) -> None:
         self.found, self.plan, self.weights = found, plan, weights
@@ -138,7 +138,7 @@ class _Without:
         memory = found.memory
         self.sources = memory.derived_source[memory.derived_target == row].long()
         self.base = [*plan.base]
-        # What hops raise follows from the base scores of atom and anchors.
+        # The share of `hop` follows from the base scores of atom and anchors.
         self.graph = [plan.names[i] for i in plan.places(graph=True) if plan.names[i] != "hop"]
         self.form, self.amid = (
             each.expand(found.shape)[0, kept] for each in (found.form, found.amid)
@@ -164,12 +164,12 @@ class _Without:
         self.passed = self._passed()
 
     def mattering(self) -> Tensor:  # [M] int64 rows
-        """Without which the score may be another: candidates, and what activation passes."""
+        """Return the memories that may change the score: candidates and those passed."""
         rows = torch.cat([self.rows, self.passed.nonzero().squeeze(1)]).unique()
         return rows[rows != self.row]
 
     def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, the first is -1, none -> [M]
-        """The score without each memory."""
+        """Return the score without each memory."""
         query = self._asked(left)
         base, moved = self._base(left, query)
         score = base[:, self.own]
@@ -182,7 +182,7 @@ class _Without:
         if len(some):
             part = query.rows(some)
             found = self._brought(part, self._as_started(part), left[some])
-            brought[:] = found[0]  # what activation does not pass changes nothing
+            brought[:] = found[0]  # memories that activation does not pass change nothing
             brought[some] = found
         if self.plan.lifts:
             same = (~moved).nonzero().squeeze(1)
@@ -203,7 +203,7 @@ class _Without:
         started: Reached,
         base: Tensor,  # [M, C]
     ) -> Tensor:  # [M]
-        """Share of hops in the score of the atom without each memory."""
+        """Return the share of hops in the score of the atom without each memory."""
         if started.anchors is None or not started.anchors.shape[1] or not len(query):
             return base.new_zeros(len(query))
         own = self.rows.new_tensor([[self.row]]).expand(len(query), -1)
@@ -223,7 +223,7 @@ class _Without:
         return raised[:, 0] * weight
 
     def _as_started(self, query: QueryBatch) -> Reached:  # M questions
-        """The anchors as nothing left out leaves them; a traversal, which has seeds of its own."""
+        """Return the original anchors; a traversal has its own seeds, so it is recomputed."""
 
         def expanded(one: Tensor | None) -> Tensor | None:
             return None if one is None else one.expand(len(query), -1)
@@ -237,28 +237,28 @@ class _Without:
         )
 
     def _moved(self, left: Tensor, looked: Tensor) -> Tensor:  # [M], [M] bool -> [M] bool
-        """Without which the anchors, or how much they stand for the question, may be others.
+        """Return the mask of memories without which the anchors, or their relevance, may change.
 
-        `looked` says where the base score of one as high as an anchor is another.
+        `looked` is the mask of memories that change a base score as high as an anchor's.
         """
         anchors, source = self.started.anchors, self.found.config.anchors.source
         if anchors is None:
             return torch.zeros_like(left, dtype=torch.bool)
         moved = (left[:, None] == anchors).any(1) & (left >= 0)
-        if self.started.named is not None:  # that a question names it strengthens hops
+        if self.started.named is not None:  # a named document strengthens hops
             place = self._place(left)
             first = (self.rows[place] == left) & (self.named[place] >= self.started.named)
             moved |= first & (self.started.named > 0)
         if source != "fused":
             return moved
-        if self.plan.walks or "proximity" in self.graph:  # which are relative to all candidates
+        if self.plan.walks or "proximity" in self.graph:  # both are relative to all candidates
             return torch.ones_like(moved)
         return moved | looked
 
     def _weighed(
         self, values: Sequence[Tensor], names: Sequence[str], place: Tensor
     ) -> Tensor:  # F times [b, n], [b or 1, n] -> [b, n]
-        """The part of the score that some signals make, for the candidates at some places."""
+        """Return the part of the score from some signals, for candidates at some places."""
         if not names:
             return self.weights.new_zeros(values[0].shape if values else (1, len(self.rows)))
         form, amid = self.form[place], self.amid[place]
@@ -268,7 +268,7 @@ class _Without:
         return sums.gather(2, form.expand(sums.shape[:2])[:, :, None]).squeeze(2)
 
     def _asked(self, left: Tensor) -> QueryBatch:  # M questions
-        """The question, once without each memory."""
+        """Return the question repeated, once without each memory."""
         query = self.found.query.rows(torch.zeros_like(left))
         atoms, allowed = self.found.memory.num_atoms, query.allowed
         if allowed is None:
@@ -280,7 +280,7 @@ class _Without:
     def _base(
         self, left: Tensor, query: QueryBatch
     ) -> tuple[Tensor, Tensor]:  # [M] -> [M, C], [M] bool
-        """The base score of every candidate without each memory; where anchors may be others."""
+        """Return base scores without each memory, and a mask where anchors may change."""
         scores = self.score.expand(len(left), -1).clone()
         moved = torch.zeros_like(left, dtype=torch.bool)
         if not self.looking or not len(self.rows):
@@ -295,7 +295,7 @@ class _Without:
         return scores, moved
 
     def _best_of_session(self) -> Tensor:  # [C] bool
-        """Candidates without which the largest value of their session may be another."""
+        """Return the candidates without which the maximum of their session may change."""
         found = torch.zeros(len(self.rows), dtype=torch.bool, device=self.rows.device)
         for values in self.whole.compared:
             best = Candidates.session_max(self.whole, values)
@@ -305,10 +305,10 @@ class _Without:
     def _look_again(
         self, scores: Tensor, some: Tensor, left: Tensor, query: QueryBatch, *, session: bool
     ) -> Tensor:  # [m] bool
-        """Writes the scores [M, C] of those who look at the memories of some rows [m] of them.
+        """Update the scores [M, C] of candidates that read the left-out memories, in rows [m].
 
         Returns:
-            Whether one of them is, or was, as high as an anchor.
+            Mask of rows in which such a candidate is, or was, as high as an anchor.
         """
         memory = self.found.memory
         around = left[:, None]
@@ -335,7 +335,7 @@ class _Without:
         matches = self.whole.__dict__.get("matches")
         if matches is not None:
             other.matches = matches[0][:, place].transpose(0, 1)
-        # What is the best of a session stays so without one that was not.
+        # The maximum of a session does not depend on a lower value.
         looking = [name for name in self.looking if session or name not in self.whole.comparing]
         if not looking:
             return torch.zeros_like(left, dtype=torch.bool)
@@ -351,7 +351,7 @@ class _Without:
         return ((change != 0) & (highest >= self.least)).any(1)
 
     def _members(self, session: Tensor) -> Tensor:  # [m] -> [m, s] rows, -1 = none
-        """The candidates of sessions."""
+        """Return the candidates of sessions."""
         ordered, order = self.whole._session[0].sort()
         first = torch.searchsorted(ordered, session)
         count = torch.searchsorted(ordered, session, right=True) - first
@@ -360,11 +360,11 @@ class _Without:
         return self.rows[order[place.clamp(max=len(order) - 1)]].where(inside, -1)
 
     def _place(self, rows: Tensor) -> Tensor:
-        """Where rows are among the candidates, or where they would be."""
+        """Return the places of rows in the candidates, or their insertion points."""
         return torch.searchsorted(self.rows, rows).clamp(max=max(0, len(self.rows) - 1))
 
     def _start(self, query: QueryBatch, base: Tensor) -> Reached:  # M questions, [M, C]
-        """The anchors without each memory."""
+        """Return the anchors without each memory."""
         plan, found = self.plan, self.found
         traversal = self._traversed(query) if plan.traverses else None
         if not plan.starts:
@@ -383,7 +383,7 @@ class _Without:
         return traversed(everyone, conducting_nodes(self.found.memory, query)).traversal
 
     def _passed(self) -> Tensor:  # [A] bool
-        """Atoms that activation passes from the anchors, and what was derived from the atom."""
+        """Return atoms that activation passes from the anchors, and those derived from the atom."""
         plan, memory, reached = self.plan, self.found.memory, self.started
         passed = torch.zeros(memory.num_atoms, dtype=torch.bool, device=self.rows.device)
         passed[self.sources] = True
@@ -396,13 +396,13 @@ class _Without:
         mask = conducting_nodes(memory, query)
         hops = plan.config.spread.rounds
         near = hop_discount(memory.graph, start.column[None], hops=hops, discount=1.0, mask=mask)
-        if not plan.config.spread.inhibition:  # else what is strong weighs on all that is reached
+        if not plan.config.spread.inhibition:  # inhibition affects all reached nodes
             near = near.select(self._leading(hops, mask)[near.column])
         passed[memory.of_atoms(near).column] = True
         return passed
 
     def _leading(self, hops: int, mask: Tensor | None) -> Tensor:  # [N] bool
-        """Nodes from which so many edges lead to the atom."""
+        """Return the nodes from which at most `hops` edges lead to the atom."""
         memory, graph = self.found.memory, self.found.memory.graph
         back = reversed_edges(graph, graph.weight)
         goal = memory.nodes(self.rows.new_tensor([[self.row]]))
@@ -416,9 +416,9 @@ class _Without:
         started: Reached,
         left: Tensor | None = None,  # [M] int64 rows, -1 = none
     ) -> Tensor:  # [M]
-        """What the graph signals bring to the score of the atom without each memory.
+        """Return the part of the atom's score from graph signals without each memory.
 
-        `left` says which those are where `started` is the same for all of them.
+        `left` names the memories if `started` is the same for all of them.
         """
         found, count = self.found, len(query)
         own = self.rows.new_tensor([self.row])
@@ -426,7 +426,7 @@ class _Without:
         place = self._place(wanted)
         here = self.rows[place] == wanted
         wanted, place = wanted[here], place[here]
-        # Of what is derived, only what is derived from this atom.
+        # Keep only the derivations from this atom.
         memory = copy.copy(found.memory)
         for name, column in (("source", self.sources), ("target", own.expand(len(self.sources)))):
             object.__setattr__(memory, f"derived_{name}", column)
@@ -437,7 +437,7 @@ class _Without:
         last.reached = started
         if started.anchors is not None:
             spreads = self.plan.spreads and left is None
-            # The gate, which would have activation spread once more, reads nothing here.
+            # The gate would spread activation once more, and is not read here.
             plan = replace(self.plan, walks=False, lifts=False, spreads=spreads, statistics=())
             mask = conducting_nodes(memory, query) if plan.spreads else None
             last.reached = started
@@ -454,7 +454,7 @@ class _Without:
         return self._weighed(values, self.graph, wanted.new_tensor([[self.own]]))[:, 0]
 
     def _spread(self, left: Tensor, wanted: Tensor) -> Tensor:  # [M] rows, [W] rows -> [M, A]
-        """The activation of some atoms without each memory, from the anchors as they are."""
+        """Return the activation of some atoms without each memory, from the same anchors."""
         memory, query, plan = self.found.memory, self.found.query, self.plan
         anchors, value = self.started.anchors, self.started.value
         assert anchors is not None and value is not None

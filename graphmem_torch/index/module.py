@@ -1,7 +1,6 @@
 """MemoryIndex: a frozen snapshot of a memory on a device, and the retrieval that runs on it.
 
-No I/O, no text models, no SQLite: tensors in, tensors out. This is what "import as a torch module"
-means.
+No I/O, no text models, no SQLite: tensors in, tensors out.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from graphmem_torch.rank.succession import SuccessionBatch, follow
 
 __all__ = ["MemoryIndex"]
 
-_LARGEST = "embeddings", "tokens"  # nine tenths of an index, rows that are never rewritten
+_LARGEST = "embeddings", "tokens"  # 90 % of an index; rows are never rewritten
 _TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a CPU: 32 MB
 
 
@@ -73,19 +72,18 @@ class MemoryIndex(nn.Module):
 
     Attributes:
         config: The settings it was made with.
-        weight_keys: Those keys of `rank.weights` that it ranks by.
+        weight_keys: Keys of `rank.weights` that it ranks by.
         signal_names: F signals of the score.
-        reads: What these read that is made only for those who ask (`rank.registry.Signal`).
+        reads: Inputs of these that are computed only on demand (`rank.registry.Signal`).
         weights: Parameter [3, F], the weight of each for memories of each form
             (`rank.registry.FORMS`).
-        edge_gains: Parameter [14], what the weights of edges are multiplied by, by `EdgeType`; ones
-            where nothing was learned.
+        edge_gains: Parameter [14], factors of edge weights by `EdgeType`; ones unless learned.
         constants: Parameters [], the constants of the propagation by name: `retention`, `spread`,
             `inhibition`, `gain` and `threshold`, as far as the settings under `spread` use them.
-        plan: What a question takes.
+        plan: Steps that answer a question.
 
-    Parameters ask for no gradient until `requires_grad_()`: `score` is differentiable in all of
-    them, and in the embeddings of questions. What was learned counts from the next call on.
+    Parameters require no gradient until `requires_grad_()`. `score` is differentiable in all of
+    them, and in the embeddings of questions. Learned values apply from the next call.
     """
 
     embeddings: Tensor
@@ -102,10 +100,10 @@ class MemoryIndex(nn.Module):
     def __init__(
         self, tensors: Mapping[str, Tensor], config: Config, listed: Listed | None = None
     ) -> None:
-        """Takes buffers by name as they are; `build` and `from_state_dict` are for callers.
+        """Take buffers by name without a copy; callers use `build` and `from_state_dict`.
 
-        What routing signals read and is not among them is derived from the graph. What is
-        `listed` stands for buffers until somebody asks for these.
+        Missing buffers of routing signals are derived from the graph. `listed` replaces buffers
+        until they are requested.
         """
         super().__init__()
         self.config = config
@@ -113,7 +111,7 @@ class MemoryIndex(nn.Module):
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, ExecutionPlan] | None = None
         self._listed = listed
         learned = self._learned_names()
-        # In one go: an index is made of each state of a memory.
+        # Updated in one call, because an index is made for each state of a memory.
         self._buffers.update((n, part) for n, part in tensors.items() if n not in learned)
         named, spreads = config.rank.weights, self.spreads
         if not spreads and config.rank.cold_weights:
@@ -152,17 +150,17 @@ class MemoryIndex(nn.Module):
             value = torch.tensor(float(getattr(config.spread, name)))
             value = tensors.get(f"constants.{name}", value)
             self.constants[name] = nn.Parameter(value.clone(), requires_grad=False)
-        # `torch.export` counts the buffers that are None as it names the others: they come last.
+        # `torch.export` numbers None buffers like the others, so they come last.
         lacking = [n for n in (*REQUIRED_PARTS, *OPTIONAL_PARTS) if n not in self._buffers]
         self._buffers.update(dict.fromkeys(lacking))
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
-        """The index of the columns of a memory.
+        """Build the index of the columns of a memory.
 
         Raises:
-            InputError: For columns of different lengths.
-            ConfigError: For a weight of a signal that there is not.
+            InputError: Columns have different lengths.
+            ConfigError: A weight names an unknown signal.
         """
         return cls(index_tensors(data, config), config)
 
@@ -175,24 +173,24 @@ class MemoryIndex(nn.Module):
         *,
         time: Tensor | None = None,  # [A]
     ) -> MemoryIndex:
-        """The index of vectors and a graph alone; `QueryBatch(embedding)` is all that it is asked.
+        """Build an index of vectors and a graph alone, for questions `QueryBatch(embedding)`.
 
-        Without texts, speakers and sessions the signals that read them are 0.
+        Signals of texts, speakers and sessions are 0.
 
         Args:
             embeddings: One row for each atom.
-            graph: Its first A nodes are the atoms; those behind them, such as concepts, only
-                conduct. Its edges conduct as they are: the gains, the way back and the cap in
-                `spread` are for edges of a store. None: no edges.
+            graph: Graph whose first A nodes are the atoms; later nodes, such as concepts, only
+                conduct. Its edges conduct unchanged: the gains, the reverse direction and the cap
+                in `spread` apply to edges of a store. None: no edges.
             config: Settings; those of the preset `default` by default.
-            time: Seconds since the epoch UTC, NaN where unknown.
+            time: Seconds since the epoch UTC, NaN = unknown.
 
         Returns:
             The index, on the device of the embeddings.
 
         Raises:
-            InputError: Rows that are not of length 1, a graph of fewer nodes or of types that are
-                no `EdgeType`, or times that do not fit.
+            InputError: Rows are not of length 1, the graph has too few nodes or types outside
+                `EdgeType`, or times do not fit.
         """
         check_matrix("embeddings", embeddings, "[A, d]")
         check_unit_rows("embeddings", embeddings)
@@ -213,15 +211,15 @@ class MemoryIndex(nn.Module):
             )
         data = IndexInput.of_vectors(embeddings.detach().cpu(), own.num_nodes, time)
         tensors = index_tensors(data, config) | graph_tensors(own)
-        tensors.pop("pagerank", None)  # of no edges; that of the graph is derived
+        tensors.pop("pagerank", None)  # computed without edges; the graph's own is derived
         return cls(tensors, config).to(device)
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor], config: Config) -> MemoryIndex:
-        """The index whose `state_dict` this is; weights that are not there are the settings'.
+        """Load the index of a `state_dict`; missing weights are those of the settings.
 
         Raises:
-            InputError: For tensors that are missing, that no index has, or that do not fit.
+            InputError: Tensors are missing, unknown, or do not fit.
         """
         if not isinstance(state, Mapping):
             raise InputError(
@@ -241,7 +239,7 @@ class MemoryIndex(nn.Module):
         return cls(state, config)
 
     def extra_repr(self) -> str:
-        """What there is, in a line."""
+        """Return a one-line summary."""
         atoms, dim = self.embeddings.shape
         size = sum(buffer.nbytes for buffer in self.buffers()) / 1e6
         modes = self.modes
@@ -265,29 +263,29 @@ class MemoryIndex(nn.Module):
 
     @property
     def time(self) -> Tensor:  # [A] float64
-        """Seconds since the epoch, UTC; NaN where unknown."""
+        """Seconds since the epoch, UTC; NaN if unknown."""
         return self.time_bits.view(torch.float64)
 
     @property
     def tensors(self) -> MemoryTensors:
-        """What ranking reads; one object while the buffers are the same, as it keeps things."""
-        listed = self._listed  # before the buffers, which another thread may fill from it
+        """Tensors that ranking reads; the same object while the buffers are, for its caches."""
+        listed = self._listed  # read first: another thread may fill the buffers from it
         parts = self._parts
-        if torch.compiler.is_exporting():  # what stands for the buffers then must not be kept
+        if torch.compiler.is_exporting():  # the placeholders for buffers must not be cached
             return memory_tensors(parts, listed)
         if self._read is None or not same_buffers(self._read[0], parts):
             self._read = parts, memory_tensors(parts, listed)
         return self._read[1]
 
     def _settle(self) -> None:
-        """Makes buffers of what is listed."""
+        """Turn listed parts into buffers."""
         if (listed := self._listed) is not None:
             for name, part in listed.to_tensors().items():
                 setattr(self, name, part)
             self._listed = None
 
     def named_buffers(self, *arguments: Any, **options: Any) -> Iterator[tuple[str, Tensor]]:
-        """As that of `nn.Module`."""
+        """Return the named buffers of `nn.Module`, including listed parts."""
         self._settle()
         return super().named_buffers(*arguments, **options)
 
@@ -298,24 +296,24 @@ class MemoryIndex(nn.Module):
     def _load_from_state_dict(self, *arguments: Any) -> None:
         self._settle()
         super()._load_from_state_dict(*arguments)
-        self._read = None  # other values in the same buffers
+        self._read = None  # the buffers have other values now
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MemoryIndex:
         if fn(torch.empty(0)).dtype != torch.float32:
-            self._settle()  # what is rounded are the buffers
+            self._settle()  # only buffers can be rounded
         elif self._listed is not None:
             self._listed, self._read = self._listed.mapped(fn), None
         return super()._apply(fn, recurse)
 
     def follow_to(self, device: torch.device | str, kept: dict[str, RowsOnDevice]) -> None:
-        """As `to(device)`, where the index that this one followed has been moved before.
+        """Move to `device`, reusing rows that an earlier index has moved there.
 
         Args:
-            device: Where to.
-            kept: What is there of the rows that only grow, which all calls share; of these what is
-                new alone is moved.
+            device: Target device.
+            kept: Append-only rows already on the device, shared by all calls; only new rows are
+                moved.
         """
-        with torch.inference_mode(False):  # whoever asks for gradients later reads it, too
+        with torch.inference_mode(False):  # a later call may need gradients
             for name in _LARGEST:
                 rows = self._buffers.get(name)
                 if rows is not None and rows.device.type == "cpu":
@@ -330,7 +328,7 @@ class MemoryIndex(nn.Module):
 
     @property
     def modes(self) -> Modes | None:
-        """The modes of the atoms; None where the settings do not ask for them."""
+        """The modes of the atoms; None unless the settings ask for them."""
         return modes_in(self._parts)
 
     @property
@@ -339,7 +337,7 @@ class MemoryIndex(nn.Module):
 
     @property
     def spreads(self) -> bool:
-        """Whether there is a graph worth spreading over; else it is a cold start."""
+        """True if the graph is worth spreading over; otherwise it is a cold start."""
         return worth_spreading(self.graph, self.atom, self.num_atoms, self.config.spread)
 
     def forward(
@@ -351,19 +349,19 @@ class MemoryIndex(nn.Module):
         tile: int = _TILE,
         stages: Stages | None = None,
     ) -> Retrieval:
-        """Ranks the memories for B questions.
+        """Rank the memories for B questions.
 
         Args:
-            query: The questions; only the embeddings are needed, a signal whose input is missing
+            query: The questions; only the embeddings are required. A signal with missing input
                 is 0.
-            k: Hits a question; by default `rank.k` of the settings.
-            paths: Whether the edges that led to each hit are wanted.
+            k: Hits per question; by default `rank.k` of the settings.
+            paths: Whether to find the edges that led to each hit.
             tile: Floats of the largest temporary on a CPU; questions are ranked in tiles of it.
-            stages: What is told how long each stage took, and how much it looked at.
+            stages: Records the duration of each stage and the atoms that it read.
 
         Raises:
-            InputError: For shapes that do not fit the index.
-            ConfigError: For settings without weights.
+            InputError: Shapes do not fit the index.
+            ConfigError: The settings have no weights.
         """
         query, count = self._checked(query, k)
         memory, plan, weights = self._learned()
@@ -396,16 +394,16 @@ class MemoryIndex(nn.Module):
         *,
         tile: int = _TILE,
     ) -> Pruned:
-        """What the steps of a plan leave for each of B questions (`rank.plan.prune`).
+        """Return the atoms that a plan leaves for each of B questions (`rank.plan.prune`).
 
         Args:
             query: Questions, as for `forward`.
-            plan: Of each question.
+            plan: Plans of the questions.
             events: Events of the atoms that state one.
-            tile: As for `forward`.
+            tile: Floats of the largest temporary on a CPU.
 
         Raises:
-            InputError: For shapes that do not fit the index or each other.
+            InputError: Shapes do not fit the index or each other.
         """
         plan.check(len(query))
         tiles = self._tiles(query, tile)
@@ -418,14 +416,14 @@ class MemoryIndex(nn.Module):
         asked: SuccessionBatch,
         best: Tensor,  # [B, n] int64, -1 = none
     ) -> Tensor:  # [B, P] int64, -1 = none
-        """The atoms that what took the place of what leads to (`rank.succession.follow`).
+        """Return the atoms that recorded successions lead to (`rank.succession.follow`).
 
         Args:
-            asked: What of its chains each question asks for.
+            asked: Direction and terms of each question.
             best: The atoms that fit it, best first.
 
         Raises:
-            InputError: For shapes that do not fit each other.
+            InputError: Shapes do not fit each other.
         """
         asked.check(len(best))
         return follow(self.tensors, asked, best)
@@ -435,19 +433,19 @@ class MemoryIndex(nn.Module):
         query: QueryBatch,
         rows: Tensor,  # [B, k] int64, -1 = none
     ) -> Tensor:  # [B, k]
-        """Return how much atoms have to do with each question (`rank.relevance.relevance`).
+        """Return the relevance of atoms to each question (`rank.relevance.relevance`).
 
         Args:
             query: Questions, as for `forward`.
             rows: Atoms of each question.
 
         Raises:
-            InputError: For shapes that do not fit the index.
+            InputError: Shapes do not fit the index.
         """
         return relevance(self.tensors, self._fitting(query), rows)
 
     def _tiles(self, query: QueryBatch, tile: int) -> Iterator[tuple[slice, Candidates]]:
-        """Parts of B questions, one at least, against every atom, of so many floats each."""
+        """Yield parts of B questions, at least one, against every atom, within `tile` floats."""
         query = self._checked(query, None)[0]
         step = max(1, tile_elements(self.embeddings.device, tile) // max(1, self.num_atoms))
         for start in range(0, max(len(query), 1), step):
@@ -455,23 +453,22 @@ class MemoryIndex(nn.Module):
             yield part, Candidates(self.tensors, query.rows(part), self.config)
 
     def score(self, query: QueryBatch, *, k: int | None = None) -> Tensor:  # [B, A]
-        """The score of every atom for B questions, before the best are taken; differentiable.
+        """Return the score of every atom for B questions, before the top k; differentiable.
 
-        Equal to the scores of `forward`. The gradient flows back to every parameter that asks for
-        one, and to `query.embedding`; where it goes through, activation and walks are computed for
-        all nodes. Which atoms are candidates and anchors, and how many edges a traversal takes to
-        one, is a choice, which has no gradient: the score jumps where another one is chosen. Token
-        vectors of a question have none and must not ask for one.
+        Scores equal those of `forward`. The gradient flows to every parameter that requires one and
+        to `query.embedding`; activation and walks are then computed for all nodes. The choices of
+        candidates, anchors and numbers of hops have no gradient: the score jumps where they
+        change. Token vectors of a question must not require a gradient.
 
         Args:
-            query: As for `forward`; in one go, so give as many questions as there is room for.
-            k: As for `forward`: in a large memory there are more candidates for more hits.
+            query: Questions, as for `forward`; they are not tiled, so they must fit in memory.
+            k: Hits per question; in a large memory more hits have more candidates.
 
         Returns:
-            Minus infinity for atoms that are no candidates or may be no hits.
+            Scores; minus infinity for atoms that are no candidates or may be no hits.
 
         Raises:
-            InputError: As `forward`; a signal without a gradient that one would have to go through.
+            InputError: Input does not fit, or a gradient would pass a signal without one.
         """
         found, values = self._signals(query, k)
         scores = found.scores(values, self._work(self.weights)).masked_fill(
@@ -479,15 +476,15 @@ class MemoryIndex(nn.Module):
         )
         if found.rows is None:
             return scores
-        # Padding goes behind the atoms.
+        # Padding goes to an extra last column.
         out = scores.new_full((len(scores), self.num_atoms + 1), -torch.inf)
         return out.scatter(1, found.rows % out.shape[1], scores)[:, :-1]
 
     def features(self, query: QueryBatch, *, k: int | None = None) -> Features:
-        """What the score weighs, for the candidates of B questions; differentiable as `score` is.
+        """Return the signal values of the candidates of B questions; differentiable as `score`.
 
         Raises:
-            InputError: As `score`.
+            InputError: Input is not valid for `score`.
         """
         found, values = self._signals(query, k)
         rows, shape = found.rows, found.shape
@@ -500,21 +497,21 @@ class MemoryIndex(nn.Module):
         return found, found.signals(self.signal_names)
 
     def candidates(self, query: QueryBatch, *, k: int | None = None) -> Candidates:
-        """The candidates of B questions for k hits, whose signals `fit` learns from."""
+        """Return the candidates of B questions for k hits, whose signals `fit` learns from."""
         query, count = self._checked(query, k)
         memory, plan, weights = self._learned()
         return candidates_of(memory, plan, weights, query, count)
 
     def explain(self, query: QueryBatch, row: int, *, k: int | None = None) -> Explained:
-        """Why an atom has its score for one question; `index.explain` says what is meant.
+        """Explain an atom's score for one question, as defined in `index.explain`.
 
         Args:
             query: One question.
-            row: Of the atom.
-            k: As for `score`.
+            row: Row of the atom.
+            k: Hits per question, as for `score`.
 
         Raises:
-            InputError: Not one question, or no such atom.
+            InputError: The query is not one question, or there is no such atom.
         """
         if len(query) != 1 or not 0 <= row < self.num_atoms:
             raise InputError(
@@ -522,7 +519,7 @@ class MemoryIndex(nn.Module):
                 f"{len(query)} and {row}; give one of each"
             )
         query, count = self._checked(query, k)
-        with torch.inference_mode(False):  # in which nothing would have a gradient
+        with torch.inference_mode(False):  # inference mode has no gradients
             with torch.no_grad():
                 memory, plan, weights = self._learned()
             return explain(memory, plan, weights, query, row, count)
@@ -532,15 +529,15 @@ class MemoryIndex(nn.Module):
         return {"weights", "edge_gains", *(f"constants.{name}" for name in CONSTANTS)}
 
     def _work(self, values: Tensor) -> Tensor:
-        """In the type of the arithmetic: float32, or float64 where the embeddings are."""
+        """Convert to the type of the arithmetic: float32, or float64 if the embeddings are."""
         return values.to(torch.promote_types(self.embeddings.dtype, torch.float32))
 
     @property
     def settings(self) -> Config:
-        """The settings with the weights, gains and constants as they are now.
+        """Settings with the current weights, gains and constants.
 
-        A gain counts for both ways of its type. An index that is made by them may keep other edges
-        of a node where `spread.max_edges` cuts: these are the strongest with the gains.
+        A gain counts for both directions of its type. An index built from them may keep other edges
+        of a node where `spread.max_edges` cuts, because gains then take part in the choice.
         """
         config = self.config
         learned = weights_of(self.signal_names, self.weights.detach().cpu())
@@ -560,13 +557,12 @@ class MemoryIndex(nn.Module):
         )
 
     def _learned(self) -> tuple[MemoryTensors, ExecutionPlan, Tensor]:
-        """What a question is asked of: with gains, constants and weights as they are now.
+        """Return memory, plan and weights with the current gains, constants and weights.
 
-        As numbers, which are read once after they have changed, but where a gradient flows back to
-        them.
+        Gains and constants are read once as numbers after a change, unless they require a gradient.
 
         Raises:
-            ConfigError: For settings without weights.
+            ConfigError: The settings have no weights.
         """
         if not self.config.rank.weights:
             raise ConfigError(
@@ -579,7 +575,7 @@ class MemoryIndex(nn.Module):
             constants = {name: self._work(value) for name, value in self.constants.items()}
             plan = replace(self.plan, constants=constants)
             return self._gained(memory, self.edge_gains), plan, weights
-        # An inference tensor counts no versions, and no optimizer changes it.
+        # An inference tensor has no version counter, and no optimizer changes it.
         state = memory, *((each, 0 if each.is_inference() else each._version) for each in own)
         if self._taken_up is None or not _same_state(self._taken_up[0], state):
             if not bool((self.edge_gains == 1).all()):
@@ -588,13 +584,13 @@ class MemoryIndex(nn.Module):
         return *self._taken_up[1:], weights
 
     def _gained(self, memory: MemoryTensors, gains: Tensor) -> MemoryTensors:  # [14]
-        """The memory whose edges conduct by their gains."""
+        """Return the memory with edges multiplied by their gains."""
         graph = memory.graph
         own = self._work(gains)[graph.type.long()]
         return memory.conducting(graph.with_weight(graph.weight * own))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is derived from tensors that a copy has others of."""
+        """Return the state without caches, which belong to the original's tensors."""
         return {**self.__dict__, "_read": None, "_taken_up": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
@@ -604,7 +600,7 @@ class MemoryIndex(nn.Module):
         return without_echoes(self.tensors, query), count
 
     def _fitting(self, query: QueryBatch) -> QueryBatch:
-        """The questions in the precision of the index, with shapes that fit it."""
+        """Return the questions in the precision of the index, after checking their shapes."""
         if not isinstance(query, QueryBatch):
             raise InputError(
                 f"query: expected a QueryBatch, got {type(query).__name__}; "
@@ -617,13 +613,13 @@ class MemoryIndex(nn.Module):
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]
-    """Lists of rows one under the other, as wide as the widest."""
+    """Stack lists of rows, padded to the widest."""
     width = max(part.shape[1] for part in parts)
     return torch.cat([nn.functional.pad(p, (0, width - p.shape[1]), value=-1) for p in parts])
 
 
 def _same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether both are of one memory, and of the same parameters in the same versions."""
+    """Return whether both have one memory and the same versions of the same parameters."""
     return state[0] is other[0] and all(
         one is two and before == now
         for (one, before), (two, now) in zip(state[1:], other[1:], strict=True)

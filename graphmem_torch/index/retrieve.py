@@ -1,6 +1,6 @@
-"""Retrieval, stage by stage: candidates, anchors, what the graph brings, scores, abstention, paths.
+"""Retrieval in stages: candidates, anchors, graph results, scores, abstention and paths.
 
-Functions over values; `MemoryIndex.forward` hands them its tensors.
+Functions over values; `MemoryIndex.forward` passes them its tensors.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ __all__ = [
 ]
 
 OF_HITS = ("rows", "scores", "shares", "place", "paths", "hops")
-"""The columns of `Retrieval` that have an entry for each hit."""
+"""Columns of `Retrieval` with an entry for each hit."""
 
-_CARRIED = 0.05  # share of what speaks for a hit, above which it is known where a hop came from
+_CARRIED = 0.05  # minimum share of a hit's positive score for which a hop's origin is found
 
 
 class Retrieval(NamedTuple):
-    """What `MemoryIndex.forward` returns, best first; k is at most the number of candidates.
+    """Result of `MemoryIndex.forward`, best first; k is at most the number of candidates.
 
     Attributes:
-        rows: [B, k] int64 atom rows, -1 where there were fewer than k.
+        rows: [B, k] int64 atom rows, -1 if there are fewer than k.
         scores: [B, k] float32 hybrid scores, -inf where rows is -1.
         shares: [B, k, F] float32, each signal's share of the score, in the order of `signal_names`.
         place: [B, k] int64, the place of each hit in the ranking, from 0.
@@ -65,12 +65,11 @@ class Retrieval(NamedTuple):
         statistics: [B, S], `ExecutionPlan.read` of the ranking.
         anchors: [B, K] int64 rows where activation started, -1 = none.
         anchor_activation: [B, K] float32.
-        paths: [B, k, T] int64, the edges that brought most activation to each row, from the anchor
-            on, as `MemoryIndex.graph.stored` numbers them, -1 = none; T = 0 unless paths were asked
-            for.
+        paths: [B, k, T] int64, the edges that brought most activation to each row, from the anchor,
+            as `MemoryIndex.graph.stored` numbers them, -1 = none; T = 0 unless requested.
         hops: [B, k, 3] int64, the row of the anchor whose hop raises each hit the most, and the
-            numbers of the entities that lead there (`rank.hops.bridges`), -1 = none; known only if
-            paths were asked for, and of hops that bring more than 5 % of what speaks for the hit.
+            entities that lead there (`rank.hops.bridges`), -1 = none. Set only if paths were
+            requested, for hops that bring more than 5 % of the hit's positive score.
     """
 
     rows: Tensor
@@ -86,14 +85,13 @@ class Retrieval(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What `MemoryIndex.features` returns of C candidates.
+    """Result of `MemoryIndex.features`, for C candidates.
 
     Attributes:
         rows: [B, C] int64 atom rows, -1 = padding.
-        values: [B, C, F], the signals in the order of `signal_names`, scaled as the score takes
-            them.
-        form: [B, C] int64, the row of `MemoryIndex.weights` that weighs each.
-        listed: [B, C] bool, which may be hits.
+        values: [B, C, F], the signals in the order of `signal_names`, scaled as in the score.
+        form: [B, C] int64, the row of `MemoryIndex.weights` for each.
+        listed: [B, C] bool, mask of possible hits.
     """
 
     rows: Tensor
@@ -102,28 +100,28 @@ class Features(NamedTuple):
     listed: Tensor
 
     def scores(self, weights: Tensor) -> Tensor:  # [3, F] -> [B, C]
-        """What `MemoryIndex.score` makes of them; also for what is not listed."""
+        """Return `MemoryIndex.score` of these candidates, including those not listed."""
         return weighted_sums(self.values, weights.to(self.values.dtype), self.form)
 
 
 class Stages:
-    """How long the stages of a batch of questions took, and how much they looked at.
+    """Durations of the stages of a batch of questions, and the number of atoms that they read.
 
     Attributes:
-        seconds: By stage, in their order; wall clock, once the device is done.
-        candidates: Of each question, those that there are for it.
-        activated: Atoms that activation reached, of each question; None where none spread.
+        seconds: Wall-clock seconds by stage, in order, including the device's work.
+        candidates: Number of candidates of each question.
+        activated: Number of atoms that activation reached for each question; None without it.
     """
 
     def __init__(self) -> None:
-        """Begins the clock of the first stage."""
+        """Start the clock of the first stage."""
         self.seconds: dict[str, float] = {}
         self.candidates: list[int] = []
         self.activated: list[int | None] = []
         self._last = perf_counter()
 
     def done(self, stage: str) -> None:
-        """Ends a stage; one that comes again, as for the next tile of questions, adds up."""
+        """End a stage; a repeated one, as for the next tile of questions, adds up."""
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()
         now = perf_counter()
@@ -131,7 +129,7 @@ class Stages:
         self._last = now
 
     def looked_at(self, found: Candidates) -> None:
-        """Counts what a tile of questions looked at."""
+        """Count the candidates and activated atoms of a tile of questions."""
         count = len(found.query)
         self.candidates += found.valid.sum(1).expand(count).tolist()
         activation = found.reached.activation
@@ -145,13 +143,13 @@ class Stages:
 
 
 class Ranked(NamedTuple):
-    """The best of some candidates, `DEPTH` at least where there are as many, best first.
+    """Best candidates, at least `DEPTH` if available, best first.
 
     Attributes:
-        candidates: C for each of B questions.
-        signals: [B, C, F] of the score.
-        places: [B, K] int64 among the candidates.
-        scores: [B, K] float32, -inf for what may be no hit.
+        candidates: C candidates for each of B questions.
+        signals: [B, C, F], signals of the score.
+        places: [B, K] int64, places in the candidates.
+        scores: [B, K] float32, -inf if it cannot be a hit.
         form: [B, K] int64, places in `FORMS`.
     """
 
@@ -162,7 +160,7 @@ class Ranked(NamedTuple):
     form: Tensor
 
     def statistics(self, names: Sequence[str]) -> tuple[Tensor, Tensor]:  # [B, S], [B] int64
-        """What abstention reads: the named statistics, and the form of the first hit."""
+        """Return the named statistics for abstention, and the form of the first hit."""
         near = self.places[:, :DEPTH], self.scores[:, :DEPTH]
         found = abstention_statistics(self.candidates, *near, names)
         none = self.form.shape[1] == 0
@@ -175,9 +173,9 @@ def ranked(
     weights: Tensor,  # [3, F], by form
     k: int,
 ) -> Ranked:
-    """The candidates that may be hits, as many as k hits and abstention take.
+    """Return the best possible hits, as many as k hits and abstention need.
 
-    By tiers, where the questions have such, then by their scores.
+    They are ordered by tier, if the questions have tiers, then by score.
     """
     signals = found.signals(names)
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
@@ -202,7 +200,7 @@ def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
 
 
 def _best_of_group(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
-    """The scores, of each group [B or 1, A] the best alone; of equal ones the first."""
+    """Return the scores with only the best of each group [B or 1, A]; the first on a tie."""
     own = found.pick_each(group.expand(len(score), -1))
     shape, lane = (len(score), int(group.max()) + 1), torch.arange(score.shape[1]).to(own)
     best = score.new_full(shape, -torch.inf).scatter_reduce(1, own, score, "amax")
@@ -222,10 +220,9 @@ def retrieve(
     paths: bool = False,
     stages: Stages | None = None,
 ) -> Retrieval:
-    """The k best memories of each of B questions that fit the memory, and why.
+    """Return the k best memories of each of B questions, with the reasons.
 
-    The edges that led to each hit are looked for only where `paths` are wanted; what was done is
-    told to `stages`.
+    The edges that led to each hit are found only if `paths` is set; `stages` records the work.
     """
     found = candidates_of(memory, plan, weights, query, k, stages=stages)
     best = ranked(found, plan.names, weights, k)
@@ -274,7 +271,7 @@ def retrieve(
 
 
 def _hops_to(found: Candidates, places: Tensor, rows: Tensor) -> Tensor:  # [B, k] -> [B, k, 3]
-    """Where the hops to some candidates set out from, and by what; see `Retrieval.hops`."""
+    """Return the anchor and entities of the hops to some candidates; see `Retrieval.hops`."""
     assert found.memory.hops is not None
     anchor = led_from(found, places).masked_fill(rows < 0, -1)
     by = bridges(found.memory.hops, anchor, rows, found.named_keys)
@@ -290,7 +287,7 @@ def candidates_of(
     *,
     stages: Stages | None = None,
 ) -> Candidates:
-    """The candidates of each question, with what the graph brings from their anchors."""
+    """Return the candidates of each question, with graph results from their anchors."""
     everyone = Candidates(memory, query, plan.config)
     conducting = conducting_nodes(memory, query)
     if plan.traverses:
@@ -306,7 +303,7 @@ def candidates_of(
         return found
     own = weights.index_select(1, numbers_on(weights.device, plan.base_places))
     found = found.reaching(replace(found.reached, base=(plan.base, own)))
-    found.base_scores  # noqa: B018 - computed when it is first asked for
+    found.base_scores  # noqa: B018 - computes the property now
     if stages is not None:
         stages.done("base signals")
     reached = brought_from(found, plan, started_from(found, plan), conducting)
@@ -320,7 +317,7 @@ def candidates_of(
         lifted = None if lifts is None else lifts.amax(1)
     hopped = reached.title_hop, reached.entity_hop, lifted
     brought = *hopped, reached.walk, reached.activation
-    planned = query.planned is not None  # what else is reached may be no hit
+    planned = query.planned is not None  # other reached atoms cannot be hits
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
     extra = [_most(allowed_of(one, query)) for one in brought if one is not None]
@@ -328,7 +325,7 @@ def candidates_of(
 
 
 def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows, -1 = none
-    """The atoms of each question that the graph brought most to."""
+    """Return the atoms of each question with the largest graph results."""
     if isinstance(found, SparseRows):
         return found.topk(EXTRA_ATOMS)[1]
     values, rows = stable_topk(found.detach(), min(EXTRA_ATOMS, found.shape[1]))

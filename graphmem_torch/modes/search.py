@@ -47,19 +47,19 @@ def mode_weights(
     half_life_days: float = 0.0,
     absolute: bool = False,
 ) -> Tensor:  # [B, M] float32
-    """w_k = max(0, cos(q, μ_k)) · f(max τ - τ_k, h) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
+    """Return w_k = max(0, cos(q, μ_k)) · f(max τ - τ_k, h) / (1 + σ_k²).
 
-    w_k = max(0, cos(q, μ_k)) · decay(max τ - τ_k) / (1 + σ_k²).
+    `docs/mathematics.md` 1.5.
 
     Args:
         modes: M modes.
         queries: Query vectors of any length.
-        half_life_days: Days in which a mode that gets no new atoms loses half of its weight; 0: no
+        half_life_days: Days in which a mode without new atoms loses half of its weight; 0: no
             decay. A mode of unknown time does not decay.
         absolute: Whether to use the published |cos|, which ranks opposite centroids highly.
 
     Raises:
-        InputError: For queries that do not fit, or a negative half-life.
+        InputError: Queries do not fit, or the half-life is negative.
     """
     return _weigh(modes, _cosine(modes, queries), half_life_days, absolute)
 
@@ -78,7 +78,7 @@ def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
 
 
 def _decay(latest: Tensor, half_life_days: float) -> Tensor:  # [M] float64
-    """f(t, h), t the age before the latest time of any mode; 1 for a mode without time."""
+    """Return f(t, h), t the age before the latest time of any mode; 1 without a time."""
     check_range("half_life_days", half_life_days, 0.0)
     age = (latest.nan_to_num(nan=-torch.inf).amax() - latest).nan_to_num(nan=0.0)
     return fading(age / DAY, half_life_days)
@@ -133,7 +133,7 @@ def search_modes(
         queries: Query vectors of any length.
         modes_k: Modes searched per question; at most M count.
         per_mode: Atoms returned from each.
-        half_life_days: As for `mode_weights`.
+        half_life_days: Days of half-life, as for `mode_weights`.
         absolute: Whether to use |cos|, as for `mode_weights`.
         duplicate: First atom of equal content for each atom, itself if it is the first; only one of
             equal atoms is a hit.
