@@ -14,16 +14,16 @@ __all__ = ["Added", "Indexed", "Page"]
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What an `add` or a `connect` did.
+    """Outcome of an `add` or a `connect`.
 
     Attributes:
-        new: Atoms, or edges, stored.
-        known: Those there already: atoms of the same content, edges as strong or more.
-        ids: Ids of the atoms in the order of the input, also of those that were there already.
-            Messages in `skipped` have none; edges neither. Not compared, and not printed.
-        skipped: Messages that were left out: the place of each in the input, and why.
-        losses: What could not be kept of the input, by kind: parts of messages without text
-            (images, calls without arguments), halves of surrogate pairs that were replaced.
+        new: Number of atoms or edges stored.
+        known: Number already stored: atoms of the same content, edges at least as strong.
+        ids: Ids of all atoms, new and known, in the order of the input. Messages in `skipped` and
+            edges have none. Neither compared nor printed.
+        skipped: Messages left out: the place of each in the input, and the reason.
+        losses: Counts of content that could not be kept, by kind: message parts without text
+            (images, calls without arguments), unpaired surrogates that were replaced.
     """
 
     new: int
@@ -33,7 +33,7 @@ class Added:
     losses: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __add__(self, other: Added) -> Added:
-        """Both together."""
+        """Add the counts of two calls."""
         return Added(
             self.new + other.new,
             self.known + other.known,
@@ -45,11 +45,11 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Page(Sequence[Atom]):
-    """Atoms in an order, by `Memory.list`; a sequence of them.
+    """One page of atoms from `Memory.list`; a sequence.
 
     Attributes:
         atoms: The atoms.
-        next: Value of `after` for the page after this one; None if this is the last.
+        next: Value of `after` for the next page; None on the last page.
     """
 
     atoms: tuple[Atom, ...]
@@ -62,31 +62,31 @@ class Page(Sequence[Atom]):
     def __getitem__(self, place: slice) -> tuple[Atom, ...]: ...
 
     def __getitem__(self, place: int | slice) -> Atom | tuple[Atom, ...]:
-        """An atom by its place, or several."""
+        """Return one atom, or the atoms of a slice."""
         return self.atoms[place]
 
     def __len__(self) -> int:
-        """How many atoms it has."""
+        """Return the number of atoms."""
         return len(self.atoms)
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What `Memory.add_files` did, or would do.
+    """Outcome of `Memory.add_files`, or of its dry run.
 
     Attributes:
-        new: Memories stored.
-        known: Memories that were there already, and stay.
-        replaced: Memories that say something else now, under their ids.
-        deleted: Memories that no file says any more.
-        unchanged: Number of files that say what they said.
-        added, changed: Names of files that are new, or say something else.
-        moved: Names of files before and now.
-        gone: Names of files that are no more; their memories are kept.
-        pruned: Names of files that are no more; their memories are deleted.
-        skipped: What was wrong with files and lines that were left out.
-        losses: What could not be kept of the files that were read, by kind, as in `Added`; of
-            exports of chats also messages of the program, and those that cannot be read.
+        new: Number of memories stored.
+        known: Number of memories that were stored already.
+        replaced: Number of memories with a new text under the same id.
+        deleted: Number of memories deleted because no file contains them any more.
+        unchanged: Number of files with the same content as before.
+        added, changed: Names of new files, and of files with other content.
+        moved: Pairs of the former and the current name of a file.
+        gone: Names of missing files whose memories are kept.
+        pruned: Names of missing files whose memories are deleted.
+        skipped: Problems of the files and lines that were left out.
+        losses: Counts of content that could not be kept, by kind, as in `Added`. For chat exports
+            also service messages and unreadable ones.
     """
 
     new: int = 0

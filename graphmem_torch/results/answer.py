@@ -1,4 +1,4 @@
-"""Contexts ready to send, and what a language model says to them."""
+"""Contexts ready to send, and the answers of a language model to them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Context:
     """A ready-to-send context.
 
     Attributes:
-        question: As asked.
-        text: The rendered prompt; of a chat, what its messages say.
-        tokens: Tokens of the whole prompt, the framing of messages included, counted by
-            `tokenizer`; never above `budget`.
-        budget: Tokens allowed.
-        tokenizer: Name of the tokenizer that counted.
-        sources: Ids of the atoms in the context, in their order: the first is cited as 1.
-        omitted: Ids of retrieved atoms that are not in it, best first.
-        unrelated: Those of them that are left out because they have nothing to do with the question
-            (`context.min_relevance`), whatever they take.
-        confidence, known, verified: As in `Result`; the oracle was asked of the whole text.
-        messages: Of a chat, mappings with `role` and `content`.
-        system: Of a chat for Anthropic: what it takes beside the messages.
-        value: What the chosen memories are worth together (`context.pool.values_from_scores`).
-        upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
-            what each entry costs alone; text that merges across entries may be a token or so off.
-        exact: Whether the choice is proven to be the best, in the same sense.
-        extract: Whether a memory that is among the best does not fit the budget whole: the context
-            holds those of its sentences, or words, that speak to the question.
+        question: The question.
+        text: The rendered prompt; for a chat, the text of its messages.
+        tokens: Tokens of the whole prompt, message framing included, counted by `tokenizer`;
+            at most `budget`.
+        budget: Maximum number of tokens.
+        tokenizer: Name of the tokenizer.
+        sources: Ids of the atoms in the context, in order: the first is cited as 1.
+        omitted: Ids of retrieved atoms that are not in the context, best first.
+        unrelated: Subset of `omitted` that is below `context.min_relevance`, left out even if
+            it would fit.
+        confidence, known, verified: See `Result`; the oracle judged the text of the whole context.
+        messages: Messages of a chat: mappings with `role` and `content`.
+        system: System prompt of a chat for Anthropic, which takes it beside the messages.
+        value: Total value of the chosen memories (`context.pool.values_from_scores`).
+        upper_bound: Upper bound of the value of any choice of retrieved memories within the budget.
+            It adds the tokens of single entries: where tokens merge across entries it may be off.
+        exact: Whether the choice is proven optimal, in the same sense.
+        extract: Whether one of the best memories did not fit whole and is represented by its most
+            relevant sentences or words.
     """
 
     question: str
@@ -56,7 +56,7 @@ class Context:
     unrelated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """The question, how full the budget is, of how many memories, and how sure the gate is."""
+        """Show the question, the tokens used, the number of memories and the confidence."""
         filled = f"{self.tokens:,} of {self.budget:,} tokens ({self.tokenizer})"
         memories = f"{len(self.sources)} memories, {len(self.omitted)} omitted"
         sure = certainty(self.confidence, self.known)
@@ -64,12 +64,12 @@ class Context:
 
     @property
     def gap(self) -> float:
-        """Value that a better choice could have more at most; 0 where exact."""
+        """Maximum value that a better choice could add; 0 if exact."""
         return self.upper_bound - self.value
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of the choice, a sentence each; empty: nothing."""
+        """Remarks on the choice, one sentence each; empty if there are none."""
         notes = []
         if self.extract:
             notes.append("an extract stands for a memory that does not fit whole")
@@ -85,15 +85,15 @@ class Context:
 
     @property
     def citations(self) -> dict[int, str]:
-        """The id that each number in the context stands for."""
+        """Ids of the atoms by their numbers in the context."""
         return dict(enumerate(self.sources, start=1))
 
     def cited(self, answer: str) -> tuple[str, ...]:
-        """Ids that an answer cites, as `[3]` or `[1, 3]`, each once, in its order.
+        """Return the ids that an answer cites, as `[3]` or `[1, 3]`, each once, in its order.
 
-        Numbers that the context does not have are passed over.
+        Numbers that the context does not have are ignored.
         """
-        # Nine digits at most: Python refuses to read thousands of them.
+        # At most nine digits: Python refuses to parse thousands.
         groups = re.findall(r"\[(\d{1,9}(?:\s*[,;]\s*\d{1,9})*)\]", answer)
         numbers = [int(n) for group in groups for n in re.findall(r"\d+", group)]
         known = self.citations
@@ -106,13 +106,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a language model says, and from what.
+    """Answer of a language model, with its context.
 
     Attributes:
-        question: As asked.
-        text: The answer; None where there is none.
+        question: The question.
+        text: The answer; None if there is none.
         context: The prompt that was sent.
-        error: Why there is no answer; None where there is one.
+        error: Reason why there is no answer; None if there is one.
     """
 
     question: str
@@ -122,7 +122,7 @@ class Answer:
 
     @property
     def cited(self) -> tuple[str, ...]:
-        """Ids of the memories that the answer cites by their numbers."""
+        """Ids of the memories that the answer cites by number."""
         return () if self.text is None else self.context.cited(self.text)
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,20 +10,20 @@ from graphmem_torch.results.hits import PathStep
 
 __all__ = ["EdgeGradient", "Explanation", "Start", "WeighedPath"]
 
-_SHOWN = 6  # reasons of a kind in an explanation as a text
+_SHOWN = 6  # reasons of each kind in the printed explanation
 
 
-_LINE = 100  # characters of the memory in it
+_LINE = 100  # characters of the memory in the printed explanation
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where activation started: an anchor, or a concept that `seed_entities` named.
+    """Start of activation: an anchor, or a concept named in `seed_entities`.
 
     Attributes:
-        id: Of the atom, or of the concept.
-        activation: There.
-        gradient: What the score gains by a unit more of it.
+        id: Id of the atom or the concept.
+        activation: Initial activation.
+        gradient: Derivative of the score in it.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class WeighedPath:
-    """The strongest chain of edges from an anchor; `strength` is what would arrive by it alone."""
+    """Strongest chain of edges from an anchor; `strength` is the activation it alone delivers."""
 
     strength: float
     steps: tuple[PathStep, ...]
@@ -41,7 +41,7 @@ class WeighedPath:
 
 @dataclass(frozen=True, slots=True)
 class EdgeGradient:
-    """An edge (ids of its ends), and what the score gains by a unit more of its weight."""
+    """Edge (ids of its ends) with the derivative of the score in its weight."""
 
     source: str
     target: str
@@ -52,28 +52,27 @@ class EdgeGradient:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a memory has its score for a question, by `Memory.explain`.
+    """Explanation of the score of a memory for a question, from `Memory.explain`.
 
     Attributes:
-        question: As asked.
-        id: Of the atom.
-        text: As it is shown.
-        score: As in `Hit`.
-        raw: The sum of `signals`.
-        why: As in `Hit`.
-        rank: Its place among the hits, from 1, the first of those that score alike; 0 where it can
-            be none.
-        signals: Each signal's share of `raw`, which all figures below are in units of.
-        starts: Where activation started, the strongest first.
-        paths: The strongest chain from each of these to the atom, where there is one, the
-            strongest first; none to an anchor from itself.
-        edges: Those of largest |weight x gradient|: what the score owes to them, to first order.
-        gradients: By id of an atom or a concept, the derivative of the score in how much of its
-            activation it sends on, from none (0) to all (1), at 1; the largest first.
-        influences: By id, the score minus what it were without that memory, the largest first;
-            memories that are not named have none. `index.explain` says what stays.
-        members: Ids of the memories that it is of and leads to, if it is an aggregate; it is a hit
-            only if aggregates are asked for.
+        question: The question.
+        id: Id of the atom.
+        text: Text of the atom (`Atom.rendered`).
+        score: Score; see `Hit`.
+        raw: Sum of `signals`.
+        why: Reasons in words; see `Hit`.
+        rank: Rank among the hits, from 1; with ties, that of the first. 0 if it cannot be a hit.
+        signals: Share of each signal in `raw`; all figures below are in the units of `raw`.
+        starts: Starts of activation, strongest first.
+        paths: Strongest chain from each start to the atom, if there is one, strongest first. An
+            anchor has none from itself.
+        edges: Edges of largest |weight x gradient|, their first-order contribution to the score.
+        gradients: Derivative of the score in the share of its activation that an atom or a concept
+            passes on (0 to 1), taken at 1; by id, largest first.
+        influences: Change of the score due to each memory: score minus the score without it; by
+            id, largest first. Memories not named have none; see `index.explain` for what is fixed.
+        members: Ids of the members of an aggregate, which is a hit only if aggregates are asked
+            for; empty for other memories.
     """
 
     question: str
@@ -92,7 +91,7 @@ class Explanation:
     members: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The reasons that count most, a line each, below what their numbers mean."""
+        """Show the most important reasons, one a line, under headings that name their units."""
         place = f"rank {self.rank}" if self.rank else "no hit"
         score = f"score {self.score:.2f} ({self.raw:.4g} before calibration)"
         lines = [f"{self.id!r} for {self.question!r:.80}: {score}, {place}"]
@@ -128,7 +127,7 @@ class Explanation:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        """The question, the memory, its score, and how many others it depends on."""
+        """Show the question, the memory, its score, and the numbers of paths and influences."""
         return (
             f"Explanation({self.question!r:.80}, {self.id!r}, score {self.score:.2f}, rank "
             f"{self.rank}, {len(self.paths)} paths, {len(self.influences)} influences)"

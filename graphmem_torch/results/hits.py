@@ -1,4 +1,4 @@
-"""Hits of a question and what answering it took."""
+"""Hits of a question, and the trace of its retrieval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Grounds", "Hit", "PathStep", "Result", "Trace", "certainty"]
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """One edge on the way that brought activation: from `source` to `target` (atom ids)."""
+    """One edge of a path of activation, from `source` to `target` (atom ids)."""
 
     source: str
     target: str
@@ -22,7 +22,7 @@ class PathStep:
 
 
 class Grounds(Protocol):
-    """Part of a question that a retrieval keeps, so that its hits can say why they were found."""
+    """State that a retrieval keeps so that its hits can give their reasons."""
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
         """Return the reasons for a hit in words, the strongest first."""
@@ -35,17 +35,17 @@ class Hit:
 
     Attributes:
         id: Atom id.
-        text: The atom's text as it is shown (`Atom.rendered`).
+        text: Text of the atom (`Atom.rendered`).
         score: Probability in [0, 1] that the memory is relevant to the question; see
             `Result.calibrated`.
-        signals: Each signal's share of `raw` (weight times value).
+        signals: Share of each signal in `raw`: weight times value.
         path: Strongest chain of edges from an anchor to this atom; empty for an anchor.
-        kind, speaker, session, time, meta, title: As in `Atom`.
-        mode: Number of its mode, where the index has modes.
-        duplicates: Ids of the memories that say the same (`Memory.duplicates`) and may be hits for
-            the question as well, where it stands for them (`rank.unique`).
-        raw: Sum of `signals`, by which hits are ranked; compare it within one question only.
-        grounds: What `why` is made of.
+        kind, speaker, session, time, meta, title: Fields of the `Atom`.
+        mode: Number of its mode, if the index has modes.
+        duplicates: Ids of memories that say the same (`Memory.duplicates`) and that this hit
+            replaces (`rank.unique`).
+        raw: Sum of `signals`, which ranks the hits; comparable within one question only.
+        grounds: Source of the reasons in `why`.
     """
 
     id: str
@@ -66,15 +66,15 @@ class Hit:
 
     @property
     def why(self) -> tuple[str, ...]:
-        """At most three reasons in words, the strongest first; made when they are asked for.
+        """At most three reasons in words, strongest first; computed on access.
 
-        They are those of the largest shares in `signals`, such as "same words: oven, restored" or
-        "answers the turn before". Empty if nothing speaks for the hit.
+        They describe the largest shares in `signals`, such as "same words: oven, restored" or
+        "answers the turn before". Empty if no signal supports the hit.
         """
         return () if self.grounds is None else self.grounds.reasons(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values, with `why`."""
+        """Return plain JSON values, with `why`."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         del own["grounds"]
         own |= {"path": [asdict(step) for step in self.path], "duplicates": list(self.duplicates)}
@@ -83,18 +83,18 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What answering a question took, by `Memory.retrieve(..., trace=True)`.
+    """Trace of a retrieval, from `Memory.retrieve(..., trace=True)`.
 
     Attributes:
-        seconds: Wall clock of each stage, in their order, for the whole batch: `encode` (with the
+        seconds: Wall-clock seconds of each stage, in order, for the whole batch: `encode` (with the
             filters), `candidates`, `base signals`, `anchors and graph`, `score`, `paths and gate`,
-            `read`, `verify`; stages that a preset or a question does not have are left out.
-        questions: How many the batch had.
-        atoms: In the memory.
-        rule: What the candidates are.
-        candidates: How many.
-        activated: How many memories activation reached; None where none spread.
-        anchors: Ids and activation where it started, as the settings choose them.
+            `read`, `verify`. Stages that a preset or a question skips are left out.
+        questions: Number of questions in the batch.
+        atoms: Number of atoms in the memory.
+        rule: Rule that chose the candidates.
+        candidates: Number of candidates.
+        activated: Number of memories that activation reached; None if none spread.
+        anchors: Ids of the anchors that the settings choose, with their activation.
     """
 
     seconds: dict[str, float]
@@ -108,25 +108,24 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The ranked memories of one question.
+    """Ranked memories of one question.
 
     Attributes:
-        question: As asked.
-        hits: Best first, or in the order of the plan: then scores may rise along the list.
-        confidence: In [0, 1]: how sure the gate is that the memory holds an answer. For a
-            question that the encoder does not read: the largest share of its words in one hit.
-        known: True where the gate opens. False where it closes: the memory has no record of it.
-            None where it cannot tell: the encoder does not read the language of the question, and
-            no hit has 35 % of its words, by idf. Hits are listed all the same. `if result.known` is
-            true only where there is a record.
-        verified: What an oracle said that was asked whether the hits mention an answer; None where
-            none was asked, as where the gate had closed before, or it failed: then the gate alone
-            decides. Where the gate cannot tell, it is asked.
-        trace: What answering took, where it was asked for and anything is stored.
-        plan: What narrowed the question down, and to how many memories; None: nothing did.
-        calibrated: Whether the scores of the hits are probabilities that were fitted to the preset
-            with this encoder (`calibration` in the settings); False: a rough estimate, as for other
-            encoders and for weights that the memory has learned.
+        question: The question.
+        hits: Hits, best first; or in the order of the plan, and then scores may rise.
+        confidence: Confidence of the gate, in [0, 1], that the memory holds an answer. For a
+            language that the encoder does not know: the largest share of the words in one hit.
+        known: True if the gate opens; False if it closes: the memory has no record. None if it
+            cannot tell: the encoder does not know the language of the question, and no hit has 35 %
+            of its words, by idf. Hits are listed in all three cases.
+        verified: Verdict of an oracle on whether the hits mention an answer. None if the oracle
+            failed or was not asked, for example because the gate had closed: the gate alone decides
+            then. If the gate cannot tell, the oracle is asked.
+        trace: Trace of the retrieval, if it was asked for and the memory is not empty.
+        plan: Plan that narrowed the question, with the memories it left; None if there was none.
+        calibrated: Whether the scores are probabilities fitted to the preset with this encoder
+            (`calibration` in the settings). False: a rough estimate, as for other encoders and for
+            learned weights.
     """
 
     question: str
@@ -140,17 +139,17 @@ class Result:
 
     @property
     def text(self) -> str:
-        """What the hits say, best first."""
+        """Texts of the hits, in their order."""
         return "\n\n".join(hit.text for hit in self.hits)
 
     def __repr__(self) -> str:
-        """The question, how many hits, the best of them, and how sure the gate is."""
+        """Show the question, the number of hits, the best hit and the confidence."""
         best = f", best {self.hits[0].id!r} at {self.hits[0].score:.2f}" if self.hits else ""
         sure = certainty(self.confidence, self.known)
         return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {sure})"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values; without a check, a trace and a plan where there is none."""
+        """Return plain JSON values; `verified`, `trace` and `plan` are left out if None."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         own["hits"] = [hit.as_dict() for hit in self.hits]
         for name in ("verified", "trace", "plan"):
@@ -162,6 +161,6 @@ class Result:
 
 
 def certainty(confidence: float, known: bool | None) -> str:
-    """Return how sure the gate is, in words."""
+    """Return the confidence of the gate in words."""
     told = {True: "known", False: "not known", None: "cannot tell"}[known]
     return f"confidence {confidence:.2f}, {told}"

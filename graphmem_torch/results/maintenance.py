@@ -11,24 +11,24 @@ __all__ = ["Consolidated", "Learned", "Particle", "Reconciled", "Understood"]
 
 @dataclass(frozen=True, slots=True)
 class Particle:
-    """A memory as an insight particle (Cognitive Weave, section 3.2), by `Memory.particles`.
+    """Memory as an insight particle (Cognitive Weave, section 3.2), from `Memory.particles`.
 
     Attributes:
-        id: Of the atom.
-        content: Its text.
-        keys: Resonance keys: concepts that it mentions, then its own words, as its text has them.
-        signifiers: What it is, of `atoms.SIGNIFIERS`.
-        imprint: Situational imprint: `source` (speaker, session, kind), and what its `meta` has
-            under `agent_state` and `environment`; of an aggregate its `value`, too.
-        created: When it was said, else when it was stored, seconds since the epoch UTC.
-        modified: When its latest version took the place of the one before.
-        accessed: When it was last used.
-        event_start, event_end: When it began and ceased to be true, as far as it is known today; if
-            nothing else is stated, it began on the first day that its text tells of. Of an
-            aggregate, the first and the last day that its members tell of.
-        strands: Edges to other memories: type, id of the other, weight; those from it first.
-        importance: Of now, in [0, 1].
-        uses: How often it was used.
+        id: Id of the atom.
+        content: Text of the atom.
+        keys: Resonance keys: concepts that it mentions, then its own words, as written.
+        signifiers: Types of the memory, from `atoms.SIGNIFIERS`.
+        imprint: Situational imprint: `source` (speaker, session, kind), and `agent_state` and
+            `environment` of its `meta`; for an aggregate also its `value`.
+        created: Time it was said, else stored, in seconds since the epoch UTC.
+        modified: Time of its latest version.
+        accessed: Time of its last use.
+        event_start, event_end: Start and end of its validity, as known today. If none is stated,
+            it starts on the first day that its text names. For an aggregate, the first and the
+            last day that its members name.
+        strands: Edges to other memories: type, id of the other, weight; outgoing ones first.
+        importance: Current importance, in [0, 1].
+        uses: Number of uses.
     """
 
     id: str
@@ -48,24 +48,24 @@ class Particle:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Something that a memory has learned, and from what (`Memory.learned`).
+    """Learned weights or threshold of a memory, with their evidence (`Memory.learned`).
 
     Attributes:
         kind: `weights` of the signals (`fit`), their `correction` by feedback, or the `threshold`
             of the gate (`calibrate`).
         value: Weights by signal, or a threshold.
-        applied: Whether questions are answered by it.
-        reason: Why not; empty where it is.
-        when: Seconds since the epoch UTC.
-        questions: How many it was learned from.
-        atoms: How many memories there were: those that are no evidence are what it was told from.
-        evidence: Ids of those that answer the questions; of a threshold, of the best hits.
-        gone: How many of them have been deleted since.
+        applied: Whether retrieval uses it.
+        reason: Reason why it is not applied; empty if it is.
+        when: Time of learning, in seconds since the epoch UTC.
+        questions: Number of questions it was learned from.
+        atoms: Number of memories at that time; those that are no evidence served as negatives.
+        evidence: Ids of the memories that answer the questions; for a threshold, of the best hits.
+        gone: Number of them that have been deleted since.
         settings: Digest of the settings and the encoder that it was learned with.
-        measure: Of the following: `recall@10` or `auc` of questions that were not learned from, or
-            the share that was `refused`.
-        held_out: How many questions; 0: none were held back, and the following are None.
-        before, after: Mean of the measure.
+        measure: Name of the measure below: `recall@10` or `auc` on held-out questions, or the
+            share that was `refused`.
+        held_out: Number of held-out questions; if 0, the following are None.
+        before, after: Mean of the measure without and with it.
         difference: Mean of after minus before, and the ends of its 95 % bootstrap interval.
     """
 
@@ -86,7 +86,7 @@ class Learned:
     difference: tuple[float, float, float] | None
 
     def __str__(self) -> str:
-        """Whether it is applied, of how many questions and memories, and what it gained."""
+        """Show its state, the numbers of questions and memories, and its gain."""
         state = "applied" if self.applied else f"not applied ({self.reason})"
         gain = ""
         if self.before is not None and self.after is not None:
@@ -102,24 +102,24 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What a `Memory.understand` did.
+    """Outcome of a `Memory.understand`.
 
     Attributes:
-        said: Memories of which the oracle said what they are.
-        failed: Those it gave no usable answer for: the local rules read them, and the next call
-            asks again.
+        said: Number of memories that the oracle classified.
+        failed: Number of memories without a usable answer: the local rules classify them until the
+            next call asks again.
     """
 
     said: int = 0
     failed: int = 0
 
     def __add__(self, other: Understood) -> Understood:
-        """Both together."""
+        """Add the counts of two calls."""
         return Understood(self.said + other.said, self.failed + other.failed)
 
 
 def _done(counts: Mapping[str, int]) -> str:
-    """`4 compared, 1 conflict`; what there is nothing of is not named."""
+    """Format counts as `4 compared, 1 conflict`; zero counts are left out."""
     named = (
         (count, name.removesuffix("s") if count == 1 else name) for name, count in counts.items()
     )
@@ -128,15 +128,16 @@ def _done(counts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a `Memory.reconcile` did.
+    """Outcome of a `Memory.reconcile`.
 
     Attributes:
-        compared: Pairs of memories that were judged.
-        conflicts: Contradictions that were found, and not known before.
-        superseded: Memories in whose place another one was put.
-        stated: Aggregates that state a conflict.
-        duplicates: Memories that were found to say again what an earlier one says.
-        failed: Pairs without a usable verdict, or with verdicts that contradict each other.
+        compared: Number of pairs of memories that were judged.
+        conflicts: Number of new contradictions.
+        superseded: Number of memories that another one superseded.
+        stated: Number of aggregates that state a conflict.
+        duplicates: Number of memories that repeat an earlier one.
+        failed: Number of pairs without a usable verdict, or with verdicts that contradict each
+            other.
     """
 
     compared: int = 0
@@ -147,26 +148,26 @@ class Reconciled:
     failed: int = 0
 
     def __add__(self, other: Reconciled) -> Reconciled:
-        """Both together."""
+        """Add the counts of two calls."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Reconciled(*(one + more for one, more in pairs))
 
     def __str__(self) -> str:
-        """What it did, in a line."""
+        """Show the counts in one line."""
         return _done(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidated:
-    """What a `Memory.consolidate` did.
+    """Outcome of a `Memory.consolidate`.
 
     Attributes:
-        linked: Memories whose concepts waited to be found.
-        reinforced: Memories whose importance was raised by uses.
-        reconciled: What contradicts or repeats each other.
-        aggregated: Aggregates that were made.
-        dissolved: Aggregates that were taken away, as what they were made of has changed.
-        archived: Memories that were put aside.
+        linked: Number of waiting memories that were linked to their concepts.
+        reinforced: Number of memories whose importance was raised by uses.
+        reconciled: Counts of the contradictions and duplicates.
+        aggregated: Number of aggregates that were made.
+        dissolved: Number of aggregates that were removed because their members changed.
+        archived: Number of memories that were archived.
         learned: 1 if a correction of the weights was learned from feedback, applied or not.
     """
 
@@ -179,7 +180,7 @@ class Consolidated:
     learned: int = 0
 
     def __add__(self, other: Consolidated) -> Consolidated:
-        """Both together."""
+        """Add the counts of two calls."""
         names = (
             "linked",
             "reinforced",
@@ -192,6 +193,6 @@ class Consolidated:
         return Consolidated(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def __str__(self) -> str:
-        """What it did, in a line."""
+        """Show the counts in one line."""
         counts = asdict(self)
         return _done(counts.pop("reconciled") | counts)

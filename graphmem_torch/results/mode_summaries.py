@@ -9,14 +9,14 @@ __all__ = ["Mode", "ModeAlignment", "ModePair", "ModeSummary", "RegimeSwitch", "
 
 @dataclass(frozen=True, slots=True)
 class RegimeSwitch:
-    """The stream of added memories has turned to something else.
+    """Change of topic in the stream of added memories.
 
     Attributes:
         atom: Id of the atom that raised the alarm.
-        session, time: Of this atom.
-        statistic, threshold: By what it did so.
-        position: Number, in the order of adding and from 0, of the atom with which the new regime
-            begins: this one or the one before.
+        session, time: Session and time of this atom.
+        statistic, threshold: Value of the detector, and the threshold that it exceeds.
+        position: Number of the first atom of the new regime, from 0 in the order of adding: this
+            one or the previous one.
     """
 
     atom: str
@@ -29,7 +29,7 @@ class RegimeSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something that is remembered: the atom's id, and its text or a sentence of it."""
+    """Text of an atom, or a sentence of it, with the id of the atom."""
 
     id: str
     text: str
@@ -37,14 +37,14 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One of the themes that the memories gather around (`docs/mathematics.md` 1.3).
+    """Theme: a cluster of memories (`docs/mathematics.md` 1.3).
 
     Attributes:
-        number: Its place among the modes, the largest first; `Hit.mode` names it.
-        size: Atoms.
+        number: Place among the modes, largest first; `Hit.mode` names it.
+        size: Number of atoms.
         variance: Mean squared distance of their embeddings to the mean, in [0, 1].
-        latest: Latest time of any, seconds since the epoch UTC; None where no time is known.
-        energy: Share of all embeddings' squared length that the mean keeps of them.
+        latest: Latest time of an atom, in seconds since the epoch UTC; None if no time is known.
+        energy: Share of the squared length of all embeddings that the mean accounts for.
         typical: The three atoms nearest to the mean.
     """
 
@@ -58,13 +58,13 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class ModeSummary:
-    """The sufficient statistic of a mode (`docs/mathematics.md` 1.6): at most three sentences.
+    """Sufficient statistic of a mode (`docs/mathematics.md` 1.6): at most three sentences.
 
     Attributes:
-        mode, size, variance: `Mode.number` and its figures; a large variance means that the
-            sentences stand for unlike memories.
-        claim, evidence, question: A sentence each; None where the mode has nothing of the kind.
-        weight: How much the mode matters to the question, where there was one.
+        mode, size, variance: Number, size and variance of the `Mode`; a large variance means that
+            the sentences represent dissimilar memories.
+        claim, evidence, question: One sentence each; None if the mode has none of the kind.
+        weight: Weight of the mode for the question, if one was asked.
     """
 
     mode: int
@@ -78,7 +78,7 @@ class ModeSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModePair:
-    """Two modes that were matched, and the cosine of their means."""
+    """Matched pair of modes, with the cosine of their means."""
 
     first: Mode
     second: Mode
@@ -87,12 +87,12 @@ class ModePair:
 
 @dataclass(frozen=True, slots=True)
 class ModeAlignment:
-    """How the modes of two parts of a memory correspond.
+    """Correspondence of the modes of two parts of a memory.
 
     Attributes:
         angles: Principal angles between the two eigenspaces, in degrees, ascending.
-        pairs: The most alike first.
-        only_first, only_second: Modes that found no partner.
+        pairs: Matched modes, most similar first.
+        only_first, only_second: Modes without a match.
     """
 
     angles: tuple[float, ...]

@@ -10,13 +10,13 @@ __all__ = ["PRESENT", "PlanStep", "QueryPlan"]
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """What a step of a plan did.
+    """Step of a plan, with the numbers of memories before and after it.
 
     Attributes:
         name: `succession`, `time`, `semantic` or `relational`.
-        does: What it does, by which settings.
-        before, after: How many memories it was given, and how many it left; of `succession` how
-            many are in a chain, and how many are what is asked for.
+        does: Description of the step, with its settings.
+        before, after: Number of memories before and after the step; for `succession`, the memories
+            in a chain, and those that match the question.
     """
 
     name: str
@@ -27,37 +27,37 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """How a question is narrowed down before it is ranked: time, then meaning, then relations.
+    """Plan that narrows a question before ranking: by time, then meaning, then relations.
 
-    `Memory.plan` gives one, with what its steps did; one of your own needs the settings alone, and
-    may be given for any question. `docs/mathematics.md` 5.7 has the formulas.
+    `Memory.plan` returns one with its steps. A plan of your own needs no steps, and works for any
+    question. `docs/mathematics.md` 5.7 has the formulas.
 
     Attributes:
-        between: The window of time, as `Memory.retrieve` takes it; None: any time. A memory is in
-            it whose event (`event_time` to `event_end`) it touches; of those that state none, one
-            that was said in it, or tells of days that it touches.
-        best: Memories that are taken by cosine, and as many by BM25, of those in the window; None:
-            all of them, where there is neither a window nor any `hops`: nothing is pruned.
-        hops: Edges that are followed from these at most; 0: none.
-        edges: Names of the types of edges that are followed, in the directions in which the preset
-            lets them conduct; empty: every type.
-        concepts: Names of concepts that edges are followed from as well.
-        kept: Memories that are left in the end at most.
-        discount: What an edge takes off, in (0, 1].
+        between: Time window, as in `Memory.retrieve`; None: any time. A memory is in the window if
+            its event (`event_time` to `event_end`) overlaps it. Without a stated event, it must
+            have been said in the window or name days that overlap it.
+        best: Number of memories taken from the window by cosine, and as many by BM25. None: all;
+            without a window and without `hops`, nothing is pruned.
+        hops: Maximum number of edges followed from these; 0: none.
+        edges: Types of edges that are followed, in the directions in which the preset lets them
+            conduct; empty: every type.
+        concepts: Names of concepts from which edges are followed, too.
+        kept: Maximum number of memories that remain.
+        discount: Factor applied at each edge, in (0, 1].
         order: Order of the first `reorder_top` hits: `relevance`; `first` or `latest` by time;
-            `present`: a hit gives way to later ones that are like it and fit about as well. Then as
-            many are looked at, however few are asked for (`PRESENT` looks at 30).
-        reorder_top: Number of these hits.
+            `present`: a hit moves after later ones that are similar and fit about as well. It
+            examines all of these hits, even if fewer are asked for.
+        reorder_top: Number of hits that are reordered.
         min_in_window: Minimum number of memories in the window; if it has fewer, others are listed
             after them: those of unknown time, then those outside.
-        match: So they are where the best BM25 in the window is a smaller share of the best of any
-            time. Nothing outside is listed where both are 0.
-        window_slack_days: Days after a window with two ends in which people still tell of it; of
-            the memories outside, those said then stand before the rest.
-        succession: What is asked for of values that took the place of each other: the one `before`
-            or `after` the value `of`, or the `first`; empty: nothing.
-        of: The words of a value; empty: the one that is in force.
-        steps: What they did; empty where nobody asked yet.
+        match: Others are also listed if the best BM25 in the window is below this share of the
+            best of any time. If this and `min_in_window` are 0, none are listed.
+        window_slack_days: Days after a window with two ends in which people still mention it.
+            Memories said in these days come before the others outside the window.
+        succession: Position in a chain of successive values: `before` or `after` the value `of`,
+            or the `first`; empty: no condition.
+        of: Words of a value; empty: the current value.
+        steps: Steps of a plan that was carried out; empty before.
     """
 
     between: tuple[Any, Any] | None = None
@@ -77,7 +77,7 @@ class QueryPlan:
     steps: tuple[PlanStep, ...] = ()
 
     def __str__(self) -> str:
-        """A line for each step, with the memories before and after it."""
+        """Show each step on a line, with the memories before and after it."""
         lines = [
             f"{step.name:<10} {step.before:>9,} -> {step.after:>9,}  {step.does}"
             for step in self.steps
@@ -93,4 +93,4 @@ class QueryPlan:
 
 
 PRESENT = QueryPlan(best=None, hops=0, order="present", reorder_top=30)
-"""Asks what holds now, and narrows nothing down."""
+"""Plan that lists what holds now first, and prunes nothing."""

@@ -13,19 +13,19 @@ __all__ = ["Receipt"]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What says that memories were erased, by `Memory.forget`.
+    """Receipt of an erasure, from `Memory.forget`.
 
-    It names them by hashes with a salt, so that whoever knows a text can tell whether it was
-    erased, and nobody can read it from here.
+    It identifies the memories by salted hashes: a reader who knows a text can check that it was
+    erased, but the receipt does not reveal any text.
 
     Attributes:
-        when: Seconds since the epoch UTC.
-        atoms: How many memories.
-        before, after: States of the store.
-        previous: Digest of the receipt that the store gave before; empty for the first.
-        salt: Of the hashes.
+        when: Time of the erasure, in seconds since the epoch UTC.
+        atoms: Number of erased memories.
+        before, after: State of the store before and after.
+        previous: Digest of the previous receipt of the store; empty for the first.
+        salt: Salt of the hashes.
         erased: Hashes (`hash_of`) of their ids, texts and names of concepts, in order.
-        digest: SHA-256 of all the rest; the store has noted it.
+        digest: SHA-256 of all other fields; the store keeps it.
     """
 
     when: float
@@ -38,26 +38,26 @@ class Receipt:
     digest: str
 
     def hash_of(self, kind: str, value: str) -> str:
-        """The hash of an `id` or a `text`: SHA-256 of salt, kind and value, a line each."""
+        """Return the hash of an `id` or a `text`: SHA-256 of salt, kind and value, one a line."""
         data = f"{self.salt}\n{kind}\n{value}".encode("utf-8", "surrogatepass")
         return hashlib.sha256(data).hexdigest()
 
     def content_digest(self) -> str:
-        """SHA-256 of everything but the digest, as JSON of sorted keys without spaces."""
+        """Return the SHA-256 of the other fields, as JSON with sorted keys and no spaces."""
         content = {name: value for name, value in asdict(self).items() if name != "digest"}
         data = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(data.encode()).hexdigest()
 
     def to_json(self) -> str:
-        """As one JSON object."""
+        """Return one JSON object."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        """Of what `to_json` gave, whether it was changed or not.
+        """Read the JSON of a receipt, without verifying it.
 
         Raises:
-            InputError: No receipt.
+            InputError: The text is no receipt.
         """
         try:
             values = json.loads(text)

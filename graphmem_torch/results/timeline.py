@@ -12,12 +12,12 @@ __all__ = ["ChainEntry", "Change", "Conflict", "History", "Validity", "Version"]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of an atom, as `Memory.update` made it.
+    """Version of an atom, as `Memory.update` made it.
 
     Attributes:
-        atom: What it said.
-        since: From when it was current, seconds since the epoch UTC; None: from the start.
-        until: When another one took its place; None: it is the one of today.
+        atom: Content of this version.
+        since: Start of its currency, in seconds since the epoch UTC; None: from the start.
+        until: Time when another version replaced it; None: it is current.
     """
 
     atom: Atom
@@ -27,14 +27,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From when to when what an atom says was true (`docs/mathematics.md` 5.1).
+    """Interval in which the statement of an atom was true (`docs/mathematics.md` 5.1).
 
     Attributes:
-        start: From when on, seconds since the epoch UTC; None: nobody knows, or always.
-        stop: Until when, not included; None: open.
-        by: Id of the atom that superseded it; None: none did, its end was stated by hand, or is
-            the atom's own.
-        known: When this was noted; None: it follows from the atom alone.
+        start: Start, in seconds since the epoch UTC; None: unknown, or always.
+        stop: End, exclusive; None: open.
+        by: Id of the atom that superseded it. None: no atom did, or the end was stated by hand or
+            by the atom itself.
+        known: Time when this was recorded; None: it follows from the atom alone.
     """
 
     start: float | None
@@ -43,22 +43,22 @@ class Validity:
     known: float | None = None
 
     def at(self, when: float) -> bool:
-        """Whether it was true at a moment, seconds since the epoch UTC."""
+        """Return whether it was true at a time, in seconds since the epoch UTC."""
         begun = self.start is None or self.start <= when
         return begun and (self.stop is None or when < self.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a memory, by `Memory.changes`.
+    """Change of a memory, from `Memory.changes`.
 
     Attributes:
         what: `added`, `updated` (a new version), `superseded`, `validity` (an end of it was stated
-            or taken back), `archived`, or `deleted`.
-        when: When it came to be known, seconds since the epoch UTC.
-        id: Of the atom; None for those that were deleted, whose ids are not kept.
-        by: Of a `superseded` atom, the id of the one in its place.
-        count: How many atoms it was; 1 but for `deleted`.
+            or withdrawn), `archived`, or `deleted`.
+        when: Time when it was recorded, in seconds since the epoch UTC.
+        id: Id of the atom; None for deleted atoms, whose ids are not kept.
+        by: Id of the successor of a `superseded` atom.
+        count: Number of atoms; 1 except for `deleted`.
     """
 
     what: str
@@ -74,12 +74,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChainEntry:
-    """An atom in a chain of supersession.
+    """Atom in a chain of supersession.
 
     Attributes:
-        id: Of the atom.
-        text: As it is shown (`Atom.rendered`).
-        validity: When it was true.
+        id: Id of the atom.
+        text: Text of the atom (`Atom.rendered`).
+        validity: Interval in which it was true.
     """
 
     id: str
@@ -89,14 +89,14 @@ class ChainEntry:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What became of an atom, by `Memory.history`.
+    """History of an atom, from `Memory.history`.
 
     Attributes:
-        id: Of the atom.
-        versions: What it said over time, the first version first.
-        statements: What was stated of its validity, in the order in which it was known.
-        chain: It and the atoms that it superseded, or that superseded it, at once or by way of
-            others; in the order in which they began to be true, what began nobody knows when first.
+        id: Id of the atom.
+        versions: Versions of the atom, oldest first.
+        statements: Statements about its validity, in the order in which they were recorded.
+        chain: The atom with all atoms that it superseded or that superseded it, directly or
+            indirectly; by the start of their validity, unknown starts first.
     """
 
     id: str
@@ -105,7 +105,7 @@ class History:
     chain: tuple[ChainEntry, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values; of the versions without edges."""
+        """Return plain JSON values; versions have their texts and times only."""
         return {
             "id": self.id,
             "versions": [
@@ -122,16 +122,16 @@ class Conflict:
     """Two memories that contradict each other.
 
     Attributes:
-        earlier, later: Their ids, in the order in which they began to be true.
-        texts: What they say, with their speakers, in this order.
-        confidence: Of the contradiction, in [0, 1].
-        state: `open` while both are held to be true at once, else `resolved`.
-        how: What resolved it: `superseded` (one took the place of the other), `validity` (they are
-            not true at one time) or `aggregate` (both stay, and a memory states the conflict); None
-            while it is open.
-        by: Id of the memory that is in the place of one of them, or that states the conflict.
-        reason: Difference (`number: 8080 / 9090`), if the rules find it; else `stated or
-            judged`: by `connect`, `judge_edges` or an oracle.
+        earlier, later: Ids of both, in the order in which they began to be true.
+        texts: Texts of both with their speakers, in this order.
+        confidence: Confidence of the contradiction, in [0, 1].
+        state: `open` while both count as true at the same time, else `resolved`.
+        how: Kind of resolution: `superseded` (one replaced the other), `validity` (they are not
+            true at the same time) or `aggregate` (both stay, and a memory states the conflict);
+            None while it is open.
+        by: Id of the memory that replaced one of them, or that states the conflict.
+        reason: Difference (`number: 8080 / 9090`), if the rules find it; else `stated or judged`:
+            by `connect`, `judge_edges` or an oracle.
     """
 
     earlier: str
