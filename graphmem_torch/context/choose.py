@@ -1,4 +1,4 @@
-"""Choosing: the items of many questions and budgets, with headers, pins, needs and duplicates."""
+"""Choice of items for many questions and budgets, with headers, pins, needs and duplicates."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from graphmem_torch.ops.ragged import row_entries
 __all__ = ["Choice", "Headed", "near_duplicates", "with_headers"]
 
 Repeats = Callable[[Tensor, Tensor], Tensor]
-"""Function from rows [P] and rows [P] of atoms whether each pair says the same, [P] bool."""
+"""Function from two lists of atom rows [P] to whether each pair says the same, [P] bool."""
 
-_MOST = 1024  # items of a question that are compared: a context rarely holds more
-_ROUNDING = 1e-6  # of vectors; nothing is above a cosine of 1 but by that
+_MOST = 1024  # items of a question to compare: a context rarely holds more
+_ROUNDING = 1e-6  # tolerance of a cosine: rounding alone can lift it above 1
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The selection problems of B questions, n items each.
+    """Selection problems of B questions, n items each.
 
     Attributes:
         pool: The items.
-        costs: [B, n] int64 tokens of their entries; of a barred one more than all the others.
+        costs: [B, n] int64 tokens of the entries; a barred one costs more than all others.
         header: [B, n] int64 place of the header that an item shares, -1 = none.
         prices: [B, h] int64 tokens of the headers.
         pinned: [B, n] bool, the pinned items with what they need.
         embeddings: [A, d] unit rows.
-        redundancy: Cosine from which two items are near-duplicates; above 1: none are.
-        work: See `select`.
-        gap: Likewise.
+        redundancy: Minimum cosine of near-duplicates; above 1 there are none.
+        work, gap: See `select`.
         repeats: Further condition on near-duplicates; None: none.
     """
 
@@ -68,9 +67,9 @@ class Choice:
         gap: float = 0.0,
         repeats: Repeats | None = None,
     ) -> Choice:
-        """The problems of pools; `groups` numbers the header that each entry stands under.
+        """Set up the problems of a pool; `groups` numbers the header of each entry.
 
-        0 = none, -1 = no item. The other arguments are as in `Choice`.
+        0 = none, -1 = no item. For the other arguments see `Choice`.
 
         Raises:
             InputError: A pinned item needs more than the pool lists.
@@ -108,21 +107,21 @@ class Choice:
         return self.costs + prices.gather(1, place)
 
     def rows(self, question: Tensor) -> Choice:  # [R] int64
-        """The problems of these questions, each by itself."""
+        """Return the problems of these questions, as independent copies."""
         columns = {
             name: getattr(self, name)[question] for name in ("costs", "header", "prices", "pinned")
         }
         return replace(self, pool=self.pool.of(question, self._requires(question)), **columns)
 
     def choose(self, question: Tensor, room: Tensor) -> Selection:  # [R] int64, [R] int64
-        """The best items of each question for so many tokens; masks are [R, n].
+        """Choose the best items of each question within its room; masks are [R, n].
 
-        Near-duplicates are looked for only in what is chosen: a choice without any is the best
-        whatever other pairs there are. Where there are some, it is made again knowing them, until
-        there are none that it did not know: every time knows more pairs than the one before.
+        Near-duplicates are searched only in the chosen items: a choice without any is optimal
+        whatever other pairs exist. A choice with new pairs is repeated with all known pairs, until
+        it contains no new one. The known pairs grow every time, so this ends.
 
         Args:
-            question: Number of each question; it may be there for several budgets.
+            question: Number of each question; one may occur with several budgets.
             room: Tokens for entries and headers.
         """
         whole = torch.where(self.pool.barred, 0, self.costs).sum(1) + self.prices.sum(1)
@@ -145,7 +144,7 @@ class Choice:
         return found
 
     def _select(self, question: Tensor, room: Tensor, overlap: Overlap | None) -> Selection:
-        """As `choose`, with the near-duplicates that are known."""
+        """Select with the known near-duplicates."""
         found = select(
             self.pool.values[question],
             self.costs[question],
@@ -161,7 +160,7 @@ class Choice:
         return replace(found, mask=found.mask & (self.pool.rows[question] >= 0))
 
     def _requires(self, question: Tensor) -> Tensor:  # [3, R']
-        """The requirements of these questions, numbered by their places."""
+        """Return the requirements of these questions, numbered by their places."""
         row, item, need = self.pool.requires
         begin = offsets_of(torch.bincount(row, minlength=len(self.costs)))
         place, step = row_entries(begin, question)
@@ -170,7 +169,7 @@ class Choice:
 
 
 def _united(known: Overlap, fresh: Overlap, width: int) -> tuple[Overlap, Tensor]:
-    """All pairs, each once, and the rows to which `fresh` adds any."""
+    """Return all pairs, each once, and the rows to which `fresh` adds any."""
     key, more = ((pair.row * width + pair.item) * width + pair.other for pair in (known, fresh))
     both, slot = torch.cat([key, more]).unique(return_inverse=True)
     share = known.share.new_zeros(len(both))
@@ -181,7 +180,7 @@ def _united(known: Overlap, fresh: Overlap, width: int) -> tuple[Overlap, Tensor
 
 
 def _of_rows(pairs: Overlap, rows: Tensor) -> Overlap:
-    """The pairs of some rows, numbered by their places among these."""
+    """Return the pairs of some rows, numbered by their places among these."""
     inside = torch.isin(pairs.row, rows)
     row = torch.searchsorted(rows, pairs.row[inside])
     return Overlap(row, pairs.item[inside], pairs.other[inside], pairs.share[inside])
@@ -196,18 +195,18 @@ def near_duplicates(
     *,
     cells: int = 1 << 23,
 ) -> Overlap:
-    """Pairs of items that say nearly the same, of the questions where two of those chosen do.
+    """Return near-duplicate pairs of the questions that have two near-duplicates chosen.
 
-    Of these questions all items are compared: a choice that knew only of what was chosen would
+    For these questions all items are compared: a choice that knew only the chosen pairs would
     take the next copies instead.
 
     Args:
-        rows: The items.
-        chosen: Those to compare; then with all others, up to 1,024 of a question.
-        embeddings: Their vectors.
-        least: Cosine from which the share of a pair rises, from 0 to 1 at a cosine of 1.
+        rows: Items.
+        chosen: Items to compare; then with all others, up to 1,024 of a question.
+        embeddings: Vectors of all atoms.
+        least: Cosine at which the share of a pair is 0; it rises to 1 at a cosine of 1.
         repeats: Further condition on a pair; None: none.
-        cells: Numbers of a tile.
+        cells: Maximum number of values of a tile.
     """
     found = _pairs(rows, chosen.to(torch.int8), embeddings, least, repeats, cells)
     more = found.row.unique()
@@ -226,7 +225,7 @@ def _pairs(
     repeats: Repeats | None,
     cells: int,
 ) -> Overlap:
-    """The pairs among the items [B, n] that count more than 0, those that count most first."""
+    """Return near-duplicates among the items [B, n] of positive `first`, the highest ones first."""
     width = min(int((first > 0).sum(1).max()) if first.numel() else 0, _MOST)
     place = first.argsort(dim=1, descending=True, stable=True)[:, :width]
     there = first.gather(1, place) > 0
@@ -254,7 +253,7 @@ class Headed(NamedTuple):
     """Items with their headers.
 
     Attributes:
-        costs: [B, n] int64 tokens, with the header where an item is alone under it.
+        costs: [B, n] int64 tokens, with the header if an item is alone under it.
         header: [B, n] int64 place of the header that an item shares, -1 = none.
         prices: [B, h] int64 tokens of the headers.
     """
@@ -269,10 +268,10 @@ def with_headers(
     groups: Tensor,  # [B, n] int64 number of a group, -1 = no item
     header_costs: Tensor,  # [G] int64 tokens
 ) -> Headed:
-    """The items of B questions and a header for each group among them.
+    """Assign a header to each group of the items of B questions.
 
-    An item that is alone in its group pays its header itself, and items without a label (group 0)
-    need one only where others have labels.
+    An item that is alone in its group pays its header itself. Items without a label (group 0)
+    need a header only if others have labels.
     """
     count, number = len(costs), len(header_costs)
     labelled = (groups > 0).any(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Compiling: what memories cost as entries, and prompts of them that fit their budgets."""
+"""Compilation of memories into prompts that fit token budgets."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = ["Compiled", "Compiler", "TokenCosts"]
 
-_SLACK = 0.01  # of a budget: what is worth another choice, where entries merge into fewer tokens
-_GROWTHS = 3  # such choices
-_TOKENS = 1 << 40  # more than any budget that means something
-_TRIED = 16  # memories of which an extract is tried
-_SOME = 32  # tokens of an extract, before others share the room
-_WORTH = 0.1  # of the value of the best memory: what is worth less is no reason for an extract
-_NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
+_SLACK = 0.01  # share of a budget whose waste, from merged tokens, is worth another choice
+_GROWTHS = 3  # maximum number of such choices
+_TOKENS = 1 << 40  # above any meaningful budget
+_TRIED = 16  # memories for which an extract is tried
+_SOME = 32  # tokens of an extract before the others share the room
+_WORTH = 0.1  # minimum value of an extracted memory, relative to the best
+_NUMBER = 10  # number of an entry when it is counted: two digits, as most have
 
 
 class TokenCosts:
-    """Costs and labels of memories by their node numbers, which never mean anything else.
+    """Costs and labels of memories by their node numbers, which are never reused.
 
-    A count holds for the entry alone, its line feed included. Encodings break before the first
-    letter or digit of a line, so that the counts of entries add up to that of the whole; for other
-    tokenizers nearly so.
+    Each count is for the entry alone, with its line feed. Encodings split before the first letter
+    or digit of a line, so the counts of entries add up; for other tokenizers only nearly.
 
     Attributes:
         costs: [N] int64 tokens, -1 = not counted yet.
         groups: [N] int64 number of the label, 0 = none.
-        ids: Id of every counted memory.
-        header_costs: [G] int64 tokens of the header of every group.
-        inline: Whether each entry bears its label, and there are no headers.
+        ids: Ids of the counted memories by node number.
+        header_costs: [G] int64 tokens of the header of each group.
+        inline: Whether each entry carries its label, without headers.
     """
 
     def __init__(self, layout: Format, tokenizer: str | TokenCounter, *, inline: bool) -> None:
-        """Has counted nothing yet.
+        """Start without counts.
 
         Args:
-            layout: How entries and headers are written; of templates, its `reserved` matters.
-            tokenizer: What counts; see `text.tokens.get_counter`.
-            inline: Whether each entry bears its label, instead of a header for several.
+            layout: Format of entries and headers; its templates matter only through `reserved`.
+            tokenizer: Token counter; see `text.tokens.get_counter`.
+            inline: Whether each entry carries its label, instead of a header for several.
         """
         self._layout, self.inline = layout, inline
         self._count = get_counter(tokenizer)
@@ -60,7 +59,7 @@ class TokenCosts:
         self.header_costs = torch.tensor([self._header_cost(UNLABELLED)])
 
     def learn(self, nodes: Tensor, fetch: Callable[[Sequence[int]], Sequence[Atom]]) -> None:
-        """Counts those of these nodes that are not counted yet.
+        """Count the nodes that are not counted yet.
 
         Args:
             nodes: [n] int64 node numbers.
@@ -76,13 +75,13 @@ class TokenCosts:
         self.costs[fresh] = torch.tensor([self.cost(atom, atom.rendered) for atom in atoms])
 
     def read(self, nodes: Tensor) -> tuple[Tensor, Tensor]:  # [..] -> [..], [..]
-        """Costs and groups of counted nodes; 0 and -1 where a number is -1."""
+        """Return costs and groups of counted nodes; 0 and -1 for a number of -1."""
         self._grow(1)
         at = nodes.clamp(min=0)
         return self.costs[at].masked_fill(nodes < 0, 0), self.groups[at].masked_fill(nodes < 0, -1)
 
     def cost(self, atom: Atom, text: str) -> int:
-        """Tokens of the entry of a memory with this text."""
+        """Return the tokens of the entry of a memory with this text."""
         label = label_of(atom) if self.inline else None
         return self._count(self._layout.entry(_NUMBER, atom, text, label))
 
@@ -107,15 +106,14 @@ class TokenCosts:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One prompt.
+    """Compiled prompt.
 
     Attributes:
-        prompt: As it is sent.
-        tokens: How long it is.
-        chosen: Atom rows, in their order.
-        value, upper_bound: Of the choice; see `Selection`.
-        extract: Whether a memory that does not fit whole is written in part: the best, or one that
-            is worth a quarter of it.
+        prompt: Prompt to send.
+        tokens: Number of tokens of the prompt.
+        chosen: Atom rows, in the order of the prompt.
+        value, upper_bound: Value and bound of the choice; see `Selection`.
+        extract: Whether a valuable memory that does not fit whole is written in part.
     """
 
     prompt: Prompt
@@ -127,24 +125,24 @@ class Compiled:
 
     @property
     def exact(self) -> bool:
-        """Whether no choice is better, but for rounding."""
+        """Return whether the choice is optimal up to rounding."""
         return self.value >= self.upper_bound - 1e-9 * abs(self.upper_bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Compiler:
-    """How the pools of questions become prompts.
+    """Compiler of the pools of questions into prompts.
 
     Attributes:
-        layout: How memories and prompts are written.
-        tokenizer: What counts; see `text.tokens.get_counter`.
-        order: See `arrange`.
-        token_costs: What entries cost; it knows every memory of the pools.
+        layout: Format of memories and prompts.
+        tokenizer: Token counter; see `text.tokens.get_counter`.
+        order: Order of the memories; see `arrange`.
+        token_costs: Costs of the entries of every memory in the pools.
         node: [A] int64 node number of every atom row.
         time: [A] float64 seconds since the epoch UTC, NaN = unknown.
-        before: What comes before what, for the order.
+        before: Relations that the order respects.
         fetch: Reads the memories of nodes.
-        texts: What is written of a memory instead of its text, by question and atom row.
+        texts: Replacements for the texts of memories, by question and atom row.
     """
 
     layout: Format
@@ -160,16 +158,15 @@ class Compiler:
     def compile(
         self, pool: Pool, choice: Choice, questions: Sequence[str], budgets: Sequence[int]
     ) -> list[list[Compiled]]:  # B x W
-        """The best prompt for each of B questions and each of W budgets.
+        """Compile the best prompt for each of B questions and each of W budgets.
 
-        Entries are chosen by their own costs beside that of the prompt without them. Where the
-        whole comes out longer, because tokens or headers do not add up, the choice is made again
-        with as much less; where it comes out much shorter, with as much more. Where the best memory
-        does not fit, an extract of it is in the prompt, of half of the room where others fit beside
-        it, which grows into what they leave.
+        Entries are chosen by the sum of their costs and that of the empty prompt. If the prompt is
+        longer, because tokens or headers do not add up, the choice is repeated with less room; if
+        it is much shorter, with more. If the best memory does not fit, an extract represents it. It
+        takes half of the room if others fit beside it, then grows into the rest.
 
         Raises:
-            InputError: A budget below what the prompt takes with no memories but the pinned ones.
+            InputError: A budget is below the tokens of the prompt with only the pinned memories.
         """
         count, width = len(questions), len(budgets)
         limit = torch.tensor([min(budget, _TOKENS) for budget in budgets] * count)
@@ -182,7 +179,7 @@ class Compiler:
         frame = torch.tensor([tokens for _, tokens, _ in bare])[question]
         shortened = writing.shortened(choice, question, limit, limit - frame)
         if shortened.any():
-            # One problem for each question and budget: of each, another text may be written.
+            # One problem for each question and budget, as their extracts may differ.
             choice, writing, question = shortened.apart(choice, writing, question)
         compiled = self._compiled(choice, writing, question, limit, frame)
         for at, made in enumerate(compiled):
@@ -200,7 +197,7 @@ class Compiler:
         limit: Tensor,  # [R] int64 tokens of the prompt
         frame: Tensor,  # [R] int64 tokens of the prompt without memories
     ) -> list[Compiled]:  # R
-        """The prompt of the best choice for each question and limit, made again until it fits."""
+        """Write the best choice for each question and limit, and repeat until it fits."""
         room = torch.maximum(limit - frame, choice.least[question])
         found = choice.choose(question, room)
         done = writing.write(question, found.mask)
@@ -209,7 +206,7 @@ class Compiler:
         settled = length > limit
         open_, step = settled.nonzero().squeeze(1), 1
         while len(open_):
-            # The steps double, so that few are needed however wrong the costs are.
+            # The steps double, so few are needed even if the costs are far off.
             asked = question[open_]
             smaller = cost[open_] - step * (length - limit)[open_]
             again = choice.choose(asked, torch.maximum(smaller, choice.least[asked]))
@@ -261,12 +258,12 @@ _Written = tuple[Prompt, int, tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class _Shortened:
-    """The best items that do not fit whole, of R questions and budgets.
+    """Best items that do not fit whole, for R questions and budgets.
 
     Attributes:
         item: [R] int64 place among the items; -1: the best item fits.
-        text: Text written of each; empty where it fits.
-        cost: [R] int64 tokens of its entry.
+        text: Extract of each; empty if it fits.
+        cost: [R] int64 tokens of the entry of the extract.
     """
 
     item: Tensor
@@ -274,13 +271,13 @@ class _Shortened:
     cost: Tensor
 
     def any(self) -> bool:
-        """Whether there are such."""
+        """Return whether there are such items."""
         return bool((self.item >= 0).any())
 
     def apart(
         self, choice: Choice, writing: _Writing, question: Tensor
     ) -> tuple[Choice, _Writing, Tensor]:
-        """A problem for each of the R, with the extracts pinned; and the numbers of these."""
+        """Return one problem for each of the R, with its extract pinned, and their numbers."""
         every, own = torch.arange(len(question)), (self.item >= 0).nonzero().squeeze(1)
         choice = choice.rows(question)
         costs, pinned = choice.costs.clone(), choice.pinned.clone()
@@ -294,18 +291,18 @@ class _Shortened:
 
 
 class _Writing:
-    """Writes chosen items; reads every memory once."""
+    """Writer of chosen items that reads every memory once."""
 
     def __init__(self, compiler: Compiler, pool: Pool, questions: Sequence[str]) -> None:
         self._by, self._pool, self._questions = compiler, pool, questions
         self._texts = dict(compiler.texts)
-        self._whole: dict[int, tuple[int, str]] = {}  # by question, what an extract is written of
+        self._whole: dict[int, tuple[int, str]] = {}  # row and full text, by question
         self._atoms: dict[int, Atom] = {}
 
     def apart(
         self, pool: Pool, questions: Sequence[int], extracts: Mapping[tuple[int, int], str]
     ) -> _Writing:
-        """The same with a number for each of several prompts of a question, and extracts."""
+        """Return a writer with one number for each prompt of a question, and with extracts."""
         other = _Writing(self._by, pool, [self._questions[b] for b in questions])
         other._atoms = self._atoms
         of: dict[int, list[tuple[int, str]]] = {}
@@ -320,7 +317,7 @@ class _Writing:
         return other
 
     def is_cut(self, question: int) -> bool:
-        """Whether an extract was left a part of its memory."""
+        """Return whether the extract of a question is shorter than its memory."""
         row, whole = self._whole[question]
         return self._texts[question, row] != whole
 
@@ -331,9 +328,9 @@ class _Writing:
         limit: Tensor,  # [R] int64 tokens of the prompt
         room: Tensor,  # [R] int64 tokens for entries
     ) -> _Shortened:
-        """Extracts of the best items that never fit whole; none of what needs other items.
+        """Extract the best items that never fit whole, except those that need other items.
 
-        Where a better one fits, the extract leaves room for it.
+        If a better item fits, the extract leaves room for it.
         """
         pool = self._pool
         found = torch.full_like(question, -1)
@@ -354,7 +351,7 @@ class _Writing:
             kept = choice.pinned[b].clone()
             first = int(place.masked_fill(worth[at] == 0, torch.inf).argmin())
             kept[first] = kept[first] | (first != item)
-            # Others fit beside an extract of half of the room.
+            # Others fit beside an extract that takes half of the room.
             beside = bool(((worth[at] > 0) & (own[at] <= left[at] // 2)).any())
             whole = self._texts.get((b, row), self._read([row])[row].rendered)
             rows = [row, *pool.rows[b, kept].tolist()]
@@ -366,7 +363,7 @@ class _Writing:
         return _Shortened(found, texts, costs)
 
     def grow(self, question: Tensor, done: list[_Written], limit: Tensor) -> None:
-        """Writes longer extracts where a prompt leaves room for them."""
+        """Lengthen the extracts of prompts that have room left."""
         for at, (b, most) in enumerate(zip(question.tolist(), limit.tolist(), strict=True)):
             if b not in self._whole or done[at][1] >= most:
                 continue
@@ -383,7 +380,7 @@ class _Writing:
                 self._texts[b, row] = before
 
     def write(self, question: Tensor, mask: Tensor) -> list[_Written]:  # [R], [R, n]
-        """The prompt of each choice, its tokens, and the atom rows in their order."""
+        """Return the prompt of each choice, its tokens, and the atom rows in their order."""
         chosen = []
         for b, inside in zip(question.tolist(), mask, strict=True):
             at = inside.nonzero().squeeze(1)
@@ -404,12 +401,12 @@ class _Writing:
         *,
         share: float = 1.0,
     ) -> str | None:
-        """Return as much of the text of a memory as fits into a prompt; None: no word.
+        """Return as much of the text of a memory as fits into a prompt; None if no word fits.
 
         Args:
             question: Number of the question.
             row: The memory, one of `rows`.
-            limit: Tokens of the prompt.
+            limit: Maximum number of tokens of the prompt.
             rows: Memories in the prompt, in their order.
             whole: The text.
             share: Share of the room that the others leave.
@@ -428,13 +425,13 @@ class _Writing:
             length = self._one(question, rows, {(question, row): part})[1]
             if length <= limit:
                 return part
-            left -= length - limit  # seams and headers are seen only in the whole
+            left -= length - limit  # merged tokens and headers show only in the whole
         return None
 
     def extract(self, question: int, budget: int) -> tuple[_Written, bool] | None:
-        """A prompt with as much of the best memory as fits, and whether that is a part of it.
+        """Return a prompt with as much of the best memory as fits, and whether that is only a part.
 
-        Whole sentences where any fits, else words; of the next best memory where no word does.
+        It holds whole sentences if one fits, else words; if no word fits, the next best memory.
         """
         pool = self._pool
         there = (pool.rows[question] >= 0) & ~pool.barred[question]
@@ -450,14 +447,14 @@ class _Writing:
         return None
 
     def _read(self, rows: Sequence[int]) -> dict[int, Atom]:
-        """All memories read so far, these among them."""
+        """Read the missing memories and return all read so far."""
         if fresh := sorted(set(rows) - self._atoms.keys()):
             read = self._by.fetch(self._by.node[torch.tensor(fresh)].tolist())
             self._atoms |= zip(fresh, read, strict=True)
         return self._atoms
 
     def _in_order(self, question: int, rows: Sequence[int]) -> list[int]:
-        """Memories of a question as its prompt has them."""
+        """Return memories of a question in the order of its prompt."""
         if len(rows) < 2:
             return list(rows)
         at = torch.isin(self._pool.rows[question], torch.tensor(list(rows))).nonzero().squeeze(1)
@@ -478,7 +475,7 @@ class _Writing:
     def _one(
         self, question: int, rows: list[int], other: Mapping[tuple[int, int], str] | None = None
     ) -> _Written:
-        """The prompt of memories in their order, some of them with other texts than theirs."""
+        """Write the prompt of memories in their order; `other` replaces some of their texts."""
         by, atoms, said = self._by, [self._atoms[row] for row in rows], other or {}
         texts = [
             said.get((question, row), self._texts.get((question, row), atom.rendered))

@@ -1,4 +1,4 @@
-"""Texts that cover most of what matters for their length: relevance minus complexity, exactly."""
+"""Exact choice of texts by coverage: relevance minus complexity."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 __all__ = ["Coverage", "select_coverage", "select_coverage_reference"]
 
-_EVEN = 1e-12  # relative: sums of the same weights in another order are equal
+_EVEN = 1e-12  # relative tolerance: sums of the same weights in another order are equal
 
 
 class Coverage(NamedTuple):
-    """Chosen texts and what they are worth.
+    """Chosen texts with their value.
 
     Attributes:
         chosen: Places of the texts, ascending.
-        relevance: Share of the weight that they cover, in [0, 1].
-        complexity: Share of the length that they may have, in [0, 1].
+        relevance: Share of the total weight that they cover, in [0, 1].
+        complexity: Share of the length limit that they use, in [0, 1].
         value: Relevance minus `price` times complexity.
-        bound: Upper bound of all choices; equal to `value` if the choice is proven the best.
+        bound: Upper bound of all choices; equal to `value` if the choice is proven optimal.
     """
 
     chosen: tuple[int, ...]
@@ -37,9 +37,9 @@ def select_coverage_reference(
     limit: int,
     price: float,
 ) -> Coverage:
-    """The definition, by trying every choice; of equal ones the one with fewest, then first texts.
+    """Try every choice, as in the definition; ties go to fewer, then to earlier texts.
 
-    Arguments as for `select_coverage`.
+    For the arguments see `select_coverage`.
     """
     total = sum(weight.values())
     best = Coverage((), 0.0, 0.0, 0.0, 0.0)
@@ -63,24 +63,23 @@ def select_coverage(
     price: float,
     work: int = 20_000,
 ) -> Coverage:
-    """Choose the texts S that cover most for their length (`docs/mathematics.md` 5.6).
+    """Choose the texts S of best coverage for their length (`docs/mathematics.md` 5.6).
 
         max  w(union of their units) / w(all units) - price * length(S) / limit,  length(S) <= limit
 
-    Relevance is submodular and length adds up, so what a text gains beside others never grows:
-    a text that gains nothing is left out for good, and the gains that are left, filled up to the
-    limit as a fractional knapsack, bound every choice that goes on from here. Branch and bound with
-    that bound is exact; the text of most gain for its length comes first, so that the first choice
-    is the greedy one. NP-hard: after `work` steps the best choice so far stands, and `bound` says
-    how far it may be from the best.
+    Relevance is submodular and length is additive, so the gain of a text never grows as others are
+    chosen. A text without gain is therefore dropped for good. The remaining gains, as a fractional
+    knapsack up to the limit, bound every continuation, and branch and bound with that bound is
+    exact. Texts of most gain per length come first, so the first choice is the greedy one. The
+    problem is NP-hard: after `work` steps the best choice so far is returned, with its `bound`.
 
     Args:
         units: Units that each of n texts covers; keys of `weight`.
         lengths: Lengths of the texts, above 0.
         weight: Weights of the units, at least 0.
-        limit: Length that all of them together may have, above 0.
-        price: Cost of the whole length, in shares of all weight; at least 0.
-        work: Steps of the search.
+        limit: Maximum total length, above 0.
+        price: Cost of the full length, as a share of the total weight; at least 0.
+        work: Maximum number of search steps.
     """
     total = sum(weight.values()) or 1.0
     best: tuple[float, tuple[int, ...]] = (0.0, ())
@@ -129,7 +128,7 @@ def select_coverage(
 def _fractional(
     gains: Sequence[tuple[float, float, int]], lengths: Sequence[int], left: int
 ) -> float:
-    """The most that texts gain within a length if parts of them count; densest first."""
+    """Return the maximum gain within a length if fractions of texts count; densest first."""
     found = 0.0
     for density, gain, place in gains:
         if lengths[place] > left:

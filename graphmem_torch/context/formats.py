@@ -1,4 +1,4 @@
-"""Formats: how a memory, a group of memories and a whole prompt are written."""
+"""Formats of memories, groups of memories and whole prompts."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _ROLES = ("system", "user")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with the fields `{context}` and `{question}`; `{{` and `}}` stand for braces.
+    """Text with the fields `{context}` and `{question}`; `{{` and `}}` are literal braces.
 
     Attributes:
-        parts: Each literal text and the field behind it, None for none.
+        parts: Literal texts, each with the field after it, None for none.
     """
 
     parts: tuple[tuple[str, str | None], ...]
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """Reads a template.
+        """Read a template.
 
         Raises:
-            InputError: Another field, a lone brace, or something that is no text.
+            InputError: The template has another field or a lone brace, or is not a string.
         """
         if not isinstance(text, str):
             raise InputError(f"template: expected a text, got {text!r:.80}")
@@ -75,25 +75,25 @@ class Template:
         return cls(tuple(parts))
 
     def count(self, field: str) -> int:
-        """How often a field occurs."""
+        """Return the number of occurrences of a field."""
         return sum(name == field for _, name in self.parts)
 
     def fill(self, context: str, question: str) -> str:
-        """The text with its fields filled in."""
+        """Return the text with its fields filled in."""
         values = {None: "", "context": context, "question": question}
         return "".join(literal + values[field] for literal, field in self.parts)
 
 
 def chat_templates(given: str | Mapping[str, str], plain: Mapping[str, str]) -> dict[str, Template]:
-    """The templates of a prompt by role.
+    """Return the templates of a prompt by role.
 
     Args:
-        given: A text for the role `user`, or texts for the roles `system` and `user`; an empty one
-            drops a system message.
-        plain: What a format says where nothing is given.
+        given: Text for the role `user`, or texts for the roles `system` and `user`. An empty text
+            drops the system message.
+        plain: Default texts of the format.
 
     Raises:
-        InputError: An unknown role, or a `{context}` that is missing or there twice.
+        InputError: A role is unknown, or `{context}` does not occur exactly once.
     """
     asked = {"user": given} if isinstance(given, str) else given
     if not isinstance(asked, Mapping) or not asked.keys() <= set(_ROLES):
@@ -116,24 +116,24 @@ def _written(field: str, form: str | None, conversion: str | None) -> str:
     return f"{{{field}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
 
 
-# What tokenizers of language models read as the bounds of a message.
+# Message bounds that tokenizers of language models recognise.
 _BOUNDS = (
     r"<(?=\|[^|<>\s]{1,64}\|>|\uff5c[^\uff5c<>]{1,64}\uff5c>|/?s>|<</?SYS>>|</?SYS>>|"
     r"(?:start|end)_of_turn>|(?:bos|eos|pad|unk)>)|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\])"
 )
-# Tags that read as a role; behind a word they are none, as in `List<User>`.
+# Tags that name a role; after a word they do not, as in `List<User>`.
 _ROLE_TAGS = rf"<(?<!\w<)(?=/?(?:{CHAT_ROLE})\s*>)"
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
 _FENCES = ("```", "~~~", '"""')
 
 
-_SECONDS = 2.0**62  # beyond, a time is no number of seconds that a calendar knows
+_SECONDS = 2.0**62  # maximum time: calendars have no date beyond it
 
 
 def label_of(atom: Atom) -> str | None:
-    """What stands over a memory: its day, and for a piece of a document the document's name.
+    """Return the label of a memory: its day, and for a chunk the name of its document.
 
-    A session without a day gives its name; None where nothing is known.
+    Without a day it is the name of the session; None if neither is known.
     """
     day = day_of(atom.time)
     if atom.session is None or (day is not None and atom.kind != "chunk"):
@@ -144,9 +144,9 @@ def label_of(atom: Atom) -> str | None:
 
 @lru_cache(maxsize=8192)
 def day_of(time: float | None) -> str | None:
-    """A time as `8 May 2023`, UTC; None where it is unknown.
+    """Format a time as `8 May 2023`, UTC; None if it is unknown.
 
-    In words, because it takes fewer tokens than in digits, and tells the month from the day.
+    The month is a word: it takes fewer tokens than digits, and cannot be mistaken for the day.
     """
     instant = instant_of(time)
     if instant is None:
@@ -156,7 +156,7 @@ def day_of(time: float | None) -> str | None:
 
 
 def instant_of(time: float | None) -> str | None:
-    """A time as `2023-05-08T13:56:00Z`; None where it is unknown."""
+    """Format a time as `2023-05-08T13:56:00Z`; None if it is unknown."""
     if time is None or not math.isfinite(time) or abs(time) > _SECONDS:
         return None
     return f"{np.datetime64(math.floor(time), 's')}Z"
@@ -169,18 +169,18 @@ _CHAT = {
 }
 
 
-# Where a line that is not empty begins, but for the first.
+# Start of each line that is not empty, except the first.
 _LINE = re.compile(rf"(?<=[{BREAK}])(?=[^{BREAK}])")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, ready to send.
+    """Prompt that is ready to send.
 
     Attributes:
-        text: The whole of it; of a chat, what its messages say, with a blank line between.
-        messages: Of a chat: mappings with `role` and `content`.
-        system: Of a chat for Anthropic, which takes it beside the messages.
+        text: Full text; for a chat, the texts of its messages, separated by blank lines.
+        messages: Messages of a chat: mappings with `role` and `content`.
+        system: System prompt of a chat for Anthropic, which takes it beside the messages.
     """
 
     text: str
@@ -188,7 +188,7 @@ class Prompt:
     system: str | None = None
 
     def tokens(self, tokenizer: str | TokenCounter) -> int:
-        """How long it is, the framing of its messages included."""
+        """Count its tokens, message framing included."""
         if not self.messages:
             return get_counter(tokenizer)(self.text)
         system = [] if self.system is None else [{"role": "system", "content": self.system}]
@@ -197,16 +197,16 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write memories: numbered entries, under headers or each with its label.
+    """Format of memories as numbered entries, under headers or each with its label.
 
     Attributes:
-        name: What it is called.
-        templates: The prompt, by role.
-        header: A header, with `{}` for its label.
-        indent: What lines of a memory behind its first begin with, so that none of them reads as a
-            header or as another entry.
-        chat: Whether the prompt is messages.
-        aside: Whether a system message stands beside the messages.
+        name: Name of the format.
+        templates: Templates of the prompt by role.
+        header: Header, with `{}` for its label.
+        indent: Prefix of the lines of a memory after the first, so that none reads as a header or
+            as another entry.
+        chat: Whether the prompt consists of messages.
+        aside: Whether the system prompt is separate from the messages.
     """
 
     name: str
@@ -219,9 +219,9 @@ class Format:
 
     @cached_property
     def reserved(self) -> str:
-        """Expression for where a memory would do more than be read.
+        """Regular expression for text that could act as more than content.
 
-        Characters that act, bounds of messages, and the tags and fences of the template.
+        It matches control characters, message bounds, and the tags and fences of the template.
         """
         literal = "".join(text for each in self.templates.values() for text, _ in each.parts)
         tags = sorted({re.escape(tag) for tag in re.findall(r"</?([a-zA-Z][\w.-]*)", literal)})
@@ -235,14 +235,14 @@ class Format:
         return "|".join(rules)
 
     def quoted(self, text: str) -> str:
-        """A text as memories write it: most texts are as they were."""
+        """Return a text with reserved parts escaped; most texts stay unchanged."""
         text = re.sub(self.reserved, lambda m: self._broken(m[0]), text, flags=re.IGNORECASE)
         if "</" not in text:
             return text
         opened = Counter[str]()
 
         def written(tag: re.Match[str]) -> str:
-            """A tag; one that closes what the text has not opened is broken."""
+            """Return a tag; escape one that closes a tag the text has not opened."""
             closing, name, empty = tag.groups()
             if closing and not opened[name]:
                 return self._broken("<") + tag[0][1:]
@@ -252,20 +252,20 @@ class Format:
         return _TAG.sub(written, text)
 
     def _broken(self, sign: str) -> str:
-        """A character that must not act, written out; of a tag or a fence, with a space behind."""
+        """Escape a reserved character; in a tag or a fence, a space follows it."""
         code = ord(sign)
         if sign.isprintable():
             return f"{sign} "
         return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
     def entry(self, number: int, atom: Atom, text: str, label: str | None = None) -> str:
-        """One memory.
+        """Format one memory.
 
         Args:
-            number: Its place in the context, from 1: what cites it.
+            number: Place in the context, from 1, by which it is cited.
             atom: The memory.
-            text: What is written of it.
-            label: When and where it was said, where no header says so.
+            text: Text to write, whole or shortened.
+            label: Label of the entry, if no header states it.
         """
         body = _LINE.sub(
             self.indent, self.quoted(attributed(atom.speaker, _trimmed(text), atom.title))
@@ -273,15 +273,15 @@ class Format:
         return f"{number}. ({self.quoted(label)}) {body}\n" if label else f"{number}. {body}\n"
 
     def headed(self, label: str) -> str:
-        """The header of a group."""
+        """Format the header of a group."""
         return self.header.format(self.quoted(label))
 
     def joined(self, pieces: Sequence[str]) -> str:
-        """Headers and entries as one text."""
+        """Join headers and entries."""
         return "".join(pieces).removesuffix("\n")
 
     def prompt(self, context: str, question: str) -> Prompt:
-        """The prompt with this context."""
+        """Fill the templates with a context and a question."""
         said = {role: text.fill(context, question) for role, text in self.templates.items()}
         text = "\n\n".join(said.values())
         if not self.chat:
@@ -292,12 +292,12 @@ class Format:
 
 
 class JsonFormat(Format):
-    """Memories as a JSON array of objects; their ids cite them."""
+    """Format of memories as a JSON array of objects, cited by their ids."""
 
     grouped = False
 
     def entry(self, number: int, atom: Atom, text: str, label: str | None = None) -> str:
-        """One memory; see `Format.entry`."""
+        """Format one memory; see `Format.entry`."""
         fields = {
             "id": atom.id,
             "session": atom.session,
@@ -309,11 +309,11 @@ class JsonFormat(Format):
         return self.quoted(json.dumps(known, ensure_ascii=False)) + ",\n"
 
     def _broken(self, sign: str) -> str:
-        """As JSON escapes a character: what is read is the text itself."""
+        """Escape a reserved character as JSON does, so that parsing restores it."""
         return f"\\u{ord(sign):04x}"
 
     def joined(self, pieces: Sequence[str]) -> str:
-        """The array."""
+        """Join the entries as an array."""
         inside = "".join(pieces).removesuffix(",\n")
         return f"[{inside}]"
 
@@ -323,15 +323,15 @@ FORMATS = ("text", "markdown", "openai", "anthropic", "json")
 
 
 def load_format(name: str, template: str | Mapping[str, str] | None = None) -> Format:
-    """A format by its name.
+    """Return a format by its name.
 
     Args:
-        name: One of `FORMATS`.
-        template: A prompt with the fields `{context}` and `{question}`; of a chat the message of
-            the user, or a mapping with `system` and `user`. None or empty: the format's own.
+        name: Name from `FORMATS`.
+        template: Prompt with the fields `{context}` and `{question}`; for a chat the message of
+            the user, or a mapping with `system` and `user`. None or empty: that of the format.
 
     Raises:
-        InputError: Another name, or a template that does not fit.
+        InputError: The name is unknown, or the template is invalid.
     """
     if name not in FORMATS:
         raise InputError(unknown("format", name, FORMATS))
@@ -345,24 +345,24 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
 
 
 def _trimmed(text: str) -> str:
-    """A text without blank lines around it, so that no token spans two entries."""
+    """Strip blank lines around a text, so that no token spans two entries."""
     return text.lstrip("\r\n").rstrip()
 
 
 UNLABELLED = "Undated"
-"""Header of what has no label, behind something that has one."""
+"""Header of memories without a label, if others have one."""
 
 
 def render(
     layout: Format, atoms: Sequence[Atom], texts: Sequence[str] | None = None, *, inline: bool
 ) -> str:
-    """The memories as a context, without the prompt around it.
+    """Format memories as a context, without the prompt around it.
 
     Args:
-        layout: How entries and headers are written.
-        atoms: In their order; the first is cited as 1.
-        texts: What is written of each; by default the whole of it.
-        inline: Whether each entry bears its label. Otherwise it is a header wherever it changes.
+        layout: Format of entries and headers.
+        atoms: Memories in order; the first is cited as 1.
+        texts: Texts to write; by default the whole memories.
+        inline: Whether each entry carries its label; otherwise a header precedes each new label.
     """
     written = [atom.rendered for atom in atoms] if texts is None else texts
     pieces: list[str] = []

@@ -1,4 +1,4 @@
-"""Order: what others depend on comes first, and time decides within that."""
+"""Order of memories: dependencies first, then by time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def topological_order(
     time: Tensor,  # [n] seconds since the epoch UTC, NaN = unknown
     tie: Tensor | None = None,  # [n]
 ) -> Tensor:  # [n] int64
-    """The items in an order in which every edge points forward, earlier items first.
+    """Sort the items so that every edge points forward, earlier items first.
 
-    Kahn's algorithm (1962) that takes the earliest of what is ready (`docs/mathematics.md` 6).
-    Items of a cycle (a strongly connected component) stay together, by time, at the place of the
-    first of them. An unknown time counts as that of the earliest item that it leads to, else as
-    that of the latest it follows from, else as later than all.
+    Uses Kahn's algorithm (1962), always taking the earliest ready item (`docs/mathematics.md` 6).
+    Items of a cycle (a strongly connected component) stay together, by time, at the place of their
+    first one. An unknown time is that of the earliest item it leads to, else of the latest item it
+    follows from, else later than all.
 
     Args:
-        edges: Self-loops are ignored, as are edges named twice.
-        time: What decides between items that are ready.
-        tie: What decides at equal times, the smaller first; then the place does.
+        edges: Edges; self-loops and repeated edges are ignored.
+        time: Times, which decide between ready items.
+        tie: Tie-breaker for equal times, smaller first; then the place decides.
 
     Returns:
-        The places, first to last.
+        Places, first to last.
 
     Raises:
-        InputError: For shapes or places that do not fit.
+        InputError: Shapes or places do not fit.
     """
     count = len(time)
     tie = torch.zeros(count) if tie is None else tie.cpu()
@@ -59,7 +59,7 @@ def topological_order(
 
 
 def _completed(edges: Tensor, time: Tensor) -> Tensor:
-    """Times with what their neighbours say for the unknown ones."""
+    """Replace unknown times by those of their neighbours."""
     unknown = time.isnan()
     if not bool(unknown.any()):
         return time
@@ -71,7 +71,7 @@ def _completed(edges: Tensor, time: Tensor) -> Tensor:
 
 
 def _spread(source: Tensor, target: Tensor, open_: Tensor, time: Tensor, reduce: str) -> Tensor:
-    """Carries times along edges into the open items until nothing changes."""
+    """Propagate times along edges into the open items until nothing changes."""
     heard = open_[target]
     source, target = source[heard], target[heard]
     while True:
@@ -82,7 +82,7 @@ def _spread(source: Tensor, target: Tensor, open_: Tensor, time: Tensor, reduce:
 
 
 def _kahn(edges: Tensor, count: int) -> list[int]:
-    """Items by rank as far as no cycle stops them; items are numbered by rank."""
+    """Return the items, numbered by rank, in topological order up to the first cycles."""
     source, target = edges
     waiting = torch.bincount(target, minlength=count).tolist()
     ends = torch.bincount(source, minlength=count).cumsum(0).tolist()
@@ -101,7 +101,7 @@ def _kahn(edges: Tensor, count: int) -> list[int]:
 
 
 def _collapsed(edges: Tensor, count: int) -> Tensor:  # [n]
-    """The order of the strongly connected components, each unfolded by rank."""
+    """Order the strongly connected components, each expanded by rank."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -125,7 +125,7 @@ ORDERS = ("relevance", "time", "topological")
 
 
 def check_order(order: str) -> None:
-    """Raises `InputError` for another name than those of `ORDERS`."""
+    """Raise `InputError` if a name is not in `ORDERS`."""
     check_choice("order", order, ORDERS)
 
 
@@ -137,11 +137,11 @@ def arrange(
     stored: Tensor,  # [n] int64, ascending in the order of storing
     edges: Tensor,  # [2, E] int64 what comes before, what comes after
 ) -> Tensor:  # [n] int64
-    """The items, first to last.
+    """Sort the items.
 
     - `relevance`: best first.
-    - `time`: earliest first. A memory without a time stands behind the one stored before it.
-    - `topological`: what others depend on first, by time within that (`topological_order`).
+    - `time`: earliest first. A memory without a time follows the one stored before it.
+    - `topological`: dependencies first, then by time (`topological_order`).
     """
     if order == "relevance":
         return place.argsort(stable=True)
@@ -152,7 +152,7 @@ def arrange(
 
 
 def edges_among(rows: Tensor, relations: Relations) -> Tensor:  # [n] -> [2, E]
-    """The relations between these atoms, as places of what comes before and after."""
+    """Return the relations between these atoms, as places of the earlier and the later one."""
     if not len(relations):
         return rows.new_zeros(2, 0)
     after, first = relations.before(rows)
@@ -163,7 +163,7 @@ def edges_among(rows: Tensor, relations: Relations) -> Tensor:  # [n] -> [2, E]
 
 
 def _filled(time: Tensor, stored: Tensor) -> Tensor:
-    """Times, the unknown ones taken from what was stored before; -inf where nothing was."""
+    """Replace unknown times by that of the item stored before; -inf if there is none."""
     sequence = stored.argsort()
     ordered = time[sequence]
     last = torch.where(ordered.isnan(), -1, torch.arange(len(time))).cummax(0).values
