@@ -1,1 +1,1 @@
-"""The context compiler: what fits a token budget, and how it is written."""
+"""Context compiler: chooses memories within a token budget and formats them."""

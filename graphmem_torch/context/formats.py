@@ -350,7 +350,7 @@ def _trimmed(text: str) -> str:
 
 
 UNLABELLED = "Undated"
-"""Header of memories without a label, if others have one."""
+"""Header of memories without a label that follow labelled ones."""
 
 
 def render(

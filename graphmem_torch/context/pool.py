@@ -1,4 +1,4 @@
-"""Pool: what a context may be made of (retrieved, pinned, needed), and what each is worth."""
+"""Pool of the items that a context may hold (retrieved, pinned, needed), with their values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Pool", "Relations", "ValueKind", "gather_pool", "values_from_scores"
 
 ValueKind = Literal["share", "rank", "score"]
 
-# Along these the source comes first: a cause before its effect, a premise before its conclusion.
-# Along all others the target does: what is depended on, elaborated, or derived from.
+# Edges whose source comes first: a cause before its effect, a premise before its conclusion.
+# In all others the target does: a dependency, or the origin of an elaboration or derivation.
 _SOURCE_FIRST = (
     EdgeType.TEMPORAL,
     EdgeType.ABSTRACTION,
@@ -34,11 +34,11 @@ _SOURCE_FIRST = (
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """For each of A atoms, those that come before it.
+    """Predecessors of each of A atoms.
 
     Attributes:
-        indptr: [A + 1] int64.
-        first: [E] int64; `first[indptr[i]:indptr[i + 1]]` come before atom i.
+        indptr: [A + 1] int64 offsets.
+        first: [E] int64; `first[indptr[i]:indptr[i + 1]]` are the predecessors of atom i.
     """
 
     indptr: Tensor
@@ -51,7 +51,7 @@ class Relations:
         types: Sequence[str],
         atoms: int,
     ) -> Relations:
-        """The relations that edges of these types make between the first A rows."""
+        """Build the relations that edges of these types make between the first A rows."""
         kinds = [EdgeType[name.upper()] for name in types]
         named = torch.isin(edges.type, torch.tensor([int(kind) for kind in kinds]).byte())
         named &= (edges.source < atoms) & (edges.target < atoms) & (edges.source != edges.target)
@@ -64,14 +64,14 @@ class Relations:
         return cls(offsets_of(counts), first[order])
 
     def __len__(self) -> int:
-        """E."""
+        """Return the number of relations, E."""
         return len(self.first)
 
     def before(self, rows: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [m], [m]
-        """Everything that comes directly before these atoms.
+        """Return the direct predecessors of these atoms.
 
         Returns:
-            The places among `rows`, and the atoms that come before what is there.
+            Places among `rows`, each with a predecessor of the atom there.
         """
         place, at = row_entries(self.indptr, rows)
         return place, self.first[at]
@@ -79,14 +79,14 @@ class Relations:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The items of B questions, on the CPU.
+    """Items of B questions, on the CPU.
 
     Attributes:
         rows: [B, n] int64 atom rows, -1 = padding.
-        values: [B, n] float64, at least 0; what was not retrieved has 0.
+        values: [B, n] float64, at least 0; 0 for items that were not retrieved.
         pinned: [B, n] bool.
-        place: [B, n] float64, the rank among what was retrieved; of what is needed that of what
-            needs it, a little before it.
+        place: [B, n] float64, the rank among the retrieved items; a needed item comes just before
+            the item that needs it.
         barred: [B, n] bool, items whose needs are too many to be listed.
         requires: [3, R] int64: question, item, needed item.
     """
@@ -99,7 +99,7 @@ class Pool:
     requires: Tensor
 
     def of(self, question: Tensor, requires: Tensor) -> Pool:  # [R] int64, [3, R']
-        """The items of these questions, each by itself, with what theirs require."""
+        """Return the items of these questions, as independent copies, with their requirements."""
         return Pool(
             rows=self.rows[question],
             values=self.values[question],
@@ -120,16 +120,16 @@ def gather_pool(
     allowed: Tensor | None = None,  # [B or 1, A] bool
     limit: int = 4096,
 ) -> Pool:
-    """Everything that a context of these questions may hold.
+    """Gather the items that the contexts of these questions may hold.
 
     Args:
-        rows: What was retrieved, best first.
-        values: What it is worth.
-        atoms: A.
+        rows: Retrieved atoms, best first.
+        values: Values of the retrieved atoms.
+        atoms: Number of atoms, A.
         pinned: Atoms that are in every context.
-        needs: What brings what; followed to its ends, over atoms that were not retrieved.
-        allowed: Atoms there are for the question: no other is pinned or needed.
-        limit: Needed items of a question at most; an item that needs more is barred.
+        needs: Requirements, followed transitively, also through atoms that were not retrieved.
+        allowed: Atoms visible to the question; no other is pinned or needed.
+        limit: Maximum number of needed items of a question; an item that needs more is barred.
     """
     count, width = rows.shape
     there = rows >= 0
@@ -175,7 +175,7 @@ def gather_pool(
 
 
 def _alone(rows: Tensor, values: Tensor) -> Pool:
-    """What was retrieved and nothing else."""
+    """Make a pool of the retrieved atoms alone."""
     place = torch.arange(rows.shape[1], dtype=torch.float64).expand(rows.shape)
     none = torch.zeros_like(rows, dtype=torch.bool)
     requires = torch.zeros(3, 0, dtype=torch.int64)
@@ -183,24 +183,24 @@ def _alone(rows: Tensor, values: Tensor) -> Pool:
 
 
 class _Known:
-    """Keys in ascending order, each with its place."""
+    """Sorted keys, each with its place."""
 
     def __init__(self, keys: Tensor, place: Tensor) -> None:
         self.keys, order = keys.sort()
         self.place = place[order]
 
     def find(self, keys: Tensor) -> Tensor:
-        """Where these keys are, or would be."""
+        """Return the positions of these keys, known or not."""
         return torch.searchsorted(self.keys, keys).clamp(max=max(len(self.keys) - 1, 0))
 
     def holds(self, keys: Tensor) -> Tensor:
-        """Which of them are known."""
+        """Return whether each key is known."""
         if not len(self.keys):
             return torch.zeros(keys.shape, dtype=torch.bool)
         return self.keys[self.find(keys)] == keys
 
     def add(self, keys: Tensor, place: Tensor) -> Tensor:
-        """Takes up those that are new, each at its least place; gives them back."""
+        """Add the new keys, each with its minimum place, and return them."""
         new = ~self.holds(keys)
         fresh, group = keys[new].unique(return_inverse=True)
         least = torch.full((len(fresh),), torch.inf, dtype=torch.float64)
@@ -213,7 +213,7 @@ class _Known:
 def _closed(
     known: _Known, needs: Relations | None, atoms: int, allowed: Tensor | None, limit: int
 ) -> tuple[Tensor, Tensor]:  # [2, R], [m]
-    """Follows needs to their ends; pairs of keys, and the keys whose needs are not all known."""
+    """Follow needs transitively; return pairs of keys, and the keys with needs left unknown."""
     none = torch.zeros(2, 0, dtype=torch.int64)
     if needs is None or not len(needs):
         return none, none[0]
@@ -227,7 +227,7 @@ def _closed(
         pairs.append(torch.stack([item, need]))
         if len(known.keys) + len(need.unique()) > most:
             break
-        # In an order by relevance, what is needed comes just before the first that needs it.
+        # By relevance, a needed item comes just before the first item that needs it.
         frontier = known.add(need, known.place[known.find(item)] - 1e-6)
     found = torch.cat(pairs, dim=1)
     complete = known.holds(found[1])
@@ -247,26 +247,25 @@ def values_from_scores(
     kind: ValueKind = "rank",
     temperature: float = 1.5,
 ) -> Tensor:  # [B, k] float64 in [0, 1], or the scores where they count themselves
-    """Hybrid scores as values of which a knapsack may take the sum (`docs/mathematics.md` 6).
+    """Convert hybrid scores to values that a knapsack may add up (`docs/mathematics.md` 6).
 
-    A score is made to rank, and sums of scores mean nothing: two memories of a fair score are then
-    worth more than the one that answers, and short ones win. What a sum should mean is the evidence
-    that is expected in the context, so the value of a memory is how likely it is to be evidence:
+    Scores are made to rank, and their sums mean nothing: two memories of a fair score would be
+    worth more than the one that answers, and short ones would win. The sum should be the expected
+    evidence in the context, so the value of a memory is its probability of being evidence:
 
-    - `share`: softmax(scores / temperature), the memory's share of what is expected; for scores
-      that are log-odds, as fitted ones are. The sum over a context is the share that it holds.
-    - `rank`: 1 / rank, ranks from 1, over the sum of all: the same for scores of any scale.
-    - `score`: the score itself, at least 0: ContextOS's utility. Of 512 tokens of LoCoMo it fills
-      nearly all with short turns and keeps a fifth of what a top-k does.
+    - `share`: softmax(scores / temperature), the share of the expected evidence; for scores that
+      are log-odds, as fitted ones are. The sum over a context is the share that it holds.
+    - `rank`: 1 / rank, ranks from 1, divided by the sum of all; independent of the scale of scores.
+    - `score`: the score itself, at least 0: the utility of ContextOS. With 512 tokens on LoCoMo it
+      fills nearly all of them with short turns and keeps a fifth of what a top-k does.
 
     Args:
-        scores: In any order.
-        kind: As above.
-        temperature: Of `share`; 1 takes the scores for log-odds as they are.
+        scores: Scores in any order.
+        kind: Kind of value.
+        temperature: Temperature of `share`; 1 uses the scores as log-odds.
 
     Raises:
-        InputError: A score that is NaN or +inf, a kind that there is not, a temperature of 0 or
-            less.
+        InputError: A score is NaN or +inf, the kind is unknown, or the temperature is not above 0.
     """
     check_matrix("scores", scores, "[B, k]")
     check_choice("kind", kind, get_args(ValueKind))

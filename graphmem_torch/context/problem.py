@@ -1,4 +1,4 @@
-"""Selection problems: checked, with what is needed followed to its end, laid out as padded rows."""
+"""Selection problems: checked, with transitive requirements, laid out as padded rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Near-duplicates: pairs of items that say in part the same.
+    """Near-duplicates: pairs of items with partly the same content.
 
     Attributes:
-        row, item, other: The question and its two items, in either order, `[P]` int64.
-        share: Part of the value of the lesser one that the other one already brings, `[P]` in
-            [0, 1]. Pairs that are not named share nothing.
+        row, item, other: Question and its two items, in either order, `[P]` int64.
+        share: Part of the value of the worse item that the better one already provides, `[P]` in
+            [0, 1]. Pairs that are not listed share nothing.
     """
 
     row: Tensor
@@ -42,23 +42,23 @@ class Overlap:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """B selection problems side by side, without what is in or out anyway.
+    """Batch of B selection problems, without the items that are decided beforehand.
 
     Pairs are padded with places 0 and 0: an item that needs itself, or shares nothing with itself,
     changes nothing.
 
     Attributes:
-        values: `[B, n]` float64; 0 where the item is in or out anyway.
+        values: `[B, n]` float64; 0 for decided items.
         costs: `[B, n]` int64 tokens.
         header: `[B, n]` int64 place of its header, h = none.
-        header_costs: `[B, h + 1]` int64 tokens; 0 of those that are there anyway.
+        header_costs: `[B, h + 1]` int64 tokens; 0 for headers that are there already.
         room: `[B]` int64 tokens.
-        constant: Value of what is in anyway, `[B]`.
+        constant: Value of the items that are in beforehand, `[B]`.
         item, need: Transitively closed requirements, `[B, R]` int64 places.
-        worse, better: Near-duplicates, `[B, P]` int64 places; `worse` loses its share while
+        worse, better: Near-duplicates, `[B, P]` int64 places; `worse` loses its share if
             `better` is in.
         share: `[B, P]` float64 in [0, 1].
-        group: The better item that each near-duplicate stands with, `[B, n]` places.
+        group: Better item that leads the group of each near-duplicate, `[B, n]` places.
         shared: Value that an item shares with every better one of its group, `[B, n]`.
     """
 
@@ -77,40 +77,40 @@ class Problem:
     shared: Tensor
 
     def rows(self, at: Tensor) -> Problem:
-        """The problems of these rows."""
+        """Return the problems of these rows."""
         return Problem(**{name: part[at] for name, part in vars(self).items()})
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is needed and nothing repeated."""
+        """Return whether there are neither requirements nor near-duplicates."""
         return not self.item.shape[1] and not self.worse.shape[1]
 
     def lost(self, mask: Tensor) -> Tensor:  # [B, n] -> [B, n]
-        """The share of its value that each item loses (or would lose) beside the chosen ones."""
+        """Return the share of its value that each item loses, or would, beside the chosen ones."""
         return largest(self.worse, self.share * mask.gather(1, self.better), self.values)
 
     def worth(self, mask: Tensor) -> Tensor:  # [B, n] -> [B]
-        """Value of a selection: that of its items, less what the near-duplicates lose."""
+        """Return the value of a selection, less the losses of near-duplicates."""
         kept = self.values * (1.0 - self.lost(mask)) if self.worse.shape[1] else self.values
         return (kept * mask).sum(1)
 
     def cost(self, mask: Tensor) -> Tensor:  # [B, n] -> [B]
-        """Tokens of a selection and of the headers that it stands under."""
+        """Return the tokens of a selection with its headers."""
         headers = torch.where(self.headed(mask), self.header_costs, 0).sum(1)
         return torch.where(mask, self.costs, 0).sum(1) + headers
 
     def headed(self, mask: Tensor) -> Tensor:  # [B, n] -> [B, h + 1]
-        """The headers of these items."""
+        """Return the headers of these items."""
         return largest(self.header, mask, self.header_costs > 0)
 
     def closed(self, mask: Tensor) -> Tensor:  # [B, n] -> [B, n]
-        """The items of a selection that are in it with everything they need and bring value."""
+        """Return the items of a selection that have value and all their needs in it."""
         missing = largest(self.item, ~mask.gather(1, self.need), mask)
         useful = mask & ~missing & (self.values * (1.0 - self.lost(mask & ~missing)) > 0)
         return self.opened(useful)
 
     def opened(self, mask: Tensor) -> Tensor:  # [B, n] -> [B, n]
-        """These items with everything they need."""
+        """Return these items with everything they need."""
         if not self.item.shape[1]:
             return mask
         return mask | largest(self.need, mask.gather(1, self.item), mask)
@@ -126,7 +126,7 @@ def lay_out(
     header: Tensor,
     header_costs: Tensor,
 ) -> tuple[Problem, Tensor]:
-    """What is left to decide, and what is in anyway."""
+    """Lay out the items left to decide, and return those that are in beforehand."""
     rows, width = values.shape
     row, item, need = requires
     source, target = row * width + item, row * width + need
@@ -156,7 +156,7 @@ def lay_out(
     if overlap is not None and len(overlap.row):
         rank = _rank(values, inside)
         worse, better, share = _pairs(overlap, rank, outside)
-        # What is in anyway takes its share from the start.
+        # Items that are in beforehand take their share from the start.
         by_inside = inside.gather(1, better)
         known = largest(worse, share * by_inside, values)
         before = known.gather(1, worse)
@@ -184,7 +184,7 @@ def lay_out(
 
 
 def _rank(values: Tensor, inside: Tensor) -> Tensor:  # [B, n] int64
-    """Place of each item: what is in anyway first, then by value, then by place."""
+    """Rank the items: those in beforehand first, then by value, then by place."""
     order = torch.argsort(values, dim=1, descending=True, stable=True)
     order = order.gather(1, torch.argsort(~inside.gather(1, order), dim=1, stable=True))
     place = torch.arange(values.shape[1], device=values.device).expand_as(order)
@@ -192,7 +192,7 @@ def _rank(values: Tensor, inside: Tensor) -> Tensor:  # [B, n] int64
 
 
 def _pairs(overlap: Overlap, rank: Tensor, outside: Tensor) -> tuple[Tensor, ...]:  # of [B, P]
-    """The pairs that can both be in, each once, by row: worse item, better item, share."""
+    """Return the pairs that can both be in, each once, by row: worse, better, share."""
     rows, width = rank.shape
     row, first, second, share = overlap.row, overlap.item, overlap.other, overlap.share.double()
     apart = (first != second) & (share > 0) & ~outside[row, first] & ~outside[row, second]
@@ -208,23 +208,23 @@ def _pairs(overlap: Overlap, rank: Tensor, outside: Tensor) -> tuple[Tensor, ...
 def _groups(
     values: Tensor, worse: Tensor, better: Tensor, share: Tensor, rank: Tensor
 ) -> tuple[Tensor, Tensor]:  # [B, n], [B, n]
-    """The group of each item, and the part of its value that it shares with all better members."""
+    """Return the group of each item, and the value it shares with all better members."""
     width, live = values.shape[1], share > 0
     place = torch.arange(width, device=values.device).expand_as(rank)
     leads, led = torch.ones_like(values, dtype=torch.bool), live
-    while True:  # as many rounds as the longest chain of ever better near-duplicates
+    while True:  # one round for each step of the longest chain of near-duplicates
         led = live & leads.gather(1, better)
         again = ~largest(worse, led, leads)
         if torch.equal(again, leads):
             break
         leads = again
-    # A near-duplicate joins the leader it shares most with, the first of equals.
+    # A near-duplicate joins the leader it shares most with; ties go to the first.
     offered = torch.where(led, share, 0.0)
     joined = led & (offered == largest(worse, offered, values).gather(1, worse))
     group = torch.full_like(place, width)
     group.scatter_reduce_(1, worse, torch.where(joined, better, width), "amin")
     group = torch.where(group < width, group, place)
-    # Better members of an item: its place in its group by rank. It must share with each of them.
+    # The place of an item in its group by rank counts its better members; it must share with all.
     order = torch.argsort(group * width + rank, dim=1)
     ranked = group.gather(1, order)
     first = torch.full_like(group, width).scatter_reduce_(1, ranked, place, "amin")
@@ -241,9 +241,9 @@ def reachable(
     source: Tensor,  # [E] int64
     target: Tensor,  # [E] int64
 ) -> Tensor:  # [N] bool
-    """The nodes that the edges lead to from any of these, themselves included.
+    """Return the nodes reachable from any of these, themselves included.
 
-    One round for each step of the longest way.
+    Takes one round for each step of the longest path.
     """
     found = start.clone()
     while True:
@@ -254,19 +254,19 @@ def reachable(
 
 
 def _closure(
-    source: Tensor,  # [E] int64: this needs
-    target: Tensor,  # [E] int64: that
+    source: Tensor,  # [E] int64: nodes that need
+    target: Tensor,  # [E] int64: nodes that are needed
     cost: Tensor,  # [N] int64 tokens
-    room: Tensor,  # [N] int64 tokens that are left for the closure of each
+    room: Tensor,  # [N] int64 tokens available for the closure of each
 ) -> tuple[Tensor, Tensor, Tensor]:  # [R] int64, [R] int64, [N] bool
-    """Every pair (item, what it needs directly or not), and the items that cannot be afforded.
+    """Return the transitive closure of needs, and the items that cannot be afforded.
 
-    The items of a cycle need each other. Ways double in length each round, so there are about
-    log2(longest way) rounds. An item whose closure costs more than its room is impossible, and so
-    is what needs it; their pairs are dropped on the way, so that no more is listed than fits.
+    The items of a cycle need each other. Paths double in length each round, so there are about
+    log2(longest path) rounds. An item whose closure costs more than its room is impossible, and so
+    are the items that need it. Their pairs are dropped early to bound the size of the list.
 
     Returns:
-        Item and need of each pair, sorted, without an item's need of itself; which are impossible.
+        Item and need of each pair, sorted, without self-pairs; whether each item is impossible.
     """
     nodes = len(cost)
     impossible = cost > room
@@ -290,7 +290,7 @@ def _closure(
 
 
 def largest(place: Tensor, each: Tensor, like: Tensor) -> Tensor:
-    """The largest of what is put in each place `[B, P]` of rows like these; 0 where nothing is."""
+    """Return the maximum of `each` by place `[B, P]`, in rows shaped like `like`; 0 if none."""
     return torch.zeros_like(like, dtype=each.dtype).scatter_reduce_(1, place, each, "amax")
 
 
@@ -299,7 +299,7 @@ def padded(
     columns: tuple[Tensor, ...],  # of [P]
     rows: int,
 ) -> tuple[Tensor, ...]:  # of [B, P']
-    """Lists of one entry for each pair, laid out by row, filled up with zeros."""
+    """Lay out lists of one entry for each pair by row, padded with zeros."""
     count = torch.bincount(row, minlength=rows)
     width = int(count.max()) if len(count) else 0
     _, place = ranges(0, count, total=len(row))
@@ -311,7 +311,7 @@ def padded(
 def check_problem(
     values: Tensor, costs: Tensor, budget: Tensor, pinned: Tensor, requires: Tensor
 ) -> None:
-    """Raises `InputError` unless shapes, dtypes, signs and places fit `select`."""
+    """Raise `InputError` unless shapes, dtypes, signs and places fit `select`."""
     check_matrix("values", values, "[B, n]")
     do = "round costs up and the budget down, and give a row each"
     for name, tensor, shape in (
@@ -330,7 +330,7 @@ def check_problem(
 
 
 def check_overlap(overlap: Overlap, values: Tensor) -> None:
-    """Raises `InputError` unless these name pairs of items and shares in [0, 1]."""
+    """Raise `InputError` unless these are pairs of items with shares in [0, 1]."""
     share = overlap.share
     for name, part in vars(overlap).items():
         kind = "" if name == "share" else "int64"

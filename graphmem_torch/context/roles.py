@@ -1,4 +1,4 @@
-"""Roles of a conversation with a model, as names and at the beginning of lines."""
+"""Roles of a conversation with a model, as names and at the start of lines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphmem_torch.atoms import titled
 __all__ = ["BREAK", "CHAT_ROLE", "attributed", "header_name"]
 
 CHAT_ROLE = "system|developer|user|human|assistant|ai|tool"
-"""Expression for the roles in English."""
+"""Regular expression of the English roles."""
 
 BREAK = r"\n\v\f\r\x85\u2028\u2029"
-"""Characters that end a line, inside the brackets of an expression."""
+"""Characters that end a line, for use in a character class of a regular expression."""
 
 # The roles system, user and assistant in other languages.
 _TRANSLATED = (
@@ -44,7 +44,7 @@ _LOOKALIKES = str.maketrans(
 
 @lru_cache(maxsize=8192)
 def _letters(name: str) -> str:
-    """The words of a name in plain small letters and digits, whatever signs they are written in."""
+    """Normalise a name to words of lower-case letters and digits, lookalikes replaced."""
     plain = unicodedata.normalize("NFKD", name).casefold().translate(_LOOKALIKES)
     seen = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Mn"))
     return " ".join(re.findall(r"[^\W_]+", seen))
@@ -55,7 +55,7 @@ _ROLE = "|".join(
 )
 _QUESTION = "question|answer"
 _PARTS = f"{_ROLE}|model|function|context|{_QUESTION}|instructions?"
-# Names that would read as an entry, as a day or as a part of a prompt.
+# Names that read as an entry, a day or a part of a prompt.
 _IMITATION = re.compile(
     rf"\W*(\d+[.)](\s.*)?|\d{{1,2}} [a-z]+ -?\d+|undated|{_PARTS})\W*(:.*)?", re.IGNORECASE
 )
@@ -64,23 +64,23 @@ _ROLE_LABEL = re.compile(
     rf"(\d+ )*(((the|{_ROLE}) )*({_ROLE})( ({_ROLE}|{_BESIDE}))*( \d+)*|{_QUESTION})"
 )
 _PART = re.compile(_PARTS)
-_LONGEST = 64  # characters of a name that is written as it is
-# What would end a name, or mark up what follows.
+_LONGEST = 64  # maximum length of a name that is not quoted
+# Characters that end a name, or start markup.
 _MARKUP = re.compile(rf"[:\uff1a<>{{}}\[\]{BREAK}]|^\W*[#*~=`|]+\s")
-# A line's bullets; its numbers and signs; its first words; and the sign that ends them.
+# Bullets of a line, its numbers and signs, its first words, and the sign that ends them.
 _HEAD = re.compile(
     rf"(?P<bullets>(?:\A|[{BREAK}])(?:[^\S{BREAK}]|[-+\u2022] )*+)"
     rf"(?P<signs>(?:[^\w{BREAK}]|[\d_]|(?<!\w)[a-zA-Z][.)\]] |(?<!\w)[ivxIVX]{{2,5}}[.)\]] )*+)"
     rf"(?P<name>[^:\uff1a>{BREAK}]{{1,{_LONGEST}}})(?=(?P<end>[:\uff1a]|>(?!=)|[{BREAK}]|\Z))"
 )
 _ASIDE = re.compile(r"(?<=\w)[^\w(\[{\uff08\u3010@]*[(\[{\uff08\u3010@].*")  # `user (8 May 2023)`
-# What marks a line without a colon as a heading, before the words or behind them.
+# Signs that mark a line without a colon as a heading, before or after the words.
 _HEADING = re.compile(r"[#*=~|\[({\u3010]|--|__")
 _UNDERLINE = re.compile(rf"[{BREAK}]{{1,2}}[^\S{BREAK}]*[-=]{{2,}}[^\S{BREAK}]*(?:[{BREAK}]|\Z)")
 
 
 def header_name(session: str) -> str:
-    """A session's name as a header; in quotes if it reads as anything else than a name."""
+    """Return the name of a session as a header; quoted if it does not read as a plain name."""
     name = _one_line(session)
     if _imitates(name) or _HEAD.sub(_quoted_head, session) != session:
         return json.dumps(name, ensure_ascii=False)
@@ -88,10 +88,10 @@ def header_name(session: str) -> str:
 
 
 def attributed(speaker: str | None, text: str, title: str | None = None) -> str:
-    """A rendered text (`Atom.rendered`) in which nobody speaks to the model.
+    """Quote the role labels of a rendered text (`Atom.rendered`), so none addresses the model.
 
-    Who said it stands in front as it is where that is a plain name, else in quotes; labels of roles
-    at the beginning of a line stand in quotes, too. A title stays above it.
+    The speaker comes first, quoted unless it is a plain name. Role labels at the start of a line
+    are quoted, too. A title stays above the text.
     """
     above = titled(title, "")
     if above and text.startswith(above):
@@ -103,12 +103,12 @@ def attributed(speaker: str | None, text: str, title: str | None = None) -> str:
     name = speaker if _is_plain(speaker) else _quoted_name(speaker)
     said = text[len(front) :]
     first = re.match(rf"[^{BREAK}]*", said)
-    assert first is not None  # what follows a name on its line is no label
+    assert first is not None  # the text after a name on its line is no label
     return f"{name}: {first[0]}{_HEAD.sub(_quoted_head, said[first.end() :])}"
 
 
 def _quoted_head(head: re.Match[str]) -> str:
-    """The beginning of a line, in quotes if it is the label of a role."""
+    """Return the start of a line, quoted if it is the label of a role."""
     signs, name, end = head["signs"], head["name"], head["end"]
     label = (signs + name).strip()
     if label[:1] == label[-1:] == '"' or not _is_role(_ASIDE.sub("", name)):
@@ -129,13 +129,13 @@ def _is_role(label: str) -> bool:
 
 
 def _imitates(name: str) -> bool:
-    """Whether a name reads as an entry, a day, a role or a part of a prompt."""
+    """Return whether a name reads as an entry, a day, a role or a part of a prompt."""
     return _IMITATION.fullmatch(name) is not None or _is_role(_ASIDE.sub("", name))
 
 
 @lru_cache(maxsize=8192)
 def _is_plain(name: str) -> bool:
-    """Whether a name can stand in front of a text and be taken for nothing else."""
+    """Return whether a name in front of a text reads as nothing but a name."""
     if len(name) > _LONGEST or _MARKUP.search(name) or _imitates(name):
         return False
     words = [word.strip("0123456789") for word in _letters(name).split()]
@@ -143,7 +143,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _quoted_name(name: str) -> str:
-    """A name as a string of JSON in which no colon ends a label."""
+    """Return a name as a JSON string with escaped colons, so that none ends a label."""
     said = json.dumps(_one_line(name).rstrip(": \uff1a"), ensure_ascii=False)
     return re.sub("[:\uff1a]", lambda colon: f"\\u{ord(colon[0]):04x}", said)
 
