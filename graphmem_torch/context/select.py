@@ -1,4 +1,4 @@
-"""Selection: the most valuable memories that fit a token budget, with a bound on what is missed."""
+"""Selection of the most valuable memories within a token budget, with an upper bound."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from graphmem_torch.ops.knapsack import Packing
 
 __all__ = ["Selection", "select"]
 
-_STEPS, _GUESSES = 16, 4  # prices of a token that are tried; of them by densities
-_BEYOND = 1.5  # of the tokens that a price left: what the next guess spends more, to pass the best
-_SETTLED = 1e-5  # of a bound: what another price could lower it by at most, when no more are tried
-_PUSHES = 3  # rounds in which surplus is handed to what it needs
-_PAID = 1e-9  # of a profit: what is short of less is paid for
-_PRICES = (0.5, 1.0, 2.0)  # of the best price: where first selections come from
-_FILLS = 2  # rounds in which a selection is filled up
-_EXCHANGED, _EXCHANGES = 16, 2  # items of a row that are dropped in turn, and how often
-_TRIED = ((4, 8), (8, 32))  # headers in doubt, and sets of them that are tried: first, then
-_ROUNDING = 1e-12  # of the bound: a selection better by less than this is no better
+_STEPS, _GUESSES = 16, 4  # prices of a token to try; the first of them by densities
+_BEYOND = 1.5  # factor on the tokens left by a price, so that the next guess passes the best one
+_SETTLED = 1e-5  # relative: stop when no other price can lower the bound by more
+_PUSHES = 3  # rounds in which surplus is handed to needed items
+_PAID = 1e-9  # relative: an item short of less of its profit counts as paid
+_PRICES = (0.5, 1.0, 2.0)  # factors of the best price, for the first selections
+_FILLS = 2  # rounds of filling a selection up
+_EXCHANGED, _EXCHANGES = 16, 2  # items of a row to drop in turn, and rounds
+_TRIED = ((4, 8), (8, 32))  # headers in doubt, and sets of them to try: first, then
+_ROUNDING = 1e-12  # relative to the bound: a smaller gain is none
 
 
 @dataclass(frozen=True, eq=False)
 class Selection(Packing):
-    """What `select` chose for each of B questions.
+    """Choice of `select` for each of B questions.
 
-    Its value is less what near-duplicates lose, its cost more what headers take.
+    Its value excludes the losses of near-duplicates; its cost includes the headers.
     """
 
 
@@ -56,37 +56,37 @@ def select(
     gap: float = 0.0,
     tile: int = 1 << 18,
 ) -> Selection:
-    """The most valuable selection that fits the budget (`docs/mathematics.md` 6).
+    """Select the most valuable items within the budget (`docs/mathematics.md` 6).
 
     Maximises f(S) = sum over i in S of v_i (1 - max share_ij), where the maximum is over the items
-    j of S that are better than i: what is in anyway before the rest, then by value, then by place;
-    so of near-duplicates the best keeps its value, and each other one loses once. S holds the
-    pinned items, and with an item everything it requires, directly or not; items that require each
+    j of S that rank above i: pinned and required items first, then by value, then by place. So the
+    best of several near-duplicates keeps its value, and each other one loses once. S holds the
+    pinned items, and everything that its items require, directly or not. Items that require each
     other are all in or all out. Items under one header pay for it once.
 
-    Without any of that it is the 0/1 knapsack, solved exactly (`ops.knapsack`). Else a price of a
-    token gives a bound (Lagrange; Geoffrion 1974) and a new value for each item, of which a
-    knapsack under the headers that pay for themselves makes a selection. Where that may fall short
-    of the best by more than `gap`, other sets of headers are tried, those that take least off the
-    bound first. All rows are solved side by side; for a budget curve, expand those of a question.
+    Without these it is the 0/1 knapsack, solved exactly (`ops.knapsack`). Otherwise a price of a
+    token gives a bound (Lagrange; Geoffrion 1974) and a new value for each item. A knapsack of
+    these values, under the headers that pay for themselves, makes a selection. If it may miss the
+    optimum by more than `gap`, other sets of headers are tried, those that lower the bound least
+    first. All rows are solved together; for a budget curve, expand the rows of a question.
 
     Args:
-        values: Finite.
-        costs: At most 2^40 / n tokens.
-        budget: Of any size.
-        pinned: Items that are in whatever they are worth; with what they require.
-        requires: Requirements of an item of itself are ignored.
-        overlap: Near-duplicates; of a pair that is named twice the larger share counts.
-        header: Place of the header that an item stands under, -1 = none.
+        values: Values of the items, finite.
+        costs: Costs of the items, at most 2^40 / n tokens.
+        budget: Budget of each row.
+        pinned: Items that are in regardless of their value, with everything they require.
+        requires: Requirements; self-requirements are ignored.
+        overlap: Near-duplicates; for a repeated pair the larger share counts.
+        header: Place of the header of each item, -1 = none.
         header_costs: Cost of each header.
-        work: Sets of headers that are tried for a row; 0 takes the first selection and bound.
-        gap: Share of its value that a selection may be short of the best without further trials.
-        tile: Items and pairs of the rows that are solved side by side; more leave the cache.
+        work: Maximum number of header sets to try for a row; 0 keeps the first selection and bound.
+        gap: Relative gap to the optimum that is accepted without further trials.
+        tile: Number of items and pairs that are solved together; more exceed the cache.
 
     Raises:
-        InputError: For shapes, dtypes, devices or places that do not fit; values that are negative
-            or not finite, negative costs or budgets, shares outside of [0, 1]; or a budget that
-            does not hold the pinned items, what they require and their headers.
+        InputError: Shapes, dtypes, devices or places do not fit, values are negative or not finite,
+            costs or budgets are negative, or shares are outside of [0, 1]. Also if a budget does
+            not hold the pinned items, what they require and their headers.
     """
     if pinned is None:
         pinned = torch.zeros_like(values, dtype=torch.bool)
@@ -101,7 +101,7 @@ def select(
         header, header_costs = torch.full_like(costs, -1, dtype=torch.int64), costs[:, :0]
     count, more = values.shape[1], header_costs.shape[1]
     values, costs, budget = values.double(), costs.long(), budget.long()
-    if requires.shape[1] and more:  # headers are needed items then
+    if requires.shape[1] and more:  # treats headers as needed items
         row, item = (header >= 0).nonzero(as_tuple=True)
         under = torch.stack([row, item, count + header[row, item]])
         requires = torch.cat([requires, under], dim=1)
@@ -133,17 +133,17 @@ def select(
 
 @dataclass(frozen=True, eq=False)
 class _RelaxedSelection:
-    """A price of a token, and values u with f(S) <= constant + sum of u over S for every S.
+    """Relaxation at a price of a token: f(S) <= constant + sum of u over S for every S.
 
     Attributes:
         values: u, `[B, n]` float64, of any sign.
-        constant: `[B]`.
-        profit: u less the price of the item's tokens, `[B, n]`.
-        surplus: Profit of the items under each header less its own price, `[B, h + 1]`; a selection
-            with other headers than those above 0 is worth at most the bound less these |surplus|.
-        bound: No selection is worth more, `[B]`.
-        price: `[B]`.
-        paid: Items that are worth their price themselves, or were handed it, `[B, n]` bool.
+        constant: Constant of the bound, `[B]`.
+        profit: u minus the price of the item's tokens, `[B, n]`.
+        surplus: Profit of the items under each header minus its own price, `[B, h + 1]`. Deviating
+            from the headers above 0 lowers the bound by the |surplus| of each changed header.
+        bound: Upper bound of the value of any selection, `[B]`.
+        price: Price of a token, `[B]`.
+        paid: Items that are worth their price, alone or with what they were handed, `[B, n]` bool.
     """
 
     values: Tensor
@@ -155,12 +155,12 @@ class _RelaxedSelection:
     paid: Tensor
 
     def rows(self, at: Tensor) -> _RelaxedSelection:
-        """Those of these rows."""
+        """Return the relaxations of these rows."""
         return _RelaxedSelection(*(part[at] for part in vars(self).values()))
 
 
 def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
-    """Mask and upper bound of each row."""
+    """Return mask and upper bound of each row."""
     relaxed = _relax(problem)
     full, headers = relaxed.bound, problem.header_costs.shape[1] - 1
     base = relaxed.surplus > 0
@@ -189,7 +189,7 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
         row, opened, left = _doubted(off[at], base[at], short, few, sets)
         fitting = torch.where(opened, some.header_costs[row], 0).sum(1) <= some.room[row]
         row, opened = row[fitting], opened[fitting]
-        # An item that is worth less than its tokens takes off the bound by as much.
+        # An item of negative profit lowers the bound by as much.
         keep = relaxation.profit >= -short[:, None] - _ROUNDING * full[at, None]
         found, most = _packed(some, relaxation, row, opened, keep)
         worth = some.rows(row).worth(found)
@@ -198,7 +198,7 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
         won = ((worth == best[row]) & (worth > value[at][row])).nonzero()[:, 0]
         mask[at[row[won]]] = found[won]
         value[at] = torch.maximum(value[at], best)
-        # Of the sets that were tried the bound is what was found, of the others what they are off.
+        # Tried sets are bounded by what was found, all others by what they are off.
         tried = nothing.scatter_reduce(0, row, most, "amax")
         most = torch.maximum(torch.maximum(tried, full[at] - left), value[at])
         bound[at] = torch.minimum(bound[at], most)
@@ -206,10 +206,10 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
 
 
 def _relax(problem: Problem) -> _RelaxedSelection:
-    """The relaxation at the price of the least bound that is found.
+    """Find the price of the lowest bound, and return the relaxation there.
 
-    The bound is convex in the price: the next price is where the tangents at both ends meet, first
-    the density down to which items cost what the last price left (or lacked) and more.
+    The bound is convex in the price, so the next price is where the tangents at both ends meet. The
+    first ones are densities instead: down to them, items use the tokens the last price left over.
     """
     room = problem.room.double()
     density, order = (problem.values / problem.costs.clamp(min=1)).sort(dim=1, descending=True)
@@ -231,7 +231,7 @@ def _relax(problem: Problem) -> _RelaxedSelection:
     for step in range(_STEPS):
         (cheap, _, falling, left), (dear, _, rising, right) = low.unbind(), high.unbind()
         meet = (left - right) / (rising - falling)
-        # With needs the bound is convex but for what is handed over: the price stays between.
+        # With needs the bound is only nearly convex: the price is kept in the interval.
         price = meet = torch.where((meet > cheap) & (meet < dear), meet, (cheap + dear) / 2)
         if step < _GUESSES:
             place = torch.searchsorted(spent, target[:, None]).clamp_(max=order.shape[1] - 1)
@@ -248,15 +248,15 @@ def _relax(problem: Problem) -> _RelaxedSelection:
 
 
 def _priced(problem: Problem, price: Tensor) -> _RelaxedSelection:
-    """The relaxation at a price of a token `[B]`.
+    """Return the relaxation at a price of a token `[B]`.
 
-    Near-duplicates: items are grouped around their best, and item i of a group loses at least its
-    least share s_i with a better member when one is in. So the group is worth at most
+    Near-duplicates: items are grouped around their best. Item i of a group loses at least its
+    minimum share s_i with the better members if one is in. So the group is worth at most
     sum v_i (1 - s_i) + max v_i s_i, and that maximum at most theta + sum (v_i s_i - theta)^+ for
     any theta >= 0. At price p the best is the group's second largest min(v_i s_i, v_i - p c_i).
 
-    Requirements: an item that is only in with what it needs may hand it value (x_need - x_item >= 0
-    times any multiplier); what is worth its price hands its surplus to what is not, as in a maximum
+    Requirements: an item may hand value to what it needs (x_need - x_item >= 0 times any
+    multiplier). Items worth their price hand their surplus to needs that are not, as in a maximum
     flow (Picard 1976).
     """
     asked, alone, constant = price[:, None] * problem.costs, problem.values, torch.zeros_like(price)
@@ -277,7 +277,7 @@ def _priced(problem: Problem, price: Tensor) -> _RelaxedSelection:
 
 
 def _second(claim: Tensor, group: Tensor) -> Tensor:  # [B, n], [B, n] -> [B, n]
-    """The second largest claim of each group, at the place that names it."""
+    """Return the second largest claim of each group, at the place that names the group."""
     width = claim.shape[1]
     place = torch.arange(width, device=claim.device).expand_as(group)
     most = claim == largest(group, claim, claim).gather(1, group)
@@ -287,7 +287,7 @@ def _second(claim: Tensor, group: Tensor) -> Tensor:  # [B, n], [B, n] -> [B, n]
 
 
 def _handed(problem: Problem, profit: Tensor) -> tuple[Tensor, Tensor]:  # [B, R] >= 0, [B, n]
-    """What each requirement's item hands to its need, and the items that are paid for then."""
+    """Return the value each requirement hands from item to need, and the items paid for then."""
     item, need = problem.item, problem.need
     none, slack = torch.zeros_like(profit), _PAID * profit.abs()
     flow = torch.zeros_like(item, dtype=profit.dtype)
@@ -300,7 +300,7 @@ def _handed(problem: Problem, profit: Tensor) -> tuple[Tensor, Tensor]:  # [B, R
         step = offered * rate.clamp(max=1.0).gather(1, need)
         flow += step
         profit = profit.scatter_add(1, item, -step).scatter_add_(1, need, step)
-    # What is still short takes the rest from those that gave all: alone they are no bargain.
+    # Needs still short take the rest from their givers, which are not worth it without them.
     given = none.scatter_add(1, need, flow)
     rest = ((-profit).clamp(min=0) / given.clamp(min=1e-300)).masked_fill(given == 0, 0.0)
     return flow * (1.0 + rest.gather(1, need)), profit >= -slack
@@ -313,7 +313,7 @@ def _packed(
     opened: Tensor,  # [M, h + 1] bool, headers that fit
     keep: Tensor,  # [B, n] bool
 ) -> tuple[Tensor, Tensor]:  # [M, n], [M]
-    """The best selections of rows under given headers, and bounds on all others under them."""
+    """Return the best selections of rows under given headers, and bounds of all others there."""
     at, column = keep.nonzero(as_tuple=True)
     place, there = padded(at, (column, torch.ones_like(column)), len(keep))
     values = relaxed.values.gather(1, place).masked_fill(there == 0, 0.0)[row]
@@ -329,10 +329,10 @@ def _packed(
 def _improved(
     problem: Problem, relaxed: _RelaxedSelection, opened: Tensor, mask: Tensor, work: int
 ) -> Tensor:  # [B, n] closed -> [B, n] closed
-    """A selection made better by others at other prices, by filling, and by exchanges.
+    """Improve a selection by those at other prices, by filling, and by exchanges.
 
-    An exchange drops an item with what needs it, one of those that pay least for their tokens, and
-    fills what that leaves with others.
+    An exchange drops one of the items of lowest profit, with the items that need it, and fills the
+    room with others.
     """
     none = torch.zeros_like(mask)
     for factor in _PRICES:
@@ -354,17 +354,17 @@ def _improved(
 
 
 def _better(problem: Problem, mask: Tensor, other: Tensor) -> Tensor:  # [B, n] each
-    """Of two selections of each row that of the higher value."""
+    """Return the more valuable of two selections for each row."""
     return torch.where((problem.worth(other) > problem.worth(mask))[:, None], other, mask)
 
 
 def _grounded(
     problem: Problem, relaxed: _RelaxedSelection, opened: Tensor
 ) -> Tensor:  # [B, n], closed
-    """The best selection from what the relaxation pays for.
+    """Return the best selection from the items that the relaxation pays for.
 
-    What is needed and got its price handed by those that need it is taken as given; the rest is a
-    knapsack of the items that need nothing more. Of near-duplicates the best stands for all.
+    Needed items whose price was handed over are fixed. The rest is a knapsack of the items that
+    need nothing more. The best of several near-duplicates represents them.
     """
     real = problem.item != problem.need
     given = largest(problem.need, real, relaxed.paid) & relaxed.paid
@@ -382,11 +382,11 @@ def _grounded(
 
 
 def _filled(problem: Problem, mask: Tensor, barred: Tensor) -> Tensor:  # [B, n] each -> closed
-    """The selection with more items, none of those barred, as long as its value grows.
+    """Add items that are not barred to a selection while its value grows.
 
-    Each round is a knapsack over bundles, an item with what it needs and is not there yet, at what
-    they would gain. Bundles that meet count what they share twice, so what is chosen always fits,
-    and the next round spends what that left.
+    Each round is a knapsack over bundles: an item with its missing needs, valued by their gain.
+    Overlapping bundles count shared needs twice, so the choice always fits. The next round spends
+    the tokens left over.
     """
     real = problem.item != problem.need
     for _ in range(_FILLS):
@@ -412,15 +412,15 @@ def _filled(problem: Problem, mask: Tensor, barred: Tensor) -> Tensor:  # [B, n]
 
 
 def _doubted(
-    off: Tensor,  # [B, h] what deciding each header otherwise takes off the bound
+    off: Tensor,  # [B, h] decrease of the bound if a header is decided otherwise
     base: Tensor,  # [B, h + 1] bool
     short: Tensor,  # [B]
     few: int,
     sets: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # [M] rows, [M, h + 1] bool, [B]
-    """The sets of headers that could be better; and what all others are off at least.
+    """Return the sets of headers that could be better, and the minimum decrease of all others.
 
-    At most `sets` a row, of the `few` headers that are in doubt most.
+    There are at most `sets` for a row, from the `few` headers of smallest decrease.
     """
     least, which = off.topk(min(few + 1, off.shape[1]), dim=1, largest=False)
     beyond = least[:, few] if least.shape[1] > few else torch.full_like(short, torch.inf)

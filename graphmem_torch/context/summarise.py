@@ -1,6 +1,6 @@
 """Summaries of memories for a question: f_summ of `docs/mathematics.md` 3.
 
-Extractive unless something else is given: a Hugging Face model, an oracle, or any function.
+They are extractive by default; a Hugging Face model, an oracle or any function can replace that.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = [
     "shortened",
 ]
 
-_LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
+_LEAD = 0.1  # bonus of the first sentence, falling as 1 / place: it states the subject
 _GAP = "… "
-_LEAD_WORDS = 2  # in front of the first wanted word of a window
-_WINDOWS = 64  # places of a long sentence from which a window is tried
-_NEXT = 0.5  # of the value of a line, for the line after it: a row has cells, a head has a body
+_LEAD_WORDS = 2  # words in a window before the first wanted word
+_WINDOWS = 64  # starts of a window that are tried in a long sentence
+_NEXT = 0.5  # share of the value of a line that the next one gets: a header has rows
 
 
 def extract(
@@ -44,23 +44,23 @@ def extract(
     *,
     count: Callable[[str], int],
 ) -> list[str]:
-    """The sentences of each text that fit, those first that share rare words with the question.
+    """Extract the sentences that fit from each text, preferring rare words of the question.
 
     value_s = sum idf(w) over the question's words in the sentence / sum idf(w) over the question's
     words + 0.1 / place, idf over the sentences of all the texts. On the gold passages of MuSiQue
-    and 2Wiki this keeps the answer as often as the encoder's cosine does, which costs a forward
-    pass a sentence, and more often than the first sentences alone. Always the same for the same
-    texts; needs no model.
+    and 2Wiki this keeps the answer as often as the encoder's cosine, which costs a forward pass for
+    each sentence, and more often than the first sentences alone. It is deterministic and needs no
+    model.
 
-    A code block, a table or a list that does not fit is taken line by line; a line is worth at
-    least half of the line before it. Of a long sentence that holds more of the question's words
-    than all that fits, the best run of words is written.
+    A code block, a table or a list that does not fit is split into lines; a line is worth at least
+    half of the line before it. If a long sentence holds more of the question's words than
+    everything that fits, its best run of words is returned.
 
     Args:
-        texts: n texts; their words say which are rare.
-        question: Without words of its own, the first sentences.
-        max_tokens: Of each text, or of every one. A text that is within it stays as it is; of one
-            without a sentence that fits, its first words.
+        texts: n texts; idf is computed over them.
+        question: Question; if it has no words, the first sentences are kept.
+        max_tokens: Maximum number of tokens of each text, or of all alike. Shorter texts stay
+            unchanged; if no sentence of a text fits, its first words are kept.
         count: Counts the tokens of a text.
     """
     limits = [max_tokens] * len(texts) if isinstance(max_tokens, int) else list(max_tokens)
@@ -81,7 +81,7 @@ def extract(
 
 
 def _parts(text: str, limit: int, count: Callable[[str], int]) -> tuple[list[str], list[bool]]:
-    """The sentences of a text, and the lines of those that do not fit; whether each goes on."""
+    """Split a text into sentences, too long ones into lines; return also whether each goes on."""
     parts, goes_on = list[str](), list[bool]()
     for sentence in split_sentences(text):
         lines = [line for line in sentence.splitlines(keepends=True) if line.strip()]
@@ -117,9 +117,9 @@ def _fitting(
     count: Callable[[str], int],
     wanted: Mapping[str, float],
 ) -> str:
-    """The best sentences that fit together, by falling value; what does not fit is passed over.
+    """Join the sentences that fit together, by falling value; skip those that do not fit.
 
-    Or words of the best sentence that does not fit, if they hold more of what is wanted.
+    Returns words of the best other sentence instead, if they hold more wanted words.
     """
     chosen: list[int] = []
     left = limit
@@ -127,7 +127,7 @@ def _fitting(
         if (cost := count(parts[place])) <= left:
             chosen.append(place)
             left -= cost
-    # Marks of gaps, and seams where tokens merge, are seen only in the whole.
+    # Gap marks and merged tokens show only in the whole.
     while chosen and count(_joined(parts, sorted(chosen))) > limit:
         chosen.pop()
     held = _worth(frozenset().union(*(words[place] for place in chosen)), wanted)
@@ -141,7 +141,7 @@ def _fitting(
 
 
 def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
-    """Sentences as one text, with a mark where some are left out between them."""
+    """Join sentences, with a mark for each gap between them."""
     pieces = []
     for before, place in zip([None, *chosen], chosen, strict=False):
         gap = before is not None and place > before + 1
@@ -154,9 +154,9 @@ def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
 def _window_of(
     text: str, limit: int, count: Callable[[str], int], wanted: Mapping[str, float]
 ) -> str:
-    """Return as many words in a row as fit, those with most of the wanted words.
+    """Return the run of words that fits and has the best wanted words.
 
-    From the first word on if that is as good; at least one word, be it longer.
+    It starts at the first word if that is as good, and has at least one word even if too long.
     """
     ends = word_ends(text) or [len(text)]
     starts = [0, *ends[:-1]]
@@ -164,7 +164,7 @@ def _window_of(
         frozenset(terms(text[start:end])) & wanted.keys()
         for start, end in zip(starts, ends, strict=True)
     ]
-    # Where a word stands that the text has often, there are too many places to try all.
+    # Rare words first: frequent ones have too many places to try all.
     often = Counter(word for own in said for word in own)
     places = [place for place, own in enumerate(said) if own]
     places.sort(key=lambda place: min(often[word] for word in said[place]))
@@ -173,7 +173,7 @@ def _window_of(
         mark = _GAP if first else ""
         begun = len(text[: starts[first]].rstrip()) if first else 0
         begun += len(text[begun:]) - len(text[begun:].lstrip())
-        # Text between two words counts for the words on both sides: each part is counted whole.
+        # Each part is counted whole, as tokens may span words.
         stop = bisect_right(
             ends, limit, lo=first + 1, key=lambda end: count(mark + text[begun:end])
         )
@@ -189,22 +189,21 @@ def _window_of(
 
 
 class HuggingFaceSummariser:
-    """Summarises texts in batches with a model that writes one text from another.
+    """Summariser of batches of texts with a sequence-to-sequence model.
 
-    The question is not read: these models know none. What is longer than the model's window is cut.
+    The question is ignored, as these models take none. Texts are cut to the model's window.
 
     Args:
         model: Name or folder that transformers can load ("facebook/bart-large-cnn", "t5-base"), or
             a model that generates.
-        tokenizer: Of a model that is given as an object.
-        device: "auto" (CUDA where there is one), or a torch device; an object stays where it is.
-        prefix: What goes before each text; None: what the model's own settings say ("summarize: "
-            of T5).
-        batch: Texts at once.
-        beams: Beams of the search; 1 is greedy. Nothing is drawn at random.
+        tokenizer: Tokenizer of a model that is given as an object.
+        device: "auto" (CUDA if available), or a torch device; a model object is not moved.
+        prefix: Prefix of each text; None: that of the model's settings ("summarize: " of T5).
+        batch: Number of texts in a batch.
+        beams: Number of beams; 1 is greedy. There is no random sampling.
 
     Raises:
-        InputError: The model cannot be loaded, or is none that generates.
+        InputError: The model cannot be loaded, or does not generate.
     """
 
     def __init__(
@@ -235,7 +234,7 @@ class HuggingFaceSummariser:
         self._window = _window(model, tokenizer)
 
     def summarise(self, texts: Sequence[str], question: str, max_tokens: int) -> list[str]:
-        """One summary a text, of at most `max_tokens` tokens of the model's own tokenizer."""
+        """Summarise each text in at most `max_tokens` tokens of the model's tokenizer."""
         found: list[str] = []
         for start in range(0, len(texts), self._batch):
             part = [self._prefix + text for text in texts[start : start + self._batch]]
@@ -278,27 +277,27 @@ def _own_prefix(model: Any) -> str:
 
 
 def _window(model: Any, tokenizer: Any) -> int:
-    """Tokens that the model reads; a tokenizer without a limit says 10^30."""
+    """Return the maximum input tokens of the model; a tokenizer without a limit has 10^30."""
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     return int(min(positions or 1024, getattr(tokenizer, "model_max_length", None) or 1024))
 
 
 Summarise = Callable[[Sequence[str], str, int], Any]
-"""The function behind `summarise`: texts, question, tokens of each at most -> summaries."""
+"""Signature of `summarise`: texts, question, maximum tokens of each -> summaries."""
 
 
 class Summariser(Protocol):
-    """Anything that can shorten texts; it may be slow, fail, or answer nonsense."""
+    """Interface of summarisers, which may be slow, fail, or return nonsense."""
 
     def summarise(self, texts: Sequence[str], question: str, max_tokens: int) -> Sequence[Any]:
-        """One summary for each text (None: no answer), of what helps to answer the question."""
+        """Summarise each text for the question; None if there is no answer."""
 
 
 class Summaries:
-    """Shortens memories for a question; `shorten` of `Memory.compile` takes one.
+    """Shortener of memories for a question, for `shorten` of `Memory.compile`.
 
-    A summary is never longer than its text. What is asked for it may fail: one that is missing,
-    empty, or too long is replaced by an extract, with a warning, and nothing is lost.
+    A summary is never longer than its text. If the summariser fails, or a summary is missing, empty
+    or too long, an extract replaces it, with a warning.
     """
 
     def __init__(
@@ -308,16 +307,16 @@ class Summaries:
         by: Summariser | Summarise | None = None,
         tokenizer: str | TokenCounter = "cl100k_base",
     ) -> None:
-        """How texts are shortened.
+        """Choose the length and the summariser.
 
         Args:
-            share: Of its tokens that a text keeps at most, in (0, 1]. Extracts keep to it, but for
-                the first word; what else summarises is told the share of the longest text.
-            by: What summarises; None: `extract`.
-            tokenizer: What counts; see `text.tokens.get_counter`.
+            share: Maximum share of its tokens that a text keeps, in (0, 1]. Extracts respect it
+                except for the first word; a summariser gets the share of the longest text.
+            by: Summariser; None: `extract`.
+            tokenizer: Token counter; see `text.tokens.get_counter`.
 
         Raises:
-            InputError: A share outside (0, 1], an unknown tokenizer, or something that cannot
+            InputError: The share is outside (0, 1], the tokenizer is unknown, or `by` cannot
                 summarise.
         """
         if not isinstance(share, (int, float)) or not 0.0 < share <= 1.0:
@@ -329,7 +328,7 @@ class Summaries:
         self._count = get_counter(tokenizer)
 
     def __call__(self, question: str, texts: Sequence[str]) -> list[str]:
-        """A summary of each text, of what helps to answer the question."""
+        """Summarise each text for the question."""
         texts, count = list(texts), self._count
         whole = [count(text) for text in texts]
         limits = [max(1, math.floor(self.share * cost)) for cost in whole]
@@ -354,14 +353,13 @@ class Summaries:
 
 
 Shorten = Callable[[str, Sequence[str]], Sequence[str]]
-"""From a question and the texts of memories to what is written of each."""
+"""Function from a question and the texts of memories to the text to write for each."""
 
 
 def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str]:
-    """What a function makes of texts; a text that it makes nothing of stays as it is.
+    """Shorten texts by a function; a text without a result stays unchanged.
 
-    A function that fails, or gives something else than a text for each text, is told of in a
-    warning, and costs nothing but brevity.
+    A function that fails, or does not return a text for each text, causes a warning only.
     """
     made = ask_checked(
         lambda: shorten(question, texts),
