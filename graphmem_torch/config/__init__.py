@@ -1,7 +1,7 @@
 """Configuration: a tree of frozen dataclasses, read strictly from YAML.
 
-Owns the settings with their bounds, and the presets `configs/<name>.yaml`, whose values override
-the defaults and are overridden by code and command line. May import `atoms` and `errors` only.
+Owns the settings with their bounds, and the presets `configs/<name>.yaml`. Presets override the
+defaults; code and command line override presets. May import `atoms` and `errors` only.
 """
 
 from __future__ import annotations

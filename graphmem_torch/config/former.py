@@ -1,8 +1,8 @@
-"""Former names of settings: for error messages, and for what stores keep about settings.
+"""Former names of settings, for error messages and for the digests of settings in stores.
 
-A store keeps digests of the settings by which weights were learned, an index was built and regimes
-were told. These are of the names and constants that settings had when the digests were introduced:
-under newer names a digest would differ, and the store would drop what it has learned.
+A store keeps digests of the settings with which weights were learned, an index was built and
+regimes were detected. They cover the names and constants that settings had when the digests were
+introduced: with newer names a digest would differ, and the store would drop what it has learned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["former_section", "now_called"]
 
-# Settings by their former names. Half-lives of types of memories were hours.
+# Settings by their former names. Half-lives of memory types were in hours.
 _RENAMED = {
     "link.every": "link.batch_concepts",
     "link.batch": "link.batch_atoms",
@@ -33,7 +33,7 @@ _RENAMED = {
 }
 _FORMER = {now: former.partition(".")[2] for former, now in _RENAMED.items()}
 
-# Constants that were settings, in sections that stores keep digests of, with their values.
+# Former settings that are constants now, with their values, in sections with digests.
 _FIXED: dict[str, dict[str, Any]] = {
     "rank": {"echoes": False},
     "modes": {"assign": "kmeans"},
@@ -41,7 +41,7 @@ _FIXED: dict[str, dict[str, Any]] = {
     "regime": {"hazard": 0.1, "factor": 3.0},
 }
 
-# Constants that were settings, in other sections. Each stands beside the code that reads it.
+# Former settings that are constants now, in other sections. Each is beside its code.
 _CONSTANTS: dict[str, tuple[str, ...]] = {
     "decay": ("initial",),
     "refine": ("retained", "access", "aggregates", "ended"),
@@ -58,12 +58,12 @@ _CONSTANTS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# Settings that are arguments of calls alone.
+# Former settings that are arguments only.
 _ARGUMENTS = {"context.template": "template", "context.summary": "shorten"}
 
 
 def now_called(name: str) -> str | None:
-    """Return what has become of a former setting, as a clause; None if it never was one."""
+    """Return the replacement of a former setting, as a clause; None if it never was one."""
     if name in _RENAMED:
         unit = " (hours / 24)" if name == "decay.half_life" else ""
         return f"which is {_RENAMED[name]}{unit} now; give that"
@@ -76,11 +76,11 @@ def now_called(name: str) -> str | None:
 
 
 def former_section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section of the settings under the names and with the constants stores know.
+    """Return a section of the settings with the names and constants that digests cover.
 
     Args:
         name: Name of the section.
-        values: Its settings as plain values.
+        values: Settings of the section as plain values.
     """
     former = {_FORMER.get(f"{name}.{key}", key): value for key, value in values.items()}
     return {**former, **_FIXED.get(name, {})}

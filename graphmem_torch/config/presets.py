@@ -1,4 +1,4 @@
-"""Presets: settings read strictly from YAML; an unknown key is an error naming the nearest."""
+"""Presets: settings read strictly from YAML; an error for an unknown key names the nearest."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 @cache
 def _configs_folder() -> Path:
-    """`configs/` of a checkout, or the copy inside an installed package."""
+    """Return `configs/` of a checkout, or the copy inside an installed package."""
     package = Path(__file__).resolve().parents[1]
     shipped = package / "configs"
     return shipped if shipped.is_dir() else package.parent / "configs"
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that come with graphmem_torch."""
+    """Return the names of the presets of graphmem_torch."""
     return sorted(p.stem for p in _configs_folder().glob("*.yaml"))
 
 
 def preset_path(name: str) -> Path:
-    """File of a preset by name, or a YAML file by path."""
+    """Return the file of a preset by name, or a YAML file by path."""
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():
@@ -65,14 +65,14 @@ def preset_path(name: str) -> Path:
 
 
 def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = None) -> Config:
-    """Reads a preset.
+    """Load a preset.
 
     Args:
         preset: Name of a preset, or path of a YAML file.
         overrides: Settings by dotted name (`{"spread.rounds": 2}`) or as a nested mapping.
 
     Raises:
-        ConfigError: Unknown preset, unreadable YAML, unknown key, or a value of the wrong type.
+        ConfigError: The preset or a key is unknown, the YAML is unreadable, or a value is invalid.
     """
     path = preset_path(preset)
     data = _filled(path, ())
@@ -88,13 +88,13 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
 
 
 def save_preset(config: Config, path: str | os.PathLike[str]) -> None:
-    """Writes settings as a preset that `load_config` reads: what differs from a shipped one.
+    """Write settings as a preset for `load_config`: the differences from a shipped one.
 
-    That is the one of the settings' name, else `default`. Their own name is that of the file.
+    The shipped one has the name of the settings, else it is `default`. The file gives the new name.
 
     Raises:
-        ConfigError: A path that no preset has.
-        InputError: A folder, or a path in a folder that is not there.
+        ConfigError: The path does not end in .yaml or .yml.
+        InputError: The path is a folder, or its folder does not exist.
     """
     import yaml
 
@@ -119,16 +119,16 @@ def save_preset(config: Config, path: str | os.PathLike[str]) -> None:
 
 
 def _filled(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """What a file says, filled from the preset that it extends.
+    """Read a file and fill it from the preset that it extends.
 
     Args:
-        path: The file.
-        above: Those that extend it, for the message about a circle.
+        path: YAML file.
+        above: Files that extend it, to detect a circle.
     """
     import yaml
 
     try:
-        data = _plain(_parsed(path.read_text(encoding="utf-8"))) or {}  # a copy of one's own
+        data = _plain(_parsed(path.read_text(encoding="utf-8"))) or {}  # a copy of the cache
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path.name}: expected YAML, got {error}; mend the file") from error
     if not isinstance(data, dict):
@@ -149,7 +149,7 @@ def _filled(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _extended(path: Path, base: Any) -> Path:
-    """The file that `extends` names: a shipped preset, or YAML by its path from this file."""
+    """Return the file that `extends` names: a shipped preset, or a path from this file."""
     where = f"{path.name}: extends"
     if not isinstance(base, str):
         raise ConfigError(
@@ -172,7 +172,7 @@ def _extended(path: Path, base: Any) -> Path:
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any], where: str) -> dict[str, Any]:
-    """The settings of `base` under one's own: mappings key by key; null takes a key away."""
+    """Merge own settings into `base`: mappings key by key; null removes a key."""
     for key, value in own.items():
         if value is None:
             if key not in base:
@@ -189,23 +189,24 @@ def _merged(base: dict[str, Any], own: dict[str, Any], where: str) -> dict[str, 
 
 @lru_cache(maxsize=32)
 def _parsed(text: str) -> Any:
-    """What YAML says; parsing a preset takes longer than all that is done with it."""
+    """Parse YAML; cached, as parsing a preset takes longer than using it."""
     import yaml
 
-    # The parser in C, where PyYAML was built with it, takes a tenth of the time.
+    # The C parser, if PyYAML has it, takes a tenth of the time.
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def config_from_dict(data: Mapping[str, Any]) -> Config:
-    """Builds a `Config` from nested plain values, strictly."""
+    """Build a `Config` from nested plain values, strictly."""
     return _build(Config, data, "")
 
 
 def checked_config(config: Config) -> Config:
-    """A copy of the settings, held to what `load_config` holds those of a file to.
+    """Return a copy of the settings, checked as `load_config` checks a file.
 
     Raises:
-        ConfigError: No settings, a value of the wrong type or out of its bounds, an unknown name.
+        ConfigError: The value is no `Config`, a setting has a wrong type or is out of its bounds,
+            or a name is unknown.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -216,13 +217,13 @@ def checked_config(config: Config) -> Config:
 
 
 def config_to_dict(config: Any) -> dict[str, Any]:
-    """The configuration, or a section, as nested plain values; `config_from_dict` reads it back."""
+    """Return a configuration or a section as nested plain values, for `config_from_dict`."""
     plain: dict[str, Any] = _plain(config)
     return plain
 
 
 def _plain(value: Any) -> Any:
-    """The value with mappings for dataclasses, and lists for tuples, as JSON and YAML have them."""
+    """Convert dataclasses to mappings and tuples to lists, as in JSON and YAML."""
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if is_dataclass(value):
@@ -234,7 +235,7 @@ def _plain(value: Any) -> Any:
 
 
 def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
-    """Sets a dotted key; a mapping given for a section is merged into it, key by key."""
+    """Set a dotted key; a mapping for a section is merged into it, key by key."""
     head, *rest = path
     if rest:
         section = data.setdefault(head, {})
@@ -267,13 +268,13 @@ def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
 
 @cache
 def _known(cls: type) -> dict[str, tuple[Any, tuple[float, float]]]:
-    """The settings of a section: type and bounds."""
+    """Return the type and the bounds of each setting of a section."""
     hints = typing.get_type_hints(cls)
     return {f.name: (hints[f.name], f.metadata.get("bounds", _UNBOUNDED)) for f in fields(cls)}
 
 
 def _fits(kind: Any, value: Any, bounds: tuple[float, float]) -> bool:
-    """Whether it can stay as it is: as nearly all can, which need not be looked at any further."""
+    """Return whether a value is valid as it is, as nearly all are; a fast path."""
     if type(value) is not kind:
         return False
     if kind is float or kind is int:

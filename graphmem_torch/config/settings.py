@@ -1,4 +1,4 @@
-"""Everything that can be set: a tree of frozen dataclasses, with the bounds of its numbers."""
+"""Settings: a tree of frozen dataclasses, with the bounds of its numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _bounded(default: float, low: float, high: float = math.inf) -> Any:
-    """A number that must lie in [low, high]; `presets` reads the bounds."""
+    """Return a number field with the bounds [low, high], which `presets` enforces."""
     return field(default=default, metadata={"bounds": (low, high)})
 
 
@@ -43,16 +43,16 @@ class EmbedderConfig:
     """Encoder that turns text into vectors.
 
     Attributes:
-        name: A SentenceTransformer name or path, or `hashing[:dim]` for the deterministic test
+        name: Name or path of a SentenceTransformer, or `hashing[:dim]` for the deterministic test
             embedder.
-        token_dim: Dimensions a token vector is projected to; 0 keeps none, and late
-            interaction is of the words themselves.
-        max_tokens: Tokens of a chunk of a document, at most.
+        token_dim: Dimensions of projected token vectors; 0 keeps no vectors, and late interaction
+            compares the words themselves.
+        max_tokens: Maximum number of tokens of a chunk of a document.
         chunk_tokenizer: Name of the tokenizer that counts them; see `text.tokens.get_tokenizer`.
             Empty: the encoder's own.
-        query_prompt, document_prompt: Texts that an encoder reads in front of a question, and of a
-            text that is to be found; `auto`: those of its own settings, or of the model card of its
-            family (E5, BGE, Nomic). A store is bound to them as to the encoder.
+        query_prompt, document_prompt: Prefixes that an encoder reads before a question, and before
+            a stored text. `auto`: those of its own settings, or of the model card of its family
+            (E5, BGE, Nomic). A store is bound to them as to the encoder.
     """
 
     name: str = "all-MiniLM-L6-v2"
@@ -68,18 +68,19 @@ class LinkConfig:
     """Growth of the graph when atoms are added (`docs/mathematics.md` 4).
 
     Attributes:
-        similarity_k: Similarity edges of a new atom to its most similar earlier atoms.
+        similarity_k: Number of earlier atoms, the most similar ones, that a new atom gets an edge
+            to.
         min_similarity: Cosine below which no similarity edge is made.
-        concepts: `spacy`, `pattern`, `none` or `auto`: what the store has, in a new one spaCy where
-            installed.
-        batch_concepts: Number of new atoms in which concepts are looked for together: until so
-            many wait, they have none. 1: as they come; `Memory.consolidate` looks at once.
-        window_turns: Turns, the mention's own included, that a concept is tied to.
-        concept_dedup: Minimum cosine of two names that are one concept, if all their parts agree
+        concepts: Method that finds concepts: `spacy`, `pattern`, `none` or `auto`: that of the
+            store, in a new one spaCy if installed.
+        batch_concepts: Number of new atoms that wait to have their concepts found together; 1: none
+            wait. `Memory.consolidate` finds them at once.
+        window_turns: Number of turns, with that of the mention, that a concept is linked to.
+        concept_dedup: Minimum cosine of two names of the same concept, if all their parts agree
             (`docs/mathematics.md` 4.1).
-        cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,
-            4, 8, ... places before it (`docs/mathematics.md` 2.1).
-        batch_atoms: Atoms per acknowledged write.
+        cooccurrence: Number of co-occurrence edges of a new atom to earlier ones of its session:
+            1, 2, 4, 8, ... places before it (`docs/mathematics.md` 2.1).
+        batch_atoms: Number of atoms per acknowledged write.
     """
 
     similarity_k: int = _bounded(10, 0)
@@ -94,16 +95,17 @@ class LinkConfig:
 
 @dataclass(frozen=True)
 class AnchorConfig:
-    """Where activation starts.
+    """Anchors, where activation starts.
 
     Attributes:
-        source: `fused`: the best by the weighted base signals, at exp((F - max F) / temperature);
-            `dual`: the union of the best by BM25 and by cosine, each at its cosine (SYNAPSE);
-            `semantic`: the best by cosine, each at its cosine (ContextOS).
-        k: Anchors a question (for `dual`, of each trigger).
-        temperature: Temperature of `fused`: the higher, the more the anchors after the best bring.
-        named: Bonus of `fused` for a document that the question names, when anchors are chosen,
-            times the signal `named`.
+        source: Choice and activation of anchors. `fused`: the best by the weighted base signals, at
+            exp((F - max F) / temperature); `dual`: the union of the best by BM25 and by cosine,
+            each at its cosine (SYNAPSE); `semantic`: the best by cosine, each at its cosine
+            (ContextOS).
+        k: Number of anchors of a question (for `dual`, of each trigger).
+        temperature: Temperature of `fused`; higher values activate the weaker anchors more.
+        named: Weight of the signal `named` (the question names a document) in the choice of the
+            anchors of `fused`.
     """
 
     source: Literal["fused", "dual", "semantic"] = "fused"
@@ -116,13 +118,13 @@ class AnchorConfig:
 class HopConfig:
     """Lifts by the signal `hop` of documents that an anchor leads to (`docs/mathematics.md` 8.4).
 
-    In units of the score, for the strongest anchor. A question that names no document takes the
-    first two, one that names a document the last two, and one in between a mixture.
+    Lifts are in units of the score, for the strongest anchor. A question that names no document
+    uses the first two, one that names a document the last two, others a mixture.
 
     Attributes:
         title: Lift by an anchor that mentions the title.
         entity: Lift by an anchor that shares all entities.
-        title_named, entity_named: The same where the question names a document.
+        title_named, entity_named: The same lifts if the question names a document.
     """
 
     title: float = _bounded(1.0, 0)
@@ -136,30 +138,32 @@ class SpreadConfig:
     """Spreading activation (`docs/mathematics.md` 4); defaults are SYNAPSE's.
 
     Attributes:
-        rounds: Rounds T.
-        retention: Share of its activation a node keeps each round, 1 - delta.
-        spread: S.
+        rounds: Number of rounds, T.
+        retention: Share of its activation that a node keeps each round, 1 - delta.
+        spread: Spreading factor S.
         reduce: Combination of incoming activation: its sum or its maximum.
-        fan: Divisor of a source's outgoing activation: its out-degree, the root of it, or 1.
-        min_fan: Minimum out-degree that a turn counts with: `one`, or the `mean` of the turns, so
-            that one whose concepts are not linked yet passes on no more than others.
-        inhibition, top: beta and M of lateral inhibition; 0 switches it off.
-        competitors: Nodes that inhibit a node: the strongest of `all`, or those of its own `kind`,
-            turns or concepts.
-        spare: Number of strongest nodes of a question that keep at least half of their activation:
-            inhibition is weakened until they do; 0: off.
-        firing, gain, threshold: Activation that nodes fire after each round: `sigmoid` with gamma
-            and theta; `zeroed`, the same less what it gives a node without activation; `linear`,
-            their own. `once`: rounds of propagation alone, then inhibition and `zeroed`.
-        temporal_decay_per_hour: rho in the weight exp(-rho dt) of a temporal edge.
-        temporal_step_hours: dt between turns of one time: a session often has a single one.
-        edges: Gain of each edge type; a type that is not named does not conduct.
-        reverse: Gain of an edge travelled backwards, by type.
-        max_edges: Strongest outgoing edges of the types of `capped` that a node keeps; it keeps
-            all of every other type.
-        capped: Types that are capped; by default those that linking draws. Stated edges are never
-            left out.
-        min_nodes: Smaller graphs, and graphs without edges, do not spread (cold start).
+        fan: Divisor of the outgoing activation of a node: its out-degree, the square root of it, or
+            1.
+        min_fan: Minimum out-degree of a turn: `one`, or the `mean` of the turns, so that a turn
+            whose concepts are not linked yet passes on no more than others.
+        inhibition, top: Factors beta and M of lateral inhibition; 0 disables it.
+        competitors: Nodes that inhibit a node: the strongest of `all`, or of its `kind` (turns or
+            concepts).
+        spare: Number of strongest nodes that keep at least half of their activation: inhibition is
+            weakened until they do; 0: off.
+        firing, gain, threshold: Output of nodes after each round. `sigmoid`: with gamma and theta;
+            `zeroed`: the same minus its value at no activation; `linear`: the activation itself;
+            `once`: rounds of propagation alone, then inhibition and `zeroed`.
+        temporal_decay_per_hour: Rate rho in the weight exp(-rho dt) of a temporal edge.
+        temporal_step_hours: Interval dt between turns of equal time, as in sessions with one time.
+        edges: Gain of each edge type; types that are not listed do not conduct.
+        reverse: Gain of an edge in reverse direction, by type.
+        max_edges: Maximum number of outgoing edges of the types in `capped` that a node keeps, the
+            strongest ones. Other types have no limit.
+        capped: Types with a limit; by default those that linking makes. Stated edges are always
+            kept.
+        min_nodes: Minimum number of nodes for spreading; smaller graphs, and graphs without edges,
+            do not spread (cold start).
     """
 
     rounds: int = _bounded(3, 0)
@@ -192,21 +196,21 @@ class SpreadConfig:
 
 @dataclass(frozen=True)
 class RankConfig:
-    """The hybrid score.
+    """Hybrid score that ranks memories.
 
     Attributes:
         weights: Weight of each signal by its registered name; only named signals are computed.
             `length@chat` is added to the weight of `length` for memories of that form alone
             (`rank.registry.FORMS`).
-        cold_weights: The weights at a cold start, while the graph has fewer than
-            `spread.min_nodes` nodes or no edges; empty: the same weights, activation is 0.
-        scale: `raw` weighs signals as they are; `background` in units of what they are for memories
-            that have nothing to do with the question (`docs/mathematics.md` 8.8).
-        k: Hits a question.
+        cold_weights: Weights at a cold start, while the graph has fewer than `spread.min_nodes`
+            nodes or no edges; empty: the same weights, with activation 0.
+        scale: Scale of the signals: `raw`, or `background`, relative to their values for unrelated
+            memories (`docs/mathematics.md` 8.8).
+        k: Number of hits of a question.
         unique: Whether only the best of memories that say the same (`Memory.duplicates`) is a hit,
-            which names the others.
+            which lists the others.
         exhaustive_up_to: Number of atoms up to which every atom is a candidate.
-        candidates: Candidates that each base signal contributes in a larger store.
+        candidates: Number of candidates from each base signal in a larger store.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -220,16 +224,16 @@ class RankConfig:
 
 @dataclass(frozen=True)
 class GateConfig:
-    """When the memory says that it has no record.
+    """Gate that decides whether the memory has a record.
 
     Attributes:
-        weights: Weight of each gate statistic by name (`rank.abstention`), `NAME@FORM` where the
-            first hit is of one form alone; `activation` alone is SYNAPSE's gate.
+        weights: Weight of each gate statistic by name (`rank.abstention`); `NAME@FORM` counts only
+            if the first hit has that form; `activation` alone is SYNAPSE's gate.
         firing, fan: Firing and fan of the gate's activation, in place of `spread.firing` and
             `spread.fan`; `score`: the gate reads the activation of the score.
-        bias: Added to the weighted sum.
-        link: `sigmoid` maps the sum to a confidence; `identity` takes it as it is.
-        threshold: The gate closes below this confidence.
+        bias: Constant added to the weighted sum.
+        link: Function from the sum to a confidence: `sigmoid` or `identity`.
+        threshold: Confidence below which the gate closes.
     """
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"activation": 1.0})
@@ -244,14 +248,14 @@ class GateConfig:
 class CalibrationConfig:
     """Calibration of scores as probabilities that a hit is relevant (`docs/mathematics.md` 8.10).
 
-    Constants are `bias`, `behind` (of the root of how far a score is behind the first), `place` (of
-    the logarithm of the place among the hits) and weights of statistics of `rank.abstention`.
+    Constants are `bias`, `behind` (factor of the square root of the distance to the first score),
+    `place` (factor of the logarithm of the rank) and weights of statistics of `rank.abstention`.
 
     Attributes:
-        encoders: Constants by the name of an encoder, without what stands before a slash; fitted to
+        encoders: Constants by the name of an encoder, without the part before a slash, fitted to
             scores of the preset with that encoder.
-        others: Constants of any other encoder: a rough estimate. By default, for presets that were
-            not calibrated, those that read no score, fitted to `default` with all-MiniLM-L6-v2.
+        others: Constants of all other encoders, a rough estimate. The default, for presets without
+            calibration, reads no score and was fitted to `default` with all-MiniLM-L6-v2.
     """
 
     encoders: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -265,16 +269,16 @@ class ModesConfig:
     """Spectral modes (`docs/mathematics.md` 1.1 to 1.6).
 
     Attributes:
-        build: Whether the index keeps modes; `Memory.modes()` finds them on demand where not.
+        build: Whether the index keeps modes; otherwise `Memory.modes()` finds them on demand.
         select: Rule for the number of eigenpairs.
-        count: Eigenpairs, instead of the rule; 0: by the rule.
+        count: Number of eigenpairs, instead of the rule; 0: by the rule.
         epsilon: Share of the energy that the rule `energy` may leave out.
-        drift: Share of the energy by which modes that follow added atoms may fall behind before
-            they are found anew (`modes.ModeTracker`); 0: after every change.
-        retrieve: Whether the candidates of a question are the best atoms of its best modes, and no
-            others; needs `build`.
-        modes_searched: Modes that a question looks into.
-        atoms_per_mode: Atoms taken from each.
+        drift: Share of the energy that updated modes may lose before they are recomputed
+            (`modes.ModeTracker`); 0: recomputed after every change.
+        retrieve: Whether the candidates of a question are only the best atoms of its best modes;
+            needs `build`.
+        modes_searched: Number of modes searched for a question.
+        atoms_per_mode: Number of atoms taken from each.
         half_life_days: Days in which a mode without new atoms loses half of its weight; 0: never.
         absolute: Whether a centroid opposite to the question counts as near, as published.
     """
@@ -295,16 +299,15 @@ class ModesConfig:
 class SegmentConfig:
     """Traversal of the segment graph (`docs/mathematics.md` 3).
 
-    The edges are those that `spread.edges` and `spread.reverse` let through, at most
-    `spread.max_edges` from a node; k of section 3 is `link.similarity_k`, C is
+    It follows the edges that `spread.edges` and `spread.reverse` conduct, at most
+    `spread.max_edges` from a node. k of section 3 is `link.similarity_k`, C is
     `embedder.max_tokens`, m is `rank.k`.
 
     Attributes:
-        retrieve: Whether the candidates of a question are what is reached from its seed, and no
-            others.
-        hops: L, edges from a seed at most.
+        retrieve: Whether the candidates of a question are only the atoms reached from its seeds.
+        hops: Maximum number of edges from a seed, L.
         discount: Factor of the similarity for each hop, in (0, 1].
-        seeds: Most similar atoms from which a question sets out; one as published.
+        seeds: Number of most similar atoms where the traversal starts; one as published.
     """
 
     retrieve: bool = False
@@ -315,14 +318,14 @@ class SegmentConfig:
 
 @dataclass(frozen=True)
 class WalkConfig:
-    """The walk of personalised PageRank from the anchors (`docs/mathematics.md` 6).
+    """Walk of personalised PageRank from the anchors (`docs/mathematics.md` 6).
 
-    It takes the edges that `spread.edges` and `spread.reverse` let through.
+    It follows the edges that `spread.edges` and `spread.reverse` conduct.
 
     Attributes:
         damping: Probability of following an edge; at most 0.999.
-        relative: Whether a node counts by what edges bring to it, relative to the most that they
-            bring to a node that is no seed, at most 1; if not, by its probability.
+        relative: Whether the value of a node is its inflow by edges, relative to the largest one of
+            a node that is no seed, at most 1; otherwise its probability.
     """
 
     damping: float = _bounded(0.85, 0, 0.999)
@@ -333,19 +336,19 @@ class WalkConfig:
 class DecayConfig:
     """Fading of memories (`docs/mathematics.md` 6): S(t) = 2^(-t / h) + beta C(n).
 
-    t is the time since the last use; a memory that was never used counts from its own time, or
-    from when it was stored where it has none. Pinned memories do not fade.
+    t is the time since the last use, else since the time of the memory, else since it was stored.
+    Pinned memories do not fade.
 
     Attributes:
-        half_life_days: Days in which a memory of a type falls to one half; 0, and a type that is
-            not named: never. By default those of the published factors per hour, 0.9995 for
-            `semantic` (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is not in the
-            paper. A preset or an override changes those it names.
-        centrality: beta; C(n) is the PageRank of the memory relative to the largest of any.
-        classify: Method that finds the type of a memory that states none: `rules`
-            (`text.memory_type`), or `none`, and it does not fade.
-        now: Present for a question that does not state one: the `clock`, or the time of the
-            `latest` memory, for a record of the past.
+        half_life_days: Half-life of memories by type, in days; with 0 or without an entry they
+            never fade. Defaults follow the published factors per hour: 0.9995 for `semantic` (57.7
+            days) and 0.90 for `episodic` (6.6 hours); `working` is not in the paper. A preset or an
+            override changes only the types it lists.
+        centrality: Weight beta; C(n) is the PageRank of the memory relative to the largest one.
+        classify: Method that finds the type of a memory without one: `rules`
+            (`text.memory_type`), or `none`: it does not fade.
+        now: Present of a question that states none: the `clock`, or the time of the `latest`
+            memory, for a record of the past.
     """
 
     half_life_days: Mapping[str, float] = field(
@@ -366,10 +369,10 @@ class RefineConfig:
 
     Attributes:
         half_life_days: Days in which a memory loses half of its importance above `base`; 0: never.
-        base: I_base, the importance of a memory that has faded altogether.
+        base: Importance of a fully faded memory, I_base.
         prune_below: Importance below which a memory is archived; 0: none is.
-        max_memories: Maximum number of memories, aggregates not counted: beyond it the least
-            important are archived; 0: no maximum.
+        max_memories: Maximum number of memories without aggregates; above it the least important
+            are archived; 0: no maximum.
     """
 
     half_life_days: float = _bounded(30.0, 0)
@@ -380,12 +383,12 @@ class RefineConfig:
 
 @dataclass(frozen=True)
 class AggregateConfig:
-    """Insight aggregates, which a consolidation makes (`docs/mathematics.md` 5.6).
+    """Insight aggregates made by a consolidation (`docs/mathematics.md` 5.6).
 
     Attributes:
         build: Whether a consolidation makes them.
-        min_similarity: Minimum weight of a pair of memories that are joined: 0.7 of their cosine,
-            0.2 of their shared concepts and 0.1 of their nearness in time (`memory.clusters`).
+        min_similarity: Minimum weight of a pair of memories to be joined: 0.7 of their cosine, 0.2
+            of their shared concepts and 0.1 of their proximity in time (`memory.clusters`).
     """
 
     build: bool = False
@@ -397,16 +400,16 @@ class ContextConfig:
     """Compilation of contexts (`docs/mathematics.md` 6).
 
     Attributes:
-        tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
+        tokenizer: Name of the tokenizer; see `text.tokens.get_counter`.
         format: Format of the written memories.
         order: Order of the memories.
-        value: Function from the score of a memory to its worth; see
+        value: Function from the score of a memory to its value; see
             `context.pool.values_from_scores`.
-        temperature: Temperature of the value `share`: above 1 trusts the scores less.
-        min_relevance: Relevance (`rank.relevance`) below which a memory is left out, unless the
-            graph leads to it or no memory reaches it; 0: none is left out for it.
-        requires: Types of edges along which a memory brings what it needs: along a dependency its
-            target, along a cause or an implication its source.
+        temperature: Temperature of the value `share`; above 1 it trusts the scores less.
+        min_relevance: Minimum relevance (`rank.relevance`) of a memory, unless the graph leads to
+            it or no memory reaches this minimum; 0: no minimum.
+        requires: Types of edges along which a memory requires others: for a dependency its target,
+            for a cause or an implication its source.
     """
 
     tokenizer: str = "cl100k_base"
@@ -425,8 +428,8 @@ class RegimeConfig:
     Attributes:
         detector: `spectral` (`modes.RegimeDetector`), `published` (`modes.EnergyDrift`) or
             `none`.
-        threshold: Log-odds of a switch above which `spectral` reports one; above 0 a switch is
-            likelier than not. The best one depends on the kind of dialogue.
+        threshold: Log-odds above which `spectral` reports a switch; at 0 a switch is as likely as
+            not. The best value depends on the kind of dialogue.
     """
 
     detector: Literal["spectral", "published", "none"] = "spectral"
@@ -435,7 +438,7 @@ class RegimeConfig:
 
 @dataclass(frozen=True)
 class StructureConfig:
-    """The structure of the memory's graph (`docs/mathematics.md` 2.4 and 2.5).
+    """Structure of the graph of a memory (`docs/mathematics.md` 2.4 and 2.5).
 
     Attributes:
         concepts: Whether concepts count as nodes; otherwise only the memories do.
@@ -458,10 +461,10 @@ class ReconcileConfig:
 
     Attributes:
         automatic: Whether `Memory.consolidate` reconciles.
-        policy: Resolution of a contradiction that an oracle confirms: by `recency` the later one
-            supersedes the earlier, by `importance` the more important one the other; `both` stay,
-            and an aggregate states the conflict. Without an oracle a memory ends only if a later
-            one of its speaker states the change; with `both`, none does.
+        policy: Resolution of a contradiction that an oracle confirms: `recency` keeps the later
+            one, `importance` the more important one; `both` keeps both, and an aggregate states the
+            conflict. Without an oracle a memory ends only if a later one of its speaker states the
+            change; with `both`, none does.
         confidence: Minimum confidence for resolving a contradiction; below it the conflict stays
             open.
     """
@@ -473,12 +476,12 @@ class ReconcileConfig:
 
 @dataclass(frozen=True)
 class PlanConfig:
-    """Narrowing of a question by the dates and the order it names (`docs/mathematics.md` 5.7).
+    """Plans for questions that name dates or an order (`docs/mathematics.md` 5.7).
 
     Attributes:
         use: Whether questions that name a date or an order are planned if the caller gives no plan.
-        concepts: Whether a plan with a window of time also follows edges from the concepts that
-            the question names.
+        concepts: Whether a plan with a time window also follows edges from the concepts that the
+            question names.
     """
 
     use: bool = False
@@ -487,7 +490,7 @@ class PlanConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """All settings; `name` is the preset they came from."""
+    """All settings; `name` is that of their preset."""
 
     name: str = "default"
     embedder: EmbedderConfig = EmbedderConfig()
