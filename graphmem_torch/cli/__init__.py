@@ -1,4 +1,4 @@
-"""The command line; here lies what must be known before its libraries are loaded: Ctrl-C."""
+"""Command line; this file handles Ctrl-C before its libraries are loaded."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _NOTE = b"\ngraphmem: interrupted; nothing was changed\n"
 
 
 def leave_at_once() -> None:
-    """Lets Ctrl-C end the process with one line and exit code 130, until `interrupt_as_usual`.
+    """Let Ctrl-C end the process with one line and exit code 130, until `interrupt_as_usual`.
 
-    For start-up only: a KeyboardInterrupt inside the loading of a C++ extension aborts the process,
-    and one inside the import system prints a traceback that nobody can catch. Nothing has to be
-    tidied up at that point. A handler of the caller's own, or SIGINT ignored, is left alone.
+    For start-up only: a KeyboardInterrupt while a C++ extension loads aborts the process, and one
+    inside the import system prints a traceback that cannot be caught. Nothing needs cleanup at that
+    point. A handler of the caller, or an ignored SIGINT, is left alone.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _handle(_leave)
 
 
 def interrupt_as_usual() -> None:
-    """Lets Ctrl-C raise KeyboardInterrupt again; does nothing without `leave_at_once`."""
+    """Let Ctrl-C raise KeyboardInterrupt again; does nothing without `leave_at_once`."""
     if signal.getsignal(signal.SIGINT) is _leave:
         _handle(signal.default_int_handler)
 
@@ -30,7 +30,7 @@ def interrupt_as_usual() -> None:
 def _handle(handler: object) -> None:
     try:
         signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
-    except ValueError:  # not the main thread: Ctrl-C does not come here
+    except ValueError:  # not the main thread, which alone receives Ctrl-C
         return
 
 

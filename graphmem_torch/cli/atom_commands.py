@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _ORDERS = ("added", "time", "id", "importance")
 _FIELDS = ("text", "title", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
 _TIMES = ("time", "event_time", "event_end")
-_NEEDED = ("text", "kind")  # fields that no empty text takes away
+_NEEDED = ("text", "kind")  # fields that an empty text does not remove
 
 atoms = Tree("atoms", help="Show, change and remove single memories.")
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID ...")
@@ -147,7 +147,7 @@ def forget(
         return _forgettable(target, named, receipt, conditions)
     with _reserved(receipt), target.open("w") as memory:
         given = memory.forget(named, **conditions)
-        # Before anything else can fail: it cannot be had again.
+        # Before anything else can fail: the receipt cannot be made again.
         said = given.to_json()
         written = receipt is not None and _written(receipt, said + "\n")
     count = counted(given.atoms, "memory", "memories")
@@ -180,10 +180,10 @@ def _forgettable(
 
 @contextmanager
 def _reserved(path: Path | None) -> Iterator[None]:
-    """Make a file that was not there; it goes again if nothing is written into it.
+    """Create a new file, and remove it again if nothing is written into it.
 
     Raises:
-        InputError: It is there, or cannot be made.
+        InputError: The file exists, or cannot be created.
     """
     if path is None:
         yield
@@ -202,7 +202,7 @@ def _reserved(path: Path | None) -> Iterator[None]:
 
 
 def _written(path: Path, text: str) -> bool:
-    """Write a text into a file; return whether it is there, else warn and leave nothing in it."""
+    """Write a text into a file and return True; on failure warn, empty the file, return False."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -214,12 +214,12 @@ def _written(path: Path, text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Change:
-    """Command that takes ids, changes their memories and says how many.
+    """Command that changes the memories of some ids and prints their number.
 
     Attributes:
         name: Name of the command.
-        help: What it does.
-        done: What became of the memories, in one word.
+        help: Help text of the command.
+        done: Participle for the changed memories, such as `deleted`.
         run: Changes the memories of some ids and returns their number.
     """
 

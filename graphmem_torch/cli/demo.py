@@ -44,11 +44,11 @@ class SideBySide:
     """One question, asked both ways.
 
     Attributes:
-        question: As asked.
-        evidence: Ids of the turns that answer it, marked by hand; empty where nothing does.
+        question: The question.
+        evidence: Ids of the turns that answer it, marked by hand; empty if none does.
         flat: Ids that the flat cosine search ranks first, best first.
-        flat_texts: Their texts.
-        graph: What graph memory returns.
+        flat_texts: Texts of these turns.
+        graph: Result of graph memory.
     """
 
     question: str
@@ -58,33 +58,33 @@ class SideBySide:
     graph: Result
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         return own | {"graph": self.graph.as_dict()}
 
     @property
     def flat_found(self) -> int:
-        """How many evidence turns the flat search returned."""
+        """Number of evidence turns that the flat search returned."""
         return len(set(self.evidence) & set(self.flat))
 
     @property
     def graph_found(self) -> int:
-        """How many evidence turns graph memory returned."""
+        """Number of evidence turns that graph memory returned."""
         return len(set(self.evidence) & {hit.id for hit in self.graph.hits})
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Everything the demo shows.
+    """Content of the demo.
 
     Attributes:
         turns: Number of turns of the conversation.
         sessions: Number of its sessions.
-        seconds: What indexing took, the encoder's work included.
-        k: How many memories each search may return.
-        stats: `Memory.stats()` after indexing.
-        comparisons: One for each question.
-        context: A context within a budget for one of the questions.
+        seconds: Seconds of indexing, with encoding.
+        k: Maximum number of memories that each search returns.
+        stats: Counts of `Memory.stats()` after indexing.
+        comparisons: Comparisons, one for each question.
+        context: Context within a budget for one of the questions.
     """
 
     turns: int
@@ -96,7 +96,7 @@ class Demonstration:
     context: Context
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         compared = [each.as_dict() for each in self.comparisons]
         return own | {"comparisons": compared, "context": asdict(self.context)}
@@ -111,7 +111,7 @@ def _questions() -> list[tuple[str, tuple[str, ...]]]:
 def _flat_search(
     memory: Memory, questions: Sequence[str], turns: Sequence[str], k: int
 ) -> list[tuple[str, ...]]:
-    """Ids of the k turns whose vectors are nearest to each question's: what a vector store does."""
+    """Return the ids of the k turns nearest to each question, as a vector store does."""
     from graphmem_torch.ops import topk_cosine
 
     known = memory.store.known(turns)
@@ -121,7 +121,7 @@ def _flat_search(
 
 
 SHOWN = 3
-"""How many of the questions that the flat search misses are shown side by side."""
+"""Number of questions missed by the flat search that are shown side by side."""
 
 
 @click.command("demo", cls=Leaf)
@@ -196,7 +196,7 @@ def _lines(shown: Demonstration) -> list[str]:
             for rank, hit in enumerate(comparison.graph.hits, start=1)
             if hit.id in comparison.evidence and hit.id not in comparison.flat
         ]
-        # An anchor has no path; one that activation reached tells more.
+        # An anchor has no path; a memory that activation reached explains more.
         rank, hit, question = max(won, key=lambda found: len(found[1].path))
         lines += [
             "",

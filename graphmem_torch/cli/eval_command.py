@@ -130,7 +130,7 @@ evaluate.epilog = f"Sets: {', '.join(JUDGES)}."
 
 
 def _expect_outputs(given: dict[str, Any]) -> None:
-    """Check the files that are written to now, not after the work."""
+    """Check the output files before the work starts."""
     files: dict[Path, str] = {}
     for name in _WRITTEN:
         if (path := given[name]) is None:
@@ -144,7 +144,7 @@ def _expect_outputs(given: dict[str, Any]) -> None:
 
 
 def _expect_absent(ctx: click.Context, names: Iterable[str], dataset: str, do: str) -> None:
-    """Check that parameters which mean nothing for a set were not given."""
+    """Check that no parameters were given that do not apply to a set."""
     for param in ctx.command.params:
         field, label = str(param.name), usage_of(param).split()[0].strip("[]")
         given = ctx.get_parameter_source(field) is ParameterSource.COMMANDLINE
@@ -204,9 +204,9 @@ def _configs(names: Iterable[str], overrides: Any) -> list[Config]:
 
 
 def _data(dataset: str, own: dict[str, Any]) -> Path:
-    """Return what is read: `--atoms` of custom, `--corpus` of retrieval, else `--data`.
+    """Return the input: `--atoms` of custom, `--corpus` of retrieval, else `--data`.
 
-    Of planning, which reads nothing, the present folder.
+    For planning, which reads nothing, it is the current folder.
     """
     option_of = _READ.get(dataset, "data")
     for name in filter(None, (option_of, *_NEEDED.get(dataset, ()))):
@@ -219,7 +219,7 @@ def _data(dataset: str, own: dict[str, Any]) -> Path:
 
 
 def _write(path: Path, parts: Iterable[str]) -> None:
-    """Write a file whole, or leave what was there."""
+    """Write a file atomically, or leave the old one."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as stream:
         stream.writelines(parts)

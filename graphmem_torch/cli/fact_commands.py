@@ -1,4 +1,4 @@
-"""Commands of what is true and since when: `graphmem facts`."""
+"""Commands of facts and their validity: `graphmem facts`."""
 
 from __future__ import annotations
 

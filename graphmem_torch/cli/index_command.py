@@ -98,7 +98,7 @@ def index(
 
 
 def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:
-    """Say what was new, and which files have changed, moved or gone."""
+    """List the counts, and the files that have changed, moved or gone."""
     counts = {
         "replaced": done.replaced,
         "deleted": done.deleted,
@@ -120,7 +120,7 @@ def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:
 
 
 def added_reply(target: Target, added: Added, seconds: float) -> Reply:
-    """Say how much was new in a store."""
+    """Return the reply with the counts of new and known memories."""
     data = {"store": str(target.store), "new": added.new, "known": added.known}
     known = f", {_known(added.known)}" if added.known else ""
     new = counted(added.new, "memory", "memories")

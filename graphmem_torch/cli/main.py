@@ -1,7 +1,7 @@
-"""The command line: options in, one command run, every error in one line.
+"""Entry point of the command line: runs one command and reports errors in one line.
 
 Exit codes: 0 done; 1 `store check` found a problem; 2 an error of input, store or options; 3
-`index --skip-bad` left something out; 130 interrupted; 141 nobody reads the output any more.
+`index --skip-bad` left something out; 130 interrupted; 141 the reader of the output is gone.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 class _Shown(logging.Formatter):
-    """Messages in which a terminal obeys nothing, whatever the file they speak of is called."""
+    """Formatter that escapes control characters, such as those in names of files."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One message, or a message and its traceback."""
+        """Format a message, with its traceback if it has one."""
         return visible(super().format(record))
 
 
 class _Messages(io.FileIO):
-    """Standard error, which no work fails for: of a full disk, or a terminal that is gone."""
+    """Standard error that ignores write failures, as of a full disk or a closed terminal."""
 
     def write(self, data: Any) -> int:
-        """The number of bytes that are done with."""
+        """Write and return the number of bytes; if writing fails, all of them."""
         try:
             return super().write(data)
         except BlockingIOError:
@@ -69,11 +69,11 @@ class _Messages(io.FileIO):
 
 
 def _ready_streams() -> None:
-    """Makes the standard streams fit for use; idempotent.
+    """Prepare the standard streams; idempotent.
 
-    In place of one that is closed stands the null device, else the next file that is opened, such
-    as the database, would have its number and get what is written there. A message that cannot be
-    written is lost, and the work goes on. A character that cannot be shown is replaced.
+    Replaces a closed stream by the null device: otherwise the next opened file, such as the
+    database, would get its number and its output. Messages that cannot be written are dropped.
+    Characters that cannot be encoded are replaced.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
@@ -95,9 +95,9 @@ def _ready_streams() -> None:
 
 
 def _is_standard_error(stream: object) -> bool:
-    """Whether a stream writes to the process's standard error, and fails when that does."""
+    """Return whether a stream writes to standard error of the process, and may fail."""
     buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)  # PYTHONUNBUFFERED leaves out the buffer
+    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer
     return isinstance(raw, io.FileIO) and not isinstance(raw, _Messages) and raw.fileno() == 2
 
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        arguments: Without the program's name; those of the process by default.
+        arguments: Arguments without the name of the program; by default those of the process.
     """
     _ready_streams()
     handler = logging.StreamHandler()
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GraphMemError as error:
         return _fail(str(error), _wants_json(given))
     except BrokenPipeError:
-        # The reader has gone (`graphmem query ... | head`); what is still buffered goes nowhere,
-        # else the interpreter complains when it flushes at exit.
+        # The reader is gone (`graphmem query ... | head`). The null device takes the buffered rest,
+        # else the interpreter reports an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
@@ -150,6 +150,6 @@ def _fail(message: str, as_json: bool) -> int:
 
 
 def _wants_json(words: list[str]) -> bool:
-    """Whether a program reads standard output; `--json` of `eval` names a file."""
+    """Return whether standard output is JSON; `--json` of `eval` names a file."""
     end = words.index("--") if "--" in words else len(words)
     return "--json" in words[:end] and words[:1] != ["eval"]

@@ -1,4 +1,4 @@
-"""Options that the commands share, and how a command opens a store and prints its reply."""
+"""Shared options of the commands, which open the store and print the reply."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", "Memory", "StoredMemory")
 _SETTINGS = "Settings"  # heading of the options that choose them
 _STORE = "Store and output"
-_COMPARED = 4  # letters of a name from which another is taken for a slip
+_COMPARED = 4  # minimum letters of a name for another to count as a slip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class Settings:
         preset: Name of a preset, or path of a YAML file.
         embedder: Name or folder of an encoder; None: that of the store, else of the preset.
         device: Device of the index.
-        imports: Modules of the user's, with signals and baselines.
-        overrides: The `--config.*` options; None if there are none.
+        imports: Modules of the user, with signals and baselines.
+        overrides: Settings of the `--config.*` options; None if there are none.
     """
 
     preset: str = "default"
@@ -101,11 +101,11 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Store that a command works on.
+    """Store of a command.
 
     Attributes:
         store: Folder of the store.
-        namespace: Name of the namespace in it; None: what is in no namespace.
+        namespace: Name of the namespace; None: the memories in no namespace.
         settings: Preset, encoder and device.
     """
 
@@ -115,16 +115,16 @@ class Target:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a store."""
+        """Return whether the folder holds a store."""
         return (store_folder(self.store) / DATABASE_NAME).is_file()
 
     @contextmanager
     def read(self) -> Iterator[StoredMemory]:
-        """Open what lies on the disk, without the engine, to read it.
+        """Open the files of the store for reading, without the engine.
 
         Raises:
-            StoreError: No store; names the nearest.
-            InputError: No such namespace; names the nearest.
+            StoreError: There is no store; names the nearest.
+            InputError: There is no such namespace; names the nearest.
         """
         from graphmem_torch.memory.stored import StoredMemory
 
@@ -140,11 +140,11 @@ class Target:
         Args:
             mode: `r` to read, `w` to write.
             create: Whether a missing store or namespace is made.
-            in_memory: Whether it is a new one that nothing keeps.
+            in_memory: Whether it is a new one that is not stored.
 
         Raises:
-            StoreError: No store; names the nearest.
-            InputError: No such namespace; names the nearest.
+            StoreError: There is no store; names the nearest.
+            InputError: There is no such namespace; names the nearest.
         """
         if not create:
             expect_store(store_folder(self.store))
@@ -166,7 +166,7 @@ class Target:
 
 
 def expect_archive(found: M | None) -> M:
-    """Return an archive that was asked for.
+    """Return the archive, which must exist.
 
     Raises:
         InputError: There is no archive.
@@ -177,7 +177,7 @@ def expect_archive(found: M | None) -> M:
 
 
 def expect_no_slip(path: Path) -> None:
-    """Check that the name of a store that is to be made is not a slip for one that is there.
+    """Check that the name of a new store is not a slip for an existing one.
 
     Raises:
         StoreError: The name of another store in the same folder differs by one letter.
@@ -193,9 +193,9 @@ def expect_no_slip(path: Path) -> None:
 
 
 def _one_slip(one: str, other: str) -> bool:
-    """Whether names differ by case, by a letter, or by two letters that changed places.
+    """Return whether names differ by case, by a letter, or by two swapped letters.
 
-    Names that differ in a digit are meant so, and so are those of fewer than four letters.
+    Names that differ in a digit, or have fewer than four letters, are taken as intended.
     """
     if Path(one).suffix == Path(other).suffix:
         one, other = Path(one).stem, Path(other).stem
@@ -212,15 +212,15 @@ def _one_slip(one: str, other: str) -> bool:
 
 
 def load_engine(imports: Iterable[str] = ()) -> None:
-    """Import torch, the slow part of a command, and the user's own modules.
+    """Import torch, the slow part of a command, and the modules of the user.
 
-    Ctrl-C ends the process at once meanwhile: it cannot be caught while a C++ extension loads.
+    Meanwhile Ctrl-C ends the process: it cannot be caught while a C++ extension loads.
 
     Args:
         imports: Names of modules, or paths of files that end in .py.
 
     Raises:
-        InputError: A module that is missing, or fails.
+        InputError: A module is missing, or fails.
     """
     leave_at_once()
     try:
@@ -243,7 +243,7 @@ def preset_option(run: F) -> F:
 
 
 def settings_options(run: F) -> F:
-    """Add the options of a command that has settings, but for the preset."""
+    """Add the options of a command that has settings, except the preset."""
     added = (
         option(
             "--embedder",
@@ -295,7 +295,7 @@ def store_options(run: Callable[..., Reply]) -> Callable[..., int]:
     """Add the options of a command that works on a store, and print its reply.
 
     Args:
-        run: Function of a `Target` and the command's own options by name.
+        run: Function of a `Target` and the other options by name.
     """
 
     @option(
@@ -331,17 +331,17 @@ def store_options(run: Callable[..., Reply]) -> Callable[..., int]:
 
 
 def given_settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
-    """Take the settings out of the options of a command.
+    """Remove the settings from the options of a command, and return them.
 
     Args:
-        ctx: Context of the command, which has its `--config.*` options.
+        ctx: Context of the command, with its `--config.*` options.
         given: Options by name; those of the settings are removed.
     """
     names = ("preset", "embedder", "device", "imports")
     chosen = {name: given.pop(name) for name in names if name in given}
     settings = Settings(**chosen, overrides=ctx.meta[OVERRIDES])
     if settings.overrides or settings.preset != Settings.preset:
-        _ = settings.config  # what is wrong with it is said now, not after the work
+        _ = settings.config  # reports an error before the work, not after it
     return settings
 
 
@@ -357,10 +357,10 @@ def base_url_option(run: F) -> F:
 
 @contextmanager
 def served_oracle(model: str | None, base_url: str | None) -> Iterator[OpenAIOracle | None]:
-    """Yield a language model on a server as an oracle, None if none is named.
+    """Yield a language model on a server as an oracle; None if none is named.
 
     Raises:
-        InputError: A server without a model, no key for OpenAI, or no package `openai`.
+        InputError: A server has no model, OpenAI has no key, or the package `openai` is missing.
     """
     if model is None:
         if base_url is not None:
@@ -390,7 +390,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def _import_own(name: str) -> None:
-    """Import a module of the user's, for the signals and baselines that it registers.
+    """Import a module of the user, for the signals and baselines that it registers.
 
     Args:
         name: Dotted name, looked up in the working directory too, or path of a .py file.
@@ -398,7 +398,7 @@ def _import_own(name: str) -> None:
     Raises:
         InputError: There is no such module, or it fails.
     """
-    # What ships has registered its names before anything of the user's does.
+    # Shipped modules register their names before those of the user.
     import_module("graphmem_torch.rank.signals")
     try:
         if name.endswith(".py"):

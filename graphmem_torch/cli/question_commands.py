@@ -123,7 +123,7 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
 
 
 def _viewed(memory: Memory, filters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the view of a memory at the times asked for, and the other conditions."""
+    """Return the view of a memory at the given times, and the other conditions."""
     from graphmem_torch.memory import Scope
 
     given = dict(filters)
@@ -373,7 +373,7 @@ def answer(
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Keep a part of the library from warning of a lost answer: the command's error says it."""
+    """Silence the warning of a lost answer: the error of the command reports it."""
     log = logging.getLogger(name)
     before, log.disabled = log.disabled, True
     try:

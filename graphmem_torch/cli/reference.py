@@ -1,4 +1,4 @@
-"""Writes `docs/cli.md`: `python -m graphmem_torch.cli.reference > docs/cli.md`."""
+"""Generator of `docs/cli.md`: `python -m graphmem_torch.cli.reference > docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ graphmem query "Who restored the oven?" --store my.mem
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page as Markdown."""
     parts = [_HEAD, "## Options that commands share", ""]
     example = dict(leaves(COMMANDS))["context"]  # has all of them
     for heading in _SHARED:
@@ -96,7 +96,7 @@ def _sections(leaf: click.Command) -> list[str]:
 
 
 def _records(leaf: click.Command, heading: str) -> list[tuple[str, str]]:
-    """Return the options of a command below a heading, with what they do."""
+    """Return the options of a command below a heading, with their help."""
     return [
         (usage_of(each), str(each.help))
         for each in leaf.params

@@ -1,8 +1,10 @@
 """Options `--config.SECTION.FIELD VALUE`, which override single settings of a preset.
 
-They are read apart from the others: they change the preset that is named beside them, a mapping
-such as the weights of the signals takes keys that the preset does not have, and a hundred of them
-in each command would make `--help` unreadable.
+They are parsed apart from the others, for three reasons:
+
+- They change the preset that another option names.
+- A mapping, such as the weights of the signals, takes keys that the preset does not have.
+- A hundred of them in each command would make `--help` unreadable.
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ class _Overrides:
 
 
 def take_overrides(words: Sequence[str]) -> tuple[dict[str, Any] | None, list[str]]:
-    """Take the `--config.*` options out of the words of a command.
+    """Remove the `--config.*` options from the words of a command, and return them.
 
     Args:
-        words: Words after the name of the command; after `--` nothing is an option.
+        words: Words after the name of the command; none after `--` is an option.
 
     Returns:
-        The values by dotted name, None if there are none; and the other words.
+        Values by dotted name, None if there are none; and the other words.
 
     Raises:
-        ConfigError: An option without a value.
+        ConfigError: An option has no value.
     """
     end = words.index("--") if "--" in words else len(words)
     options = iter(words[:end])

@@ -78,7 +78,7 @@ def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
 
             problems += find_traces(target.store, read_lines(forgotten))
     except StoreDamagedError as error:
-        # So damaged that it cannot be opened: that is what was asked.
+        # Too damaged to be opened: a finding, not an error of the command.
         problems = [str(error)]
     said = [f"{target.store} is whole"]
     said += [] if receipt is None else [f"what {receipt} names is erased"]
@@ -138,7 +138,7 @@ def _export(target: Target, file: Path | TextIO, vectors: bool) -> int:
 
 
 def _pour(target: Target, vectors: bool) -> None:
-    """Write an export to standard output, in UTF-8 whatever the terminal shows."""
+    """Write an export to standard output, always in UTF-8."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     try:
         _export(target, out, vectors)
@@ -171,7 +171,7 @@ def import_file(target: Target, file: Path, new: bool) -> Reply:
 
 @contextmanager
 def _kept(file: Path) -> Iterator[Path]:
-    """Yield a file that can be read more than once: a copy of what comes through a pipe."""
+    """Yield a file that can be read more than once, for a pipe a copy."""
     if str(file) != "-" and not file.is_fifo():
         yield file
         return
@@ -182,7 +182,7 @@ def _kept(file: Path) -> Iterator[Path]:
             shutil.copyfileobj(pipe, whole)
         try:
             yield copy
-        except InputError as error:  # about the pipe: nobody knows the copy
+        except InputError as error:  # name the pipe: the caller does not know the copy
             raise InputError(str(error).replace(f"{copy.parent}/", "")) from error
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "usage_of",
 ]
 
-_LISTED = 60  # characters of choices that a message lists
+_LISTED = 60  # maximum length of the choices in a message
 _WIDTH = 80  # columns of help
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -48,13 +48,13 @@ class Value(click.ParamType):
 
         Args:
             metavar: Name of a value in help.
-            read: Makes the value of a text and the label of the argument; raises `InputError`.
+            read: Function from a text and the label of the argument to a value or `InputError`.
         """
         self.name = metavar
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text; what is no text is a default, which stays as it is."""
+        """Return the value of a text; a default, which is no text, stays unchanged."""
         return self._read(value, _label(param)) if isinstance(value, str) else value
 
 
@@ -112,20 +112,20 @@ JSON = Value("JSON", _json)
 
 
 def choice(*choices: str) -> Value:
-    """Type of an argument that has one of some values."""
+    """Return the type of an argument that has one of some values."""
     return Value("|".join(choices), partial(_chosen, choices))
 
 
 class Option(click.Option):
-    """Option with the section of the help that lists it."""
+    """Option with its section in the help."""
 
     def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
         """Make an option.
 
         Args:
-            args: As of `click.Option`.
+            args: Positional arguments of `click.Option`.
             section: Heading in the help.
-            kwargs: As of `click.Option`.
+            kwargs: Keyword arguments of `click.Option`.
         """
         kwargs.setdefault("metavar", None if kwargs.get("is_flag") else _metavar(kwargs))
         super().__init__(*args, **kwargs)
@@ -145,7 +145,7 @@ class Leaf(click.Command):
     """Command that does something.
 
     Attributes:
-        after_interrupt: State that Ctrl-C leaves, for the message.
+        after_interrupt: State after Ctrl-C, for the message.
     """
 
     def __init__(
@@ -154,13 +154,13 @@ class Leaf(click.Command):
         """Make a command; see `click.Command`."""
         super().__init__(*args, **{"context_settings": _HELP, **kwargs})
         self.after_interrupt = after_interrupt
-        self.allow_extra_args = True  # `parse_args` says what is wrong with them
+        self.allow_extra_args = True  # `parse_args` reports their errors
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the name of the command, `--config.*` options among them.
 
         Raises:
-            InputError: An unknown option, a missing argument, or a value that does not fit.
+            InputError: An option is unknown, an argument is missing, or a value is invalid.
         """
         ctx.meta[OVERRIDES], args = take_overrides(args)
         with _plain_errors(ctx):
@@ -181,7 +181,7 @@ class Leaf(click.Command):
         """Run the command.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C, with the state that it leaves.
+            KeyboardInterrupt: Ctrl-C, with the state after it.
         """
         try:
             return super().invoke(ctx)
@@ -218,10 +218,10 @@ class Tree(click.Group):
         return [*self.commands]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options of the group itself; the rest is for its command.
+        """Read the options of the group itself; its command gets the rest.
 
         Raises:
-            InputError: No command, or an unknown option.
+            InputError: There is no command, or an option is unknown.
         """
         if not args:
             raise InputError(
@@ -252,7 +252,7 @@ class Tree(click.Group):
         return name, self.commands[name], args[1:]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the groups with the names of theirs."""
+        """Write the commands, then the groups with the names of their commands."""
         listed = [*self.commands.values()]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -273,7 +273,7 @@ class Tree(click.Group):
 
 
 def leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Yield every command below one that does something, with its words, such as `atoms get`."""
+    """Yield every leaf below a command with its words, such as `atoms get`."""
     if not isinstance(command, Tree):
         yield path, command
         return
@@ -330,7 +330,7 @@ def _message(error: click.UsageError, ctx: click.Context) -> str:
 
 
 def usage_of(param: click.Parameter) -> str:
-    """Return a parameter as one writes it: `--store DIR`, `ID ...`."""
+    """Return the usage of a parameter: `--store DIR`, `ID ...`."""
     if isinstance(param, click.Option):
         return _label(param) if param.is_flag else f"{_label(param)} {param.metavar}"
     return param.metavar or str(param.name).upper()

@@ -1,4 +1,4 @@
-"""What commands print: replies as JSON or as plain text, wrapped to the width of the terminal."""
+"""Output of commands: JSON, or plain text wrapped to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ __all__ = [
     "width",
 ]
 _INDENT = 13  # columns before the text of a hit
-_BELOW = 4  # columns before what stands below an id
+_BELOW = 4  # columns before the lines below an id
 _WITHIN = " · "  # between the parts of a line
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a command says.
+    """Reply of a command.
 
     Attributes:
-        data: JSON object that programs get with `--json`.
+        data: JSON object for programs, printed with `--json`.
         text: Lines for people; empty: none.
-        note: Lines for people on standard error, beside the output; empty: none.
+        note: Lines for people on standard error; empty: none.
         code: Exit code.
     """
 
@@ -78,10 +78,10 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Write a JSON object as standard output shows it: in ASCII if that is not UTF-8.
+    """Return a JSON object as text, in ASCII if standard output is not UTF-8.
 
     Raises:
-        GraphMemError: A number is not finite; JSON has no word for it.
+        GraphMemError: A number is not finite, which JSON cannot represent.
     """
     encoding = (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "")
     try:
@@ -95,34 +95,34 @@ def json_text(value: Any) -> str:
 
 
 def print_text(text: str, *, beside: bool = False) -> None:
-    """Print a text that may hold anything: a terminal obeys nothing in it.
+    """Print a text with its control characters escaped.
 
     Args:
         text: Lines.
-        beside: Whether it goes to standard error, beside the output.
+        beside: Whether it goes to standard error.
     """
     print(visible(text), file=sys.stderr if beside else sys.stdout)
 
 
 def width() -> int:
-    """Columns to write in: the terminal's, between 60 and 110."""
+    """Return the width of the terminal in columns, clamped to 60 to 110."""
     return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
-    """`1 memory`, `1,200 memories`; by default `several` is `one` with an s."""
+    """Format a count as `1 memory`, `1,200 memories`; `several` defaults to `one` with an s."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def when(time: float | None) -> str:
-    """A time as `2024-02-04 18:46`, UTC; the empty string for none."""
+    """Format a time as `2024-02-04 18:46`, UTC; None as the empty string."""
     if time is None:
         return ""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def clip(text: str, columns: int) -> str:
-    """The text on one line of at most so many columns."""
+    """Put a text on one line of at most so many columns."""
     line = " ".join(text.split())
     return line if len(line) <= columns else line[: columns - 1].rstrip() + "…"
 
@@ -147,7 +147,7 @@ def hit_lines(rank: int, hit: Hit, *, full: bool = False) -> list[str]:
     Args:
         rank: Place among the hits, from 1.
         hit: The hit.
-        full: Whether nothing is cut off; if not, each of the three is one line.
+        full: Whether nothing is cut off; otherwise each of the three is one line.
     """
     head = f"{rank:3d}  {hit.score:6.2f}  "
     reasons = hit.why or ["nothing speaks for it"]
@@ -167,7 +167,7 @@ def hit_lines(rank: int, hit: Hit, *, full: bool = False) -> list[str]:
 
 
 def _fitting(parts: Sequence[str], columns: int) -> str:
-    """Join the first of some parts that fit on a line; the very first one stays whole."""
+    """Join the leading parts that fit on a line; the first one always stays whole."""
     line = " ".join(parts[0].split())
     for part in parts[1:]:
         longer = line + _WITHIN + " ".join(part.split())
@@ -213,7 +213,7 @@ def _fields(values: Mapping[str, str | None]) -> list[str]:
 
 
 def validity_line(validity: Validity) -> str:
-    """From when to when something was true, by what it ended, and when that was noted."""
+    """Format a validity: its interval, the superseding atom, and when it was recorded."""
     start = "" if validity.start is None else f"from {when(validity.start)}"
     stop = "" if validity.stop is None else f"until {when(validity.stop)}"
     line = " ".join(part for part in (start, stop) if part) or "always"
@@ -222,7 +222,7 @@ def validity_line(validity: Validity) -> str:
 
 
 def _origin(hit: Hit | Atom) -> list[str]:
-    """Return where a memory is from, its id first."""
+    """Return the origin of a memory, its id first."""
     origin = [hit.id, hit.kind, when(hit.time)]
     # The id of a document's chunk begins with the name of the document.
     if hit.session and not hit.id.startswith(hit.session):
@@ -235,7 +235,7 @@ def result_lines(result: Result, *, shown: int, full: bool = False) -> list[str]
 
     Args:
         result: Question and hits.
-        shown: Number of hits that are shown, the best ones.
+        shown: Maximum number of hits to show.
         full: Whether their texts are whole.
     """
     lines = [result.question, f"confidence {result.confidence:.2f}"]
@@ -261,7 +261,7 @@ def result_lines(result: Result, *, shown: int, full: bool = False) -> list[str]
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """What answering a question took."""
+    """Return a trace as lines."""
     took = " · ".join(f"{name} {1e3 * took:.1f} ms" for name, took in trace.seconds.items())
     lines = _wrap(f"took {took}, for {counted(trace.questions, 'question')}")
     reached = "" if trace.activated is None else f", {trace.activated:,} reached by activation"
@@ -272,7 +272,7 @@ def trace_lines(trace: Trace) -> list[str]:
 
 
 def context_note(context: Context) -> str:
-    """One line about a context: how full, how well chosen, how sure."""
+    """Describe a context in one line: tokens, sources, quality of the choice, confidence."""
     best = "; ".join(context.notes) if context.notes else "the best choice"
     note = (
         f"{context.tokens} of {context.budget} tokens ({context.tokenizer}), "
@@ -284,7 +284,7 @@ def context_note(context: Context) -> str:
 
 
 def side_by_side(left: list[str], right: list[str]) -> list[str]:
-    """Two columns of lines."""
+    """Put two lists of lines beside each other, as columns."""
     column = (width() - 3) // 2
     return [
         f"{_clip_keep(a, column):<{column}} │ {_clip_keep(b, column)}".rstrip()
@@ -293,7 +293,7 @@ def side_by_side(left: list[str], right: list[str]) -> list[str]:
 
 
 def _clip_keep(line: str, columns: int) -> str:
-    """Like `clip`, but leading blanks stay."""
+    """Clip a line as `clip` does, but keep leading blanks."""
     blanks = len(line) - len(line.lstrip())
     return " " * blanks + clip(line, columns - blanks)
 
