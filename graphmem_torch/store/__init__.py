@@ -1,6 +1,6 @@
-"""Storage: SQLite as the only truth, a safetensors snapshot of what is derived from it.
+"""Storage: SQLite is the source of truth; derived tensors go to a safetensors snapshot.
 
-The names are imported when they are first used: those that read rows need no tensors.
+Names are imported on first use, so that code that reads only rows does not load torch.
 """
 
 from __future__ import annotations

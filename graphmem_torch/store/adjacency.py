@@ -1,7 +1,6 @@
-"""The edges of a store in memory, found by the nodes that they join.
+"""In-memory index of a store's edges by their end nodes.
 
-What removes atoms asks for the edges of a few nodes, and must know in which blocks they are. Both
-would else take a look at all edges there are.
+Removing atoms needs the edges of a few nodes and their blocks, without a scan of all edges.
 """
 
 from __future__ import annotations
@@ -18,22 +17,28 @@ from graphmem_torch.ops.ragged import row_entries
 
 __all__ = ["Adjacency"]
 
-_LEFT = 8  # an eighth of the edges may be gone, or not be sorted yet
+_LEFT = 8  # an eighth of the edges may be removed, or unsorted
 _FEW = 1 << 14
 
 
 class Adjacency:
-    """Edges in the order in which they are stored; 21 bytes an edge.
+    """Edges in stored order; 21 bytes an edge.
 
-    They are sorted by either end once. Those that come later are looked through, until they are so
-    many that all are sorted anew.
+    Edges are sorted once by each end. Later edges are scanned linearly until there are enough of
+    them to sort everything again.
 
     Attributes:
-        state: Of the store, whose edges these are.
+        state: State of the store that the edges belong to.
     """
 
     def __init__(self, edges: EdgeBlock, state: str, *, few: int = _FEW) -> None:
-        """All edges that are stored at a state; so many may always be gone, or not sorted yet."""
+        """Index all edges stored at a state.
+
+        Args:
+            edges: The edges, in stored order.
+            state: State of the store.
+            few: Number of removed or unsorted edges that never triggers a rebuild.
+        """
         self.state, self._few = state, few
         self._hold(edges)
 
@@ -45,23 +50,23 @@ class Adjacency:
             for column in (source, target, edges.type, edges.weight.view(torch.int32))
         ]
         self._there = GrowingRows(torch.ones(len(edges), dtype=torch.bool))
-        self._gone = torch.empty(0, dtype=torch.int64)  # places of edges that are gone, ascending
+        self._gone = torch.empty(0, dtype=torch.int64)  # positions of removed edges, ascending
         self._sorted = len(edges)
         self._order = [end.argsort(stable=True).int() for end in (source, target)]
         self._first = [offsets_of(end.bincount()) for end in (source, target)]
 
     def edges(self, nodes: Tensor, by: Literal["source", "target"]) -> EdgeBlock:
-        """Those whose source, or target, is one of some nodes [n]; each once."""
+        """Return the edges whose source (or target) is one of the nodes [n], without repeats."""
         return self._at(self._places(nodes, ("source", "target").index(by)))
 
     def touching(self, nodes: Tensor) -> EdgeBlock:
-        """Those of which either end is one of some nodes [n]."""
+        """Return the edges with either end in the nodes [n]."""
         return self._at(self._touching(nodes))
 
     def ranks(self, gone: Tensor, cut: EdgeBlock) -> Tensor:  # [r] int64, ascending
-        """How many edges are in front of each that touches one of some nodes, or may be cut.
+        """Return the stored positions of edges that touch `gone` or may match `cut`.
 
-        Those may be that join the ends of one of `cut`.
+        An edge may match if it joins the same two nodes as an edge of `cut`.
         """
         near = self._places(cut.source, 0)
         ends = (self._columns[1].view[near]).long()
@@ -69,7 +74,7 @@ class Adjacency:
         return near - torch.searchsorted(self._gone, near)
 
     def append(self, edges: EdgeBlock) -> None:
-        """Takes in edges that are stored behind the others."""
+        """Add edges that are stored after the others."""
         weight = edges.weight.view(torch.int32)
         for column, new in zip(
             self._columns, (edges.source.int(), edges.target.int(), edges.type, weight), strict=True
@@ -79,7 +84,7 @@ class Adjacency:
         self._tidy()
 
     def remove(self, edges: EdgeBlock) -> None:
-        """Takes edges out; of equal ones the first that there are."""
+        """Remove edges; of equal edges the first ones."""
         near = self._places(edges.source, 0)
         held = torch.stack([column.view[near].long() for column in self._columns])
         gone = torch.stack([column.long() for column in edges.columns[:3]])
@@ -102,7 +107,7 @@ class Adjacency:
         return torch.cat([self._places(nodes, 0), self._places(nodes, 1)]).unique()
 
     def _places(self, nodes: Tensor, end: int) -> Tensor:  # [p] int64, ascending
-        """Places of the edges that are there, by one of their ends."""
+        """Return the positions of the remaining edges with a given end in `nodes`."""
         nodes, first = nodes.unique(), self._first[end]
         entry = row_entries(first, nodes[nodes < len(first) - 1])[1]
         late = isin(self._columns[end].view[self._sorted :], nodes).nonzero().squeeze(1)

@@ -1,13 +1,11 @@
-"""Blocks of embeddings, token vectors and edges, read as NumPy arrays.
+"""Readers for blocks of embeddings, token vectors and edges, as NumPy arrays.
 
 Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
-atom, so that the rows from a given node on are found without reading those before it.
-`edge_parts` says of a block of edges which batches they came with, and whether linking or a caller
-made them.
+atom, so reading from a given node on skips earlier blocks. `edge_parts` records which batches the
+edges of a block came with, and whether linking or a caller made them.
 
-No number of a database is trusted before its block's checksum was found right, and nothing is
-allocated by one that the bytes of the block do not bear out. The arrays own their memory and may
-be written to.
+Checksums are verified before any number of a block is used. Allocations are bounded by the bytes
+that a block really holds. The arrays own their memory and are writable.
 """
 
 from __future__ import annotations
@@ -49,11 +47,11 @@ Array: TypeAlias = "npt.NDArray[Any]"
 """An array of any shape and type."""
 
 EDGES = "SELECT block, start, count, checksum, source, target, type, weight FROM edge_block"
-"""The statement whose rows `edge_block` takes."""
+"""Statement whose rows `edge_block` takes."""
 
 
 class EdgeArrays(NamedTuple):
-    """E edges, as `EdgeBlock` has them.
+    """E edges, the NumPy form of `EdgeBlock`.
 
     Attributes:
         source, target: [E] int64, node numbers.
@@ -81,7 +79,7 @@ class EdgeArrays(NamedTuple):
 
 
 class TokenArrays(NamedTuple):
-    """Packed token vectors of N atoms, as `TokenRows` has them.
+    """Packed token vectors of N atoms, the NumPy form of `TokenRows`.
 
     Attributes:
         tokens: [T, m] int8, unit vectors times 127.
@@ -100,7 +98,7 @@ _EDGE_TYPES = (np.int64, np.int64, np.uint8, np.float32)
 def read_embeddings(
     database: Database, start: int, stop: int, dim: int
 ) -> Array:  # [stop - start, d] float32
-    """Embeddings of the node numbers from `start` to `stop - 1`, deleted ones included.
+    """Return the embeddings of nodes `start` to `stop - 1`, deleted nodes included.
 
     Raises:
         StoreDamagedError: A block is missing, has the wrong length or does not match its checksum.
@@ -121,20 +119,20 @@ def read_embeddings(
 
 
 def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenArrays:
-    """Token vectors of the node numbers from `start` to `stop - 1`.
+    """Return the token vectors of nodes `start` to `stop - 1`.
 
-    Atoms that were stored without token vectors own no rows.
+    Atoms stored without token vectors own no rows.
 
     Raises:
-        StoreDamagedError: A block has the wrong length, does not match its checksum, or lies where
-            no atom is.
+        StoreDamagedError: A block has the wrong length, does not match its checksum, or starts at a
+            node that does not exist.
     """
     end = _expect_held(database, stop, None)
     outside = "SELECT start FROM token_block WHERE start < 0 OR start > ? LIMIT 1"
     if found := database.query(outside, (end,)):
         raise damaged(database.place, f"token vectors at node {found[0][0]}, which never was")
     counts = np.zeros(max(stop - start, 0), np.int64)
-    # Counts alone first: they give the size, so that the vectors are held in memory only once.
+    # Read the counts first: they give the size, so the vectors are held in memory only once.
     sizes, reached = ("length(pieces) / 4", "length(data)"), 0
     for first, count, data, total, held in _blocks(
         database, "token_block", ("counts", *sizes), start, stop, check=False
@@ -142,7 +140,7 @@ def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenArr
         begin, end = max(start - first, 0), min(stop - first, count)
         if begin < end:
             block = decode(database, data, np.int32, count)
-            # Before anything is allocated by these numbers.
+            # Checked before these numbers size any allocation.
             whole = int(block.sum(dtype=np.int64))
             wrong = int(block.min()) < 0 or whole != total or held != total * dim
             if wrong or first < reached:
@@ -166,7 +164,7 @@ def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenArr
 
 
 def read_edges(database: Database, start: int) -> EdgeArrays:
-    """Edges of all batches that began at node `start` or later, in the order they were written.
+    """Return the edges of all batches that began at node `start` or later, in write order.
 
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
@@ -179,7 +177,7 @@ def read_edges(database: Database, start: int) -> EdgeArrays:
 
 
 def read_last_edges(database: Database, count: int) -> EdgeArrays:
-    """The `count` edges that were written last, in the order they were written.
+    """Return the last `count` edges, in write order.
 
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
@@ -193,7 +191,7 @@ def read_last_edges(database: Database, count: int) -> EdgeArrays:
 
 
 def read_linked_edges(database: Database, *, linked: bool = True) -> EdgeArrays:
-    """Edges that linking made, and atoms state; not `linked`: those that callers connected.
+    """Return the edges that linking made or atoms state; with `linked=False`, those of callers.
 
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
@@ -213,10 +211,10 @@ def read_linked_edges(database: Database, *, linked: bool = True) -> EdgeArrays:
 
 
 def read_alias_vectors(database: Database, names: Iterable[str], dim: int) -> dict[str, Array]:
-    """The vectors [d] of those names of concepts, other than their own, that have one.
+    """Return the vectors [d] of concept aliases, by name; names without a vector are left out.
 
     Raises:
-        StoreDamagedError: One does not match its checksum, or has another length.
+        StoreDamagedError: A vector does not match its checksum, or has the wrong length.
     """
     sql = (
         "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry) "
@@ -234,7 +232,7 @@ def read_alias_vectors(database: Database, names: Iterable[str], dim: int) -> di
 def edge_block(
     database: Database, block: int, start: int, count: int, expected: int, *blobs: bytes
 ) -> EdgeArrays:
-    """The edges of a row of `EDGES`."""
+    """Return the edges of a row of `EDGES`."""
     if start < 0:
         raise damaged(database.place, f"edges from node {start} on, which never was")
     verify(database, "edge_block", block, expected, blobs, start, count)
@@ -243,10 +241,10 @@ def edge_block(
 
 
 def read_parts(database: Database, block: int, start: int, count: int) -> Array:  # [P, 2] int64
-    """The batches that the edges of a block came with: mark and number of edges of each.
+    """Return the mark (`mark_of`) and number of edges of each batch in an edge block.
 
-    See `mark_of`. In older stores the mark is the number of the next node when they came, and those
-    that callers connected lie before those of the atoms that were stored next.
+    In older stores the mark is `next_node` at the time of the write. There, edges of callers come
+    before the edges of the atoms that were stored next.
     """
     sql = "SELECT checksum, data FROM edge_parts WHERE block = ?"
     rows = database.query(sql, (block,)) if database.has("edge_parts") else []
@@ -256,30 +254,30 @@ def read_parts(database: Database, block: int, start: int, count: int) -> Array:
     if not data or len(data) % 16 or checksum([data], block) != expected:
         raise damaged(database.place, f"edge_parts: those of block {block} do not match it")
     parts = np.frombuffer(bytearray(data), np.int64).reshape(-1, 2)
-    # An older release, which does not know of them, may have thinned the block.
+    # An older release, which does not know this table, may have removed edges from the block.
     return parts if int(parts[:, 1].sum()) == count else np.array([[start, count]], np.int64)
 
 
 def mark_of(start: int, linked: bool) -> int:
-    """Says of edges the next node when they came, and whether linking or a caller made them."""
+    """Encode `next_node` at the time of a write, and whether linking or a caller made its edges."""
     return -1 - 2 * start - linked
 
 
 def came_from(marks: Array) -> Array:
-    """The next node when edges came, from their marks."""
+    """Return the `next_node` that marks encode."""
     return np.where(marks < 0, (-1 - marks) >> 1, marks)
 
 
 def made_by_callers(marks: Array) -> Array:
-    """Which marks say that a caller made the edges; older ones do not tell."""
+    """Return a mask of the marks of edges that callers made; marks of older stores give False."""
     return np.asarray((marks < 0) & (marks % 2 != 0))
 
 
 def decode(database: Database, data: bytes, dtype: npt.DTypeLike, *shape: int) -> Array:
-    """The numbers of a blob, in memory of their own.
+    """Decode a blob into an array with its own memory.
 
     Raises:
-        StoreDamagedError: The blob has another length.
+        StoreDamagedError: The blob has the wrong length.
     """
     size = np.dtype(dtype).itemsize
     for length in shape:
@@ -288,20 +286,20 @@ def decode(database: Database, data: bytes, dtype: npt.DTypeLike, *shape: int) -
         raise damaged(database.place, f"a block of {len(data)} bytes where {size} were expected")
     if size == 0:
         return np.empty(shape, dtype)
-    # A copy, as memory of `bytes` may not be written.
+    # A copy, because memory of `bytes` is read-only.
     return np.frombuffer(bytearray(data), dtype).reshape(shape)
 
 
 def _offsets(counts: Array) -> Array:  # [n] -> [n + 1] int64
-    """Where each of n runs starts when they lie one after another, and where the last one ends."""
+    """Return the start of each of n consecutive runs, and the end of the last."""
     out = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=out[1:])
     return out
 
 
 def _batched_edges(database: Database, start: int) -> tuple[EdgeArrays, Array]:
-    """Edges of the blocks that hold batches from node `start` on, and their parts [P, 2]."""
-    # What begins before all nodes was never written so.
+    """Return the edges of blocks that hold batches from node `start` on, and their parts [P, 2]."""
+    # Blocks with a negative start are damaged: they are read, so that `edge_block` raises.
     sql = (
         f"{EDGES} WHERE start >= ? OR start < 0 OR block = "
         "(SELECT max(block) FROM edge_block WHERE start < ?) ORDER BY block"
@@ -317,10 +315,10 @@ def _batched_edges(database: Database, start: int) -> tuple[EdgeArrays, Array]:
 
 
 def _expect_held(database: Database, stop: int, dim: int | None) -> int:
-    """Refuses a range of nodes that there are no bytes for, before anything is allocated for it.
+    """Check that nodes below `stop` have stored bytes, before memory is allocated for them.
 
     Returns:
-        The number behind that of the last embedding.
+        The node number after the last embedding.
     """
     sql, end = (
         "SELECT start, count, length(data) FROM embedding_block ORDER BY start DESC LIMIT 1",
@@ -331,7 +329,7 @@ def _expect_held(database: Database, stop: int, dim: int | None) -> int:
             what = f"a block of {held} bytes where {count * dim * 4} were expected"
             raise damaged(database.place, what)
         end = int(start + count)
-        # Each atom takes a byte at least, whatever a wrong count says.
+        # Every atom takes at least one byte, which exposes a wrong count.
         if start >= 0 and count <= held and end >= stop:
             return end
     if stop > 0:
@@ -348,9 +346,9 @@ def _blocks(
     *,
     check: bool = True,
 ) -> Iterator[tuple[Any, ...]]:
-    """Start, count and `columns` of the blocks that hold the nodes from `start` to `stop - 1`.
+    """Yield start, count and `columns` of the blocks that hold nodes `start` to `stop - 1`.
 
-    `check` looks at their checksums: the columns must be all that there are then.
+    `check` verifies the checksums, which requires all blob columns of the table.
     """
     # The block that holds a node is the last one that starts at or before it.
     sql = (

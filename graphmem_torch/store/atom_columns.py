@@ -18,7 +18,7 @@ __all__ = ["Coded", "Columns", "columns_from_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """A column of words as numbers.
+    """Dictionary-encoded column of strings.
 
     Attributes:
         codes: [N] int32 index into `names`, -1 where there is no value.
@@ -29,11 +29,11 @@ class Coded:
     names: list[str]
 
     def values(self) -> list[str | None]:
-        """The column spelled out, one value a node."""
+        """Decode the column, one value a node."""
         return [None if code < 0 else self.names[code] for code in self.codes.tolist()]
 
     def equals(self, name: str) -> Tensor:  # [N] bool
-        """Where the value is this one, in any form of Unicode."""
+        """Return a mask of the rows equal to `name` in any Unicode form."""
         name = composed(name)
         same = [code for code, each in enumerate(self.names) if composed(each) == name]
         return torch.isin(self.codes, torch.tensor(same, dtype=torch.int32))
@@ -41,11 +41,11 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What an index needs to know of every atom but its text, in the order of node numbers.
+    """Columns of every atom that an index needs besides its text, by node number.
 
     Attributes:
         node: [N] int64 node numbers.
-        kind, speaker, session, type: As in `Atom`.
+        kind, speaker, session, type: Fields of `Atom`.
         time: [N] float64 seconds since the epoch, UTC; NaN where there is none.
     """
 
@@ -58,12 +58,12 @@ class Columns:
 
     @property
     def is_concept(self) -> Tensor:  # [N] bool
-        """Which are concepts that linking made, and no memories."""
+        """Mask of the concepts made by linking, which are not memories."""
         return self.kind.equals(CONCEPT)
 
 
 def columns_from_rows(rows: list[tuple[Any, ...]]) -> Columns:
-    """Columns of rows `(node, kind, speaker, session, type, time)`."""
+    """Build columns from rows `(node, kind, speaker, session, type, time)`."""
     node, kind, speaker, session, type_, time = zip(*rows, strict=True) if rows else ((),) * 6
     return Columns(
         node=torch.tensor(node, dtype=torch.int64),

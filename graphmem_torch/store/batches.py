@@ -1,4 +1,4 @@
-"""What a store takes in one write and gives back of vectors, as tensors."""
+"""Tensors of one write to a store (`Batch`), and of the vectors read from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NodeVectors(NamedTuple):
 
     Attributes:
         embeddings: [n, d] float32.
-        tokens: Token vectors of the same nodes; None when the store holds none at all.
+        tokens: Token vectors of the same nodes; None if the store holds none.
     """
 
     embeddings: Tensor
@@ -61,20 +61,20 @@ class Batch:
     Attributes:
         atoms: The n atoms; they get the node numbers `next_node` to `next_node + n - 1`.
         embeddings: [n, d] float32, finite.
-        tokens: Their token vectors; None: these atoms have none.
-        edges: Edges that linking made, among all nodes up to and including these. A batch may hold
-            nothing but edges.
-        cut: Edges that go, such as a temporal one that a turn has come between: as many of each as
-            are there, at most as many as are named. A weight of NaN stands for any.
-        gone: Node numbers of stored atoms that go, with everything that is said of them. Their
-            numbers are given to no other, and their vectors stay in the blocks, unread.
+        tokens: Token vectors of the atoms; None: they have none.
+        edges: Edges that linking made, between stored nodes and those of the batch. A batch may
+            hold only edges.
+        cut: Edges to remove, such as a temporal edge whose two turns are no longer neighbours. Each
+            removes one stored edge, if there is one. A weight of NaN matches any weight.
+        gone: Node numbers of stored atoms to remove, with everything recorded about them. The
+            numbers are never reused; the vectors stay in the blocks, unread.
         connected: Edges that callers made.
-        versions: Of atoms that go and of the batch's own, the pairs (old, new) of versions of one:
-            the old one is kept aside, and pins and uses become those of the new one.
-        unnamed: Names of concepts, `aliases` of before, that go; some may come again.
-        aliases: Names of concepts other than their own, each with the node number of its concept.
-        alias_embeddings: [a, d] float32, of the `aliases`; None: not known.
-        rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
+        versions: Pairs (old, new): the new atom replaces the old one, which is in `gone`. The old
+            version is kept; its pins and uses move to the new one.
+        unnamed: Aliases of concepts to remove; `aliases` may add some again.
+        aliases: Aliases of concepts, each with the node number of its concept.
+        alias_embeddings: [a, d] float32 vectors of `aliases`; None: not known.
+        rows: Rows of the atoms (`atom_to_row`), if the caller has already made them.
     """
 
     atoms: Sequence[Atom]
@@ -125,17 +125,17 @@ class Batch:
 
 
 def edges_of(arrays: EdgeArrays) -> EdgeBlock:
-    """Edges that were read, as tensors that share their memory."""
+    """Wrap edges in tensors that share their memory."""
     return EdgeBlock(*map(torch.from_numpy, arrays))
 
 
 def tokens_of(arrays: TokenArrays) -> TokenRows:
-    """Token vectors that were read, as tensors that share their memory."""
+    """Wrap token vectors in tensors that share their memory."""
     return TokenRows(*map(torch.from_numpy, arrays))
 
 
 def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
-    """The token vectors of the atoms `pick` [n], in that order."""
+    """Select the token vectors of atoms `pick` [n], in that order."""
     counts = rows.offsets.diff()[pick]
     offsets = offsets_of(counts)
     _, index = row_entries(rows.offsets, pick)
@@ -143,7 +143,7 @@ def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
 
 
 def join_tokens(parts: Sequence[TokenRows], dim: int) -> TokenRows:
-    """The atoms of several parts one after the other."""
+    """Concatenate the token vectors of several parts."""
     empty = TokenRows(
         torch.empty(0, dim, dtype=torch.int8),
         torch.empty(0, dtype=torch.int32),

@@ -1,8 +1,8 @@
-"""Writing of blocks: of an acknowledged batch, or of several.
+"""Writer of blocks, each of which holds the rows of one or several batches.
 
-Small blocks at the end are merged as they accumulate, each row a bounded number of times;
-`edge_parts` says of a block of edges which batches they came with, and whether linking or a caller
-made them. How blocks are read: `store.arrays`.
+Small blocks at the end are merged as they accumulate; each row is rewritten a bounded number of
+times. `edge_parts` records which batches the edges of a block came with, and whether linking or a
+caller made them. `store.arrays` reads blocks.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ __all__ = [
     "write_blocks",
 ]
 
-_FEW = 16  # edges that are looked for one by one
+_FEW = 16  # edges that are searched one by one
 
 
 def write_blocks(
     database: Database, start: int, batch: Batch, adjacency: Callable[[], Adjacency]
 ) -> CutEdges:
-    """Write a valid batch, whose first atom is node `start`; only inside `Database.write`.
+    """Write a valid batch; only inside `Database.write`.
 
     Args:
-        database: Where to.
-        start: Number of its first atom.
-        batch: What is written.
-        adjacency: Finds the edges that are stored.
+        database: Database of the store.
+        start: Node number of the batch's first atom.
+        batch: The batch.
+        adjacency: Returns the index of stored edges.
 
     Returns:
-        The edges that `Batch.cut` and `Batch.gone` took away.
+        The edges that `Batch.cut` and `Batch.gone` removed.
     """
     n, cut = len(batch.atoms), _cut_edges(database, start, batch, adjacency)
     if n:
@@ -63,7 +63,7 @@ def write_blocks(
             insert_block(database, "edge_block", start, len(edges), edges.columns, marks)
             block = int(database.query("SELECT max(block) FROM edge_block")[0][0])
             _put_parts(database, block, torch.tensor([[mark_of(start, linked), len(edges)]]))
-    # No more often than the smallest step can be reached.
+    # A merge is due only when the smallest step is crossed.
     if start // _STEPS[-1] != (start + n) // _STEPS[-1]:
         for table in _MERGED:
             _merge_small(database, table)
@@ -75,16 +75,16 @@ _MERGED = {
     "token_block": (1 / 32, "start", ("counts", "pieces", "data")),
     "edge_block": (16, "block", ("source", "target", "type", "weight")),
 }
-"""Of each table: rows that an atom has (fewer where blocks stay small); its key; its blobs."""
+"""Per table: rows an atom (fewer where blocks stay small), key column and blob columns."""
 
-_STEPS = (1024, 256, 64, 16, 4)  # atoms from which small blocks become one
-_LONGEST_RUN = 1 << 16  # small blocks of an older store that are merged at once
+_STEPS = (1024, 256, 64, 16, 4)  # numbers of atoms at which small blocks are merged
+_LONGEST_RUN = 1 << 16  # small blocks of an older store that one merge looks at
 
 
 def _merge_small(database: Database, table: str) -> None:
-    """Merges the small blocks at the end of a table where they are enough; only inside a write.
+    """Merge the small blocks at the end of a table once there are enough; only inside a write.
 
-    A row is written anew once for every step, and of each step about three blocks stay.
+    A row is rewritten once a step, and about three blocks of each step remain.
     """
     unit, key, _ = _MERGED[table]
     run: list[tuple[int, int, int]] = []  # key, start and count, the last block first
@@ -111,7 +111,7 @@ def _merge_small(database: Database, table: str) -> None:
 
 
 def _merge(database: Database, table: str, group: Sequence[tuple[int, int, int]]) -> None:
-    """Makes one block of blocks that follow each other; damaged ones stay as they are."""
+    """Merge consecutive blocks into one; does nothing if any of them is damaged."""
     if len(group) < 2:
         return
     _, key, names = _MERGED[table]
@@ -128,7 +128,7 @@ def _merge(database: Database, table: str, group: Sequence[tuple[int, int, int]]
         parts = np.concatenate([read_parts(database, block, at, n) for block, at, n in group])
         database.execute_many(f"DELETE FROM edge_parts {place}", [(first, last)])
         _put_parts(database, first, torch.from_numpy(parts))
-    # Deleted before the new one is written, which takes their pages.
+    # Deleted before the new block is written, so that it reuses their pages.
     database.execute_many(f"DELETE FROM {table} {place}", [(first, last)])
     row = *own, start, count, checksum(merged, start, count), *merged
     database.execute_many(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", [row])
@@ -141,7 +141,7 @@ def _put_parts(database: Database, block: int, parts: Tensor) -> None:
 
 
 def keep_parts(database: Database, block: int, parts: Tensor) -> None:
-    """Puts parts, if the block does not say as much."""
+    """Write the parts of a block, unless its row alone implies them."""
     if len(parts) > 1 or int(parts[0, 0]) < 0:
         _put_parts(database, block, parts)
 
@@ -149,7 +149,7 @@ def keep_parts(database: Database, block: int, parts: Tensor) -> None:
 def _cut_edges(
     database: Database, stop: int, batch: Batch, adjacency: Callable[[], Adjacency]
 ) -> CutEdges:
-    """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
+    """Delete the edges, between nodes below `stop`, that a batch removes; only inside a write."""
     if not (batch.gone or len(batch.cut)):
         return CutEdges.cat([])
     left = Counter(_edge_keys(batch.cut))
@@ -174,7 +174,7 @@ def _cut_edges(
         return mask
 
     cut = list[CutEdges]()
-    # A temporal edge of linking was made with the later of its ends: in the block of that node.
+    # Linking writes a temporal edge with the later of its ends: look in the block of that node.
     if len(batch.cut) <= _FEW and not batch.gone:
         sql = (
             "SELECT block FROM edge_block WHERE start = "
@@ -183,7 +183,7 @@ def _cut_edges(
         for node in torch.maximum(batch.cut.source, batch.cut.target).tolist():
             near = dict.fromkeys(row[0] for row in database.query(sql, (node,)))
             cut.append(thin_edges(database, keep, near))
-    if not batch.gone and left.total() > 0:  # a caller may name any
+    if not batch.gone and left.total() > 0:  # a caller may cut any edge
         cut.append(thin_edges(database, keep))
     if batch.gone:
         ranks = adjacency().ranks(torch.tensor(list(batch.gone), dtype=torch.int64), batch.cut)
@@ -192,7 +192,7 @@ def _cut_edges(
 
 
 def _within_blocks(database: Database, ranks: Tensor) -> dict[int, Tensor | None]:
-    """Edges by how many are stored in front of each [n], ascending, as places in their blocks."""
+    """Split stored positions of edges [n], ascending, into positions within each block."""
     rows = database.query("SELECT block, count FROM edge_block ORDER BY block")
     blocks, counts = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2).T
     ends = counts.cumsum(0)
@@ -202,7 +202,7 @@ def _within_blocks(database: Database, ranks: Tensor) -> dict[int, Tensor | None
 
 
 def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
-    """Source, target, type and weight of each; None for a weight that is NaN."""
+    """Return source, target, type and weight of each edge; None for a weight of NaN."""
     columns = zip(*(column.tolist() for column in edges.columns), strict=True)
     return [(s, t, kind, None if math.isnan(weight) else weight) for s, t, kind, weight in columns]
 
@@ -212,16 +212,15 @@ def thin_edges(
     keep: Callable[[EdgeBlock], Tensor],
     near: Mapping[int, Tensor | None] | None = None,
 ) -> CutEdges:
-    """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; which they are.
+    """Delete the edges that `keep` ([E] bool) rejects, and return them; only inside a write.
 
-    Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
-    With `near` only these blocks are looked at, and of each, where they are given, only the edges
-    at some places.
+    Blocks keep their place; empty blocks are deleted. `near` limits the search to some blocks, and
+    to positions within each block if given.
     """
     run, removed = database.execute_many, list[CutEdges]()
     counts = dict(database.query("SELECT block, count FROM edge_block ORDER BY block"))
     fronts = dict(zip(counts, itertools.accumulate(counts.values(), initial=0), strict=False))
-    lost = 0  # in the blocks in front
+    lost = 0  # edges removed from earlier blocks
     for block in sorted(counts if near is None else near):
         row = database.query(f"{EDGES} WHERE block = ?", (block,))[0]
         edges, (_, start, count, *_) = edges_of(edge_block(database, *row)), row
@@ -230,7 +229,7 @@ def thin_edges(
         going = places[~keep(edges.take(places))]
         if not len(going):
             continue
-        # In front of the i-th that goes, i others have gone.
+        # Before the i-th removed edge, i others were removed.
         place = fronts[block] - lost + going - torch.arange(len(going))
         removed.append(CutEdges(edges.take(going), place))
         lost += len(going)
@@ -270,12 +269,12 @@ def insert_block(
     """Write a block; only inside a write.
 
     Args:
-        database: Where to.
-        table: Its table.
-        start: Node number of its first row.
-        count: Number of its rows.
-        columns: Its blobs, in the order of the table.
-        marks: Values of a statement for a table with a key of its own; by default one for each.
+        database: Database of the store.
+        table: Table of the block.
+        start: Node number of the first row.
+        count: Number of rows.
+        columns: Blobs, in the order of the table.
+        marks: Placeholders of the INSERT, for a table with its own key; by default one a value.
     """
     blobs = [column.detach().cpu().contiguous().numpy().tobytes() for column in columns]
     marks = marks or ", ".join("?" * (3 + len(blobs)))
@@ -283,7 +282,7 @@ def insert_block(
     database.execute_many(f"INSERT INTO {table} VALUES ({marks})", [row])
 
 
-_TOGETHER = 32  # atoms whose token vectors are a block: it is written anew where one of them goes
+_TOGETHER = 32  # atoms a token block: removing one atom rewrites the block
 
 
 def insert_tokens(
@@ -293,7 +292,7 @@ def insert_tokens(
     pieces: Tensor,  # [T] int32
     tokens: Tensor,  # [T, m] int8
 ) -> None:
-    """Writes the token vectors of n nodes from `start` on, as blocks of a few atoms each."""
+    """Write the token vectors of n nodes from `start` on, as blocks of a few atoms each."""
     begin = counts.nonzero().flatten()[_TOGETHER::_TOGETHER].tolist()
     offsets = offsets_of(counts)
     for first, last in itertools.pairwise([0, *begin, len(counts)]):

@@ -1,7 +1,7 @@
-"""What the last commits took away, so that whoever holds an earlier state can follow.
+"""Log of recent removals, so that an index of an earlier state can catch up.
 
-What a commit adds is told by its node numbers and by the order of the edge blocks; what it removes
-leaves no trace there. The log names numbers only, never content, and is of a bounded size.
+Additions of a commit follow from node numbers and the order of the edge blocks; removals do not.
+The log holds numbers, never content, and its size is bounded.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 KEPT = 1024
-"""Commits that are remembered; whoever is further behind reads the store anew."""
+"""Maximum number of commits in the log; an index from before them must read the store again."""
 
-_FEW = 1 << 14  # edges of a commit that are remembered, whatever else there is
-_HELD = 1 << 24  # bytes of edges that are remembered
+_FEW = 1 << 14  # removed edges of a commit that are always logged
+_HELD = 1 << 24  # maximum bytes of edges in the log
 _CUT = (torch.int64, torch.int64, torch.uint8, torch.float32, torch.int64)
 _BYTES = sum(dtype.itemsize for dtype in _CUT)
 
@@ -42,11 +42,11 @@ DELETE FROM change WHERE entry <= (SELECT max(entry) FROM (
 
 
 class CutEdges(NamedTuple):
-    """Edges that were taken away, one after another.
+    """Removed edges, in the order of removal.
 
     Attributes:
-        edges: Which they were.
-        place: [E] int64, how many edges that were written before were still there when each went.
+        edges: The edges.
+        place: [E] int64, number of remaining edges stored before each when it was removed.
     """
 
     edges: EdgeBlock
@@ -54,18 +54,18 @@ class CutEdges(NamedTuple):
 
     @classmethod
     def cat(cls, parts: Sequence[CutEdges]) -> CutEdges:
-        """One after the other."""
+        """Concatenate removals."""
         places = [torch.empty(0, dtype=torch.int64), *(part.place for part in parts)]
         return cls(EdgeBlock.cat([part.edges for part in parts]), torch.cat(places))
 
 
 class Changes(NamedTuple):
-    """What was taken away between two states.
+    """Removals between two states.
 
     Attributes:
-        cut: Edges of the earlier state.
-        kept: How many edges of the earlier state are still there, in front of those added since.
-        gone: [n] int64, nodes.
+        cut: Removed edges of the earlier state.
+        kept: Number of edges of the earlier state that remain, before those added since.
+        gone: [n] int64, removed nodes.
     """
 
     cut: EdgeBlock
@@ -81,9 +81,9 @@ def note_change(
     *,
     kept: int = KEPT,
 ) -> None:
-    """Notes what a commit takes away that leads to `state`; only inside `Database.write`.
+    """Log the removals of the commit that leads to `state`; only inside `Database.write`.
 
-    So many commits are kept.
+    The log keeps the last `kept` commits.
     """
     if len(cut.edges) > _FEW and len(cut.edges) > _most(database):
         database.execute_many("DELETE FROM change", [()])
@@ -99,19 +99,22 @@ def note_change(
 
 
 def _most(database: Database) -> int:
-    """Edges of a commit beyond which reading anew what is left is no slower, or memory too dear."""
+    """Return the maximum number of edges to log for a commit.
+
+    Beyond it, reading the remaining edges again is no slower, or the log takes too much memory.
+    """
     left = database.query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0]
     return min(int(left), _HELD // _BYTES)
 
 
 class Remembered:
-    """What `forget_changes` took out of the log, in this process alone: no file tells of it."""
+    """Log entries removed by `forget_changes`, held only in the memory of this process."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, bytes | None, bytes | None]] = []  # as in the log
 
     def forget_changes(self, database: Database) -> None:
-        """Empties the log but for the last state, which it says nothing of; only inside a write."""
+        """Clear the log, keeping only the name of the last state; only inside a write."""
         rows = database.query("SELECT state, cut, gone FROM change ORDER BY entry")
         last = rows[-1][0]
         known = self._rows if self._rows and self._rows[-1][0] == rows[0][0] else []
@@ -128,7 +131,7 @@ class Remembered:
     def before(
         self, database: Database, state: str
     ) -> list[tuple[bytes | None, bytes | None]] | None:
-        """What was taken away between a state and the first of the log; None: not known."""
+        """Return the removals between a state and the first of the log; None if not known."""
         first = database.query("SELECT state FROM change ORDER BY entry LIMIT 1")
         rows = self._rows
         place = next((i for i, row in enumerate(rows) if row[0] == state), None)
@@ -140,7 +143,7 @@ class Remembered:
 def read_changes(
     database: Database, state: str, edges: int, remembered: Remembered
 ) -> Changes | None:
-    """What was taken away since a state of so many edges; None where that is not known any more.
+    """Return the removals since a state with `edges` edges; None if the log no longer has it.
 
     Raises:
         StoreDamagedError: An entry has the wrong length.
@@ -163,13 +166,13 @@ def read_changes(
     gone = b"".join(nodes for _, nodes in rows if nodes is not None)
     if len(gone) % 8:
         raise damaged(database.place, "the log of changes has an entry of the wrong length")
-    # A copy, because frombuffer warns of memory that may not be written, and refuses none.
+    # A copy, because frombuffer warns about read-only memory, and rejects an empty buffer.
     nodes = torch.frombuffer(bytearray(gone or bytes(8)), dtype=torch.int64)[: len(gone) // 8]
     return Changes(cut, edges, nodes)
 
 
 def commits_since(database: Database, state: str) -> int | None:
-    """How many commits there were since a state; None where that is not known any more."""
+    """Return the number of commits since a state; None if the log no longer has it."""
     if not database.has("change"):
         return None
     sql = "SELECT (SELECT max(entry) FROM change) - entry FROM change WHERE state = ?"
