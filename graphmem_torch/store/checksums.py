@@ -1,4 +1,4 @@
-"""Checksums of blocks: no number of a database is trusted before they were found right."""
+"""Checksums of blocks, verified before any number of a block is used."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["checksum", "is_sound", "seal", "verify"]
 
 
 def is_sound(expected: int, blobs: Iterable[bytes], start: int, count: int) -> bool:
-    """Whether a block matches its checksum: over its blobs, in newer blocks over its place too."""
+    """Return whether a block matches its checksum; in newer blocks it covers start and count."""
     plain = checksum(blobs)
     return expected in (plain, checksum((), start, count, before=plain))
 
 
 def checksum(blobs: Iterable[bytes | bytearray], *place: int, before: int = 0) -> int:
-    """CRC-32 over blobs in a row, then over the numbers of a place."""
+    """Return the CRC-32 over concatenated blobs, then over the numbers of a place."""
     for blob in blobs:
         before = zlib.crc32(blob, before)
     return zlib.crc32(struct.pack(f"<{len(place)}q", *place), before)
@@ -34,19 +34,19 @@ def verify(
     start: int,
     count: int,
 ) -> None:
-    """Check a block against its checksum, unless this process has done so before.
+    """Check a block against its checksum, unless this process has already done so.
 
     Args:
         database: Database of the block.
-        table: Its table.
-        key: Its key there.
-        expected: The checksum that is stored with it.
-        blobs: All of its blobs.
-        start: Node number that it starts at.
-        count: Number of its rows.
+        table: Table of the block.
+        key: Key of the block in its table.
+        expected: The stored checksum.
+        blobs: All blobs of the block.
+        start: Node number of the first row.
+        count: Number of rows.
 
     Raises:
-        StoreDamagedError: It does not match.
+        StoreDamagedError: The block does not match.
     """
     if database.sound.get((table, key)) == expected:
         return
@@ -64,6 +64,6 @@ def seal(
     start: int,
     count: int,
 ) -> int:
-    """Return the checksum of a block that is written; reading it again needs no check."""
+    """Return the checksum of a block about to be written, and mark it as verified."""
     database.sound[table, key] = number = checksum(blobs, start, count)
     return number

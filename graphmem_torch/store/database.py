@@ -1,7 +1,7 @@
-"""The connection to a store's database: how it is read and written.
+"""Connection to a store's database, for reads and transactions.
 
-SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk when it returns, readers
-see the last commit and neither wait for the writer nor hold it up.
+SQLite runs in WAL mode with `synchronous=FULL`: a commit is on disk when it returns. Readers see
+the last commit; readers and the writer never wait for each other.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class Database:
-    """One SQLite connection, safe to share between threads; its errors are `StoreError`s.
+    """One SQLite connection, safe to share between threads; raises `StoreError`s.
 
     Attributes:
-        place: The folder, for messages (`<memory>` without one).
+        place: The folder, for messages; `<memory>` for a database in memory.
         readonly: Whether writes are refused.
-        sound: By table and key of blocks the checksum that was right: each is looked at once.
-        asked: When it was last used, of a clock that never goes back.
-        resting: Whether its files are closed until the next use.
+        sound: Verified checksums of blocks, by table and key.
+        asked: Time of the last use, on a monotonic clock.
+        resting: Whether the files are closed until the next use.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Database:
         """Open the database in `folder` (None: in memory).
 
         Args:
-            folder: Where the database is.
-            readonly: Whether it is only read.
-            create: Whether a missing one is made, where it is not only read.
-            woken: Called whenever its files were opened again after `rest`.
+            folder: Folder of the store.
+            readonly: Whether to open it for reading only.
+            create: Whether to create a missing database; ignored if `readonly`.
+            woken: Called after the files are opened again after `rest`.
 
         Raises:
             StoreError: There is no store and none may be created, or it cannot be opened.
@@ -66,13 +66,13 @@ class Database:
         self._pinned = 0
         self._pinned_by: int | None = None
         self._streams = 0
-        self._gathering = False  # whether what is written is part of one transaction
-        self._writing = False  # whether a transaction that writes is open
+        self._gathering = False  # whether inside `gathering`
+        self._writing = False  # whether a write transaction is open
         self._folder = folder
-        # Looked at before every statement, so not put together each time.
+        # Checked before every statement, so built only once.
         self._path = None if folder is None else os.fspath(folder / DATABASE_NAME)
         self._woken = woken
-        # The log since all unused bytes of the file were cleared; None: not known.
+        # The log as it was when all unused bytes of the file were cleared; None: not known.
         self._cleared: LogMark | None = None
         self.resting = self._gone = self._closed = False
         self.asked = time.monotonic()
@@ -83,7 +83,7 @@ class Database:
             raise store_error(error, self.place) from error
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         with self._lock:
             self._awake()
             try:
@@ -92,7 +92,7 @@ class Database:
                 raise store_error(error, self.place) from error
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
-        """The rows of a statement one by one, for large rows; other threads wait meanwhile."""
+        """Yield the rows of a statement one by one, for large rows; other threads wait."""
         with self._lock:
             self._awake()
             self._streams += 1
@@ -104,23 +104,22 @@ class Database:
                 self._streams -= 1
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for every row; only inside `write`, which translates the errors."""
+        """Run a statement for every row; only inside `write`, which translates errors."""
         self._connection.executemany(sql, rows)
 
     def has(self, table: str) -> bool:
-        """Whether there is this table: a reader of an older store does without the newer ones."""
+        """Return whether a table exists; a reader of an older store may lack newer ones."""
         there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return not self.readonly or bool(self.query(there, (table,)))
 
     def write(self, work: Callable[[], T], *, durable: bool = True, wait: bool = True) -> T:
-        """Run `work` in one transaction: on return all of it is on the disk, else nothing is.
+        """Run `work` in one transaction, which is on disk on return; an error rolls it back.
 
         Args:
-            work: Reads and writes through this object; whatever it raises, Ctrl-C included, rolls
-                back.
+            work: Reads and writes through this object. Any exception, Ctrl-C included, rolls back.
             durable: False lets a power failure (not a killed process) undo the newest such
                 transactions; for logs.
-            wait: For the writer of another process; False: an error where there is one.
+            wait: Whether to wait for the writer of another process; if False, raise instead.
 
         Raises:
             StoreError: The database is read-only, or the transaction failed; nothing has changed.
@@ -157,10 +156,10 @@ class Database:
 
     @contextlib.contextmanager
     def gathering(self) -> Iterator[None]:
-        """All that is written inside is one transaction, which other threads wait for; nests.
+        """Collect all writes inside the block in one transaction; other threads wait; nests.
 
         Raises:
-            StoreError: As `write`; nothing has changed then.
+            StoreError: The database is read-only, or the transaction failed; nothing has changed.
         """
         with self._lock:
             if self._gathering:
@@ -181,7 +180,7 @@ class Database:
                 self._rollback()
 
     def _write_part(self, work: Callable[[], T]) -> T:
-        """Runs `work` inside of `gathering`: all of it is part of the transaction, or nothing."""
+        """Run `work` as a savepoint of the `gathering` transaction; an error undoes only `work`."""
         self.expect_writable()
         done = False
         try:
@@ -193,7 +192,7 @@ class Database:
         except sqlite3.Error as error:
             raise store_error(error, self.place) from error
         finally:
-            # A disk that is full may have undone all of it already.
+            # A full disk may already have rolled back the whole transaction.
             if self._connection.in_transaction:
                 if not done:
                     self._connection.execute("ROLLBACK TO part")
@@ -201,12 +200,12 @@ class Database:
         return result
 
     def wipe(self, seconds: float) -> bool:
-        """Leaves no byte of what was erased in the files; False where a reader holds them so long.
+        """Wipe erased bytes from the files; return False if a reader holds them beyond `seconds`.
 
-        A database of an older release, which did not overwrite what it freed, is written anew.
+        A database of an older release, which did not overwrite freed pages, is rewritten.
 
         Raises:
-            StoreError: The disk is full, or likewise; it can be repeated.
+            StoreError: A file cannot be written, as on a full disk; the call can be repeated.
         """
         with self._lock:
             if self._path is None:
@@ -224,10 +223,10 @@ class Database:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
 
     def compact(self, seconds: float) -> bool:
-        """Writes the database anew without its free pages; as `wipe`.
+        """Rewrite the database without free pages, then `wipe`; returns and raises like `wipe`.
 
-        It takes as much room again until it is done. Not `incremental_vacuum`: it needs pages that
-        a database must have been made with, moves one after another, and leaves half-empty ones.
+        Needs room for a second copy meanwhile. `incremental_vacuum` is no substitute: it must be
+        enabled at creation, moves pages one by one, and leaves half-empty pages.
         """
         with self._lock:
             self.expect_writable()
@@ -240,55 +239,55 @@ class Database:
             return self.wipe(seconds)
 
     def _wiped(self, path: Path) -> bool:
-        """Empties the log, and clears what pages do not use while nobody writes; as `wipe`."""
+        """Truncate the log, and clear the unused bytes of pages; returns like `wipe`."""
         log = path.with_name(f"{path.name}-wal")
-        # What was written since the last time may have left bytes; before, only all pages may.
+        # After the first wipe, only pages written since then may hold old bytes.
         version = self._data_version()
         written = None if self._cleared is None else self._cleared.pages(log)
         if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             return False
-        # Pages that are kept in memory would be written again as they were.
+        # Cached pages would be written back with the old bytes.
         self._connection.execute("PRAGMA shrink_memory")
         self._cleared = None
 
         def work() -> bool:
             nonlocal version, written
-            if log.exists() and log.stat().st_size:  # somebody was quicker
+            if log.exists() and log.stat().st_size:  # another connection has written
                 return False
             if version != (version := self._data_version()):
-                written = None  # somebody wrote to the log since it was looked at
+                written = None  # another connection wrote to the log since it was read
             numbers, follow = written, False
             if numbers is None or not self._tells_pages_apart():
                 roots = self.query("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")
                 numbers, follow = {1, *(row[0] for row in roots)}, True
             clear_unused(_descriptors.of(self._file, path), numbers, follow=follow)
-            # Others see by this commit that the pages that they keep are old.
+            # This commit invalidates the page caches of other connections.
             self.execute_many("DELETE FROM meta WHERE key = 'store.wiping'", [()])
             return True
 
         if not self.write(work):
             return False
         mark = LogMark.of(log)
-        # Where nobody else has written yet, the log begins with this commit.
+        # If no other connection has written, the log begins with this commit.
         self._cleared = mark if self._data_version() == version else None
         return True
 
     def _data_version(self) -> int:
-        """A number that changes when another connection writes."""
+        """Return a number that changes when another connection writes."""
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def _tells_pages_apart(self) -> bool:
-        """Whether the first byte of a page says if it is one of a tree; see `clear_unused`."""
+        """Return whether the first byte of a page identifies tree pages; see `clear_unused`."""
         moving = self.query("PRAGMA auto_vacuum")[0][0]
         return not moving and self.query("PRAGMA page_count")[0][0] <= MOST_PAGES
 
     def expect_there(self) -> None:
-        """Raises StoreError if the files were removed, or replaced by those of another store."""
+        """Raise StoreError if the files were removed, or replaced by those of another store."""
         if self._gone or (not self._closed and self.gone):
             raise self._lost()
 
     def expect_writable(self) -> None:
-        """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""
+        """Raise StoreError if writing is impossible: read-only, inside `reading`, or gone."""
         self.expect_there()
         if self.readonly:
             raise StoreError(
@@ -301,14 +300,14 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything read inside belongs to one moment, whatever is committed meanwhile; nests."""
+        """Read one snapshot inside the block, whatever is committed meanwhile; nests."""
         with self._lock:
             self._awake()
             self._pinned += 1
             self._pinned_by = threading.get_ident()
             try:
                 if self._pinned == 1 and not self._gathering:
-                    # The first SELECT, not BEGIN, is what fixes the moment.
+                    # The first SELECT, not BEGIN, takes the snapshot.
                     self.query("BEGIN")
                     self.query("SELECT version FROM schema_version")
                 yield
@@ -326,7 +325,7 @@ class Database:
 
     @property
     def gone(self) -> bool:
-        """Whether the files were removed, or replaced by those of another store."""
+        """Return whether the files were removed, or replaced by those of another store."""
         if not self._gone and self._folder is not None:
             with self._lock:
                 found = self._found()
@@ -335,7 +334,7 @@ class Database:
 
     @contextlib.contextmanager
     def idle(self) -> Iterator[bool]:
-        """Whether nobody is using it; if so, others wait until the end of the `with` block."""
+        """Yield whether the connection is unused; if so, other threads wait for the block to end."""
         if not self._lock.acquire(blocking=False):
             yield False
             return
@@ -346,14 +345,14 @@ class Database:
             self._lock.release()
 
     def rest(self) -> None:
-        """Gives its files back; the next use opens them again. Only inside `idle`."""
+        """Close the files until the next use; only inside `idle`."""
         if self._folder is not None and not self.resting:
             with contextlib.suppress(sqlite3.Error):
                 self._disconnect()
             self.resting = True
 
     def _awake(self) -> None:
-        """Opens the files again after `rest`; does not go on with those of another store."""
+        """Open the files again after `rest`; raises StoreError if they are of another store."""
         self.asked = time.monotonic()
         if self._folder is None or self._pinned or self._writing:
             return
@@ -374,7 +373,7 @@ class Database:
             self._woken()
 
     def _found(self) -> tuple[int, int] | None:
-        """Device and number of the database's file; None where there is none."""
+        """Return device and inode of the database file; None if there is none."""
         if self._path is None:
             return None
         try:
@@ -393,16 +392,16 @@ class Database:
         )
 
     def close(self) -> None:
-        """Close the connection; the last one folds the write-ahead log into the database."""
+        """Close the connection; the last one to close checkpoints the write-ahead log."""
         with self._lock, contextlib.suppress(sqlite3.Error, OSError):
-            self._gone = self.gone  # who still asks is told that, and not that it is closed
+            self._gone = self.gone  # later calls report this, not that it is closed
             if not self._closed:
                 self._closed = True
                 self._disconnect()
 
     def _connected(self, *, create: bool) -> sqlite3.Connection:
-        """Opens the files; `_file` is held from then on until `_disconnect`."""
-        before = self._found()  # held while it is opened, lest its locks are given up meanwhile
+        """Open the files; `_file` is held until `_disconnect`."""
+        before = self._found()  # held while opening, so that its locks are not lost
         with _descriptors.holding(before):
             connection = connect(self._folder, readonly=self.readonly, create=create)
             self._file = self._found()

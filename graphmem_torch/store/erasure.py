@@ -1,9 +1,8 @@
-"""Erasing for good: rows of blocks and what else the tables hold of deleted nodes.
+"""Permanent erasure of the rows that deleted nodes left in blocks and tables.
 
-A deleted atom leaves its vectors in the blocks, and a database its old pages in files. What is
-erased leaves neither: rows are taken out, pages that become free are overwritten (`secure_delete`),
-and the write-ahead log is emptied. A mark in the database says that this is still to be done, so
-that a kill in between delays it until the store is next opened to write.
+Deleting an atom leaves its vectors in the blocks, and old pages in the files. Erasing removes the
+rows, overwrites freed pages (`secure_delete`) and truncates the write-ahead log. A mark in the
+database records pending work: after a kill, the next opening for writing completes it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ __all__ = ["erase_rows"]
 
 
 def erase_rows(database: Database, nodes: Sequence[int]) -> None:
-    """Takes out what blocks and logs hold of deleted nodes; only inside `Database.write`.
+    """Erase the block rows and storing times of deleted nodes; only inside `Database.write`.
 
-    Those that were deleted before, and whose rows are there still, go too.
+    Rows left by earlier deletions are erased too.
     """
     run = database.execute_many
     rows = database.query("SELECT node FROM unwiped")
@@ -30,7 +29,7 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
     for table, rewrite in (("embedding_block", zero_embeddings), ("token_block", rewrite_tokens)):
         for start, own in _parts_of(database, table, gone).items():
             rewrite(database, start, torch.tensor(own) - start)
-    # A time of storing goes with the last atom that was stored then.
+    # A storing time is deleted with the last atom of its batch.
     there = "SELECT 1 FROM {} WHERE node >= stored_at.start AND node < stored_at.start + count"
     left = " OR ".join(f"EXISTS ({there.format(table)})" for table in ("atom", "version"))
     starts = [(start,) for start in _parts_of(database, "stored_at", gone)]
@@ -39,7 +38,7 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
 
 
 def _parts_of(database: Database, table: str, nodes: Sequence[int]) -> dict[int, list[int]]:
-    """The nodes of each row that has a part of all nodes, by its start."""
+    """Group nodes by the `start` of the row of `table` that covers them."""
     start = f"SELECT max(start) FROM {table} WHERE start <= value"
     within: dict[int, list[int]] = {}
     for first, node in database.query(

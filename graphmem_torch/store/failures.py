@@ -1,4 +1,4 @@
-"""Errors of a store: what SQLite and the system say, as sentences that tell what to do."""
+"""Translation of errors of SQLite and the system into errors that say what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEND = (
 
 
 def damaged(place: str, what: str) -> StoreDamagedError:
-    """The error for a store whose content contradicts itself."""
+    """Make the error for a store with inconsistent content."""
     return StoreDamagedError(f"{place}: the database is damaged ({what}). {_MEND}")
 
 
@@ -34,14 +34,14 @@ def store_error(error: Exception, place: str | Path) -> StoreError:
         place: The store's folder or file, for the message.
 
     Returns:
-        `StoreDamagedError` for corrupt files, `StoreLockedError` for a database that stays busy,
-        else `StoreError`.
+        `StoreDamagedError` for corrupt files, `StoreLockedError` for a busy database, else
+        `StoreError`.
     """
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", None)
-        # The low byte is the primary code; the rest says which operation failed.
+        # The low byte is the primary code; the rest identifies the operation.
         primary = None if code is None else code & 0xFF
-        # Python, not SQLite, finds text that is no UTF-8, and gives it no code.
+        # Invalid UTF-8 is found by Python, not SQLite, and has no code.
         if primary in _DAMAGED or "decode to UTF-8" in str(error):
             return damaged(str(place), str(error))
         if primary in _BUSY:

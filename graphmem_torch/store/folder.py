@@ -1,4 +1,4 @@
-"""Where a store lies, and how its database is made, found and connected to."""
+"""Folder of a store: resolve its path, and create, find and open its database."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 DATABASE_NAME = "memory.sqlite"
-"""The file of a store's folder that holds its database."""
+"""Name of the database file in a store's folder."""
 
 NAMESPACES_NAME = "namespaces"
-"""Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
+"""Subfolder of a store's folder; each folder in it is a store, bound to the same encoder."""
 
 BUSY_SECONDS = 30.0
 """Seconds that a connection waits for the locks of another."""
 
 _NO_INDEX_FILE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _SMALLEST = 512  # bytes: SQLite's smallest page
-_ENTRIES = 10_000  # of a folder that are looked at for a store
+_ENTRIES = 10_000  # maximum of a folder's entries searched for a store
 _CACHE_KIB = 64 * 1024
 _WAL_PAGES = 4096  # 16 MiB: the default of 1000 pages would checkpoint at every fourth batch
 
@@ -51,13 +51,13 @@ def connect(folder: Path | None, *, readonly: bool, create: bool) -> sqlite3.Con
 
     Args:
         folder: The store's folder; None: a new database in memory.
-        readonly: Whether it is only read.
-        create: Whether a missing one is made, unless it is only read.
+        readonly: Whether to open it for reading only.
+        create: Whether to create a missing database; ignored if `readonly`.
 
     Raises:
-        StoreError: There is no store and none may be made, or one of an unknown version.
+        StoreError: There is no store and none may be created, or its version is unknown.
         StoreDamagedError: The file is too short to be a database.
-        sqlite3.Error, OSError: As SQLite and the system say.
+        sqlite3.Error, OSError: The database cannot be opened or changed.
     """
     if folder is None:
         connection = _connect(":memory:")
@@ -67,7 +67,7 @@ def connect(folder: Path | None, *, readonly: bool, create: bool) -> sqlite3.Con
     if create and not readonly and not path.exists():
         _create(folder)
     expect_store(folder)
-    # SQLite takes such a stump for a new database; this one is moved into place whole.
+    # SQLite takes a truncated file for a new database; a store's file is moved into place whole.
     size = path.stat().st_size
     if size < _SMALLEST:
         raise damaged(str(folder), f"{DATABASE_NAME} has been cut to {size} bytes")
@@ -91,7 +91,7 @@ def expect_store(folder: Path) -> None:
     """Check that a folder holds a store.
 
     Raises:
-        StoreError: It does not; names the nearest store.
+        StoreError: The folder holds no store; the message names the nearest one.
     """
     if not _is_store(folder):
         near = _nearest_store(folder)
@@ -100,14 +100,14 @@ def expect_store(folder: Path) -> None:
 
 
 def store_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder that a path names now: absolute, with `~` and links resolved.
+    """Return the absolute folder of a path, with `~` and links resolved.
 
-    Whatever opens a store resolves its path once, so that the store stays the one that was opened,
-    also after the process has changed its folder or a link leads elsewhere.
+    The path is resolved once, when a store is opened. So the store stays the same if the process
+    changes its working folder or a link changes its target.
 
     Raises:
-        StoreError: A relative path, while the current folder is gone; `~NAME` of an unknown user;
-            a path that the system cannot hold.
+        StoreError: The path is relative while the current folder is gone, names an unknown user
+            (`~NAME`), or cannot be held by the system.
     """
     given = os.fspath(path)
     expanded = os.path.expanduser(given)
@@ -132,7 +132,7 @@ def store_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _nearest_store(folder: Path) -> Path | None:
-    """The store that may have been meant by a folder that is none: inside it, or one like it."""
+    """Return a store that the caller may have meant: inside the folder, or of a similar name."""
     with contextlib.suppress(OSError):
         entries = itertools.islice(folder.iterdir(), _ENTRIES) if folder.is_dir() else ()
         inside = list(filter(_is_store, entries))
@@ -146,18 +146,18 @@ def _is_store(folder: Path) -> bool:
 
 
 def folder_bytes(folder: Path | None) -> int:
-    """Size of the files of a store's folder, without what is in folders inside it; None: 0."""
+    """Return the size of the files of a store's folder, without subfolders; 0 for None."""
     files = [] if folder is None else [path for path in folder.iterdir() if path.is_file()]
     return sum(path.stat().st_size for path in files)
 
 
 def has_namespaces(folder: Path | None) -> bool:
-    """Whether a store has namespaces."""
+    """Return whether a store has namespaces."""
     return folder is not None and any((folder / NAMESPACES_NAME).glob(f"*/{DATABASE_NAME}"))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, as after a rename."""
+    """Make changes of names in a folder durable, as after a rename."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)
@@ -199,7 +199,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _create(folder: Path) -> None:
-    """Make a database under another name and move it into place: no one sees it half made."""
+    """Create a database under another name, then move it into place atomically."""
     path = folder / DATABASE_NAME
     if (folder / f"{DATABASE_NAME}-wal").exists():
         raise damaged(str(folder), f"{DATABASE_NAME} is gone, but its write-ahead log is there")
@@ -208,7 +208,7 @@ def _create(folder: Path) -> None:
         new.with_name(new.name + suffix).unlink(missing_ok=True)
     connection = _connect(_uri(new, "rwc"))
     try:
-        # One that is not made whole is made anew: no journal needs to be on the disk before.
+        # An incomplete database is made again, so no journal on disk is needed.
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute("PRAGMA synchronous = FULL")
         create_tables(connection)
@@ -217,6 +217,6 @@ def _create(folder: Path) -> None:
         connection.close()
     os.replace(new, path)
     sync_folder(folder)
-    # The folder may be new as well; one that may not be read cannot be synced.
+    # The folder may be new as well; a parent without read permission cannot be synced.
     with contextlib.suppress(PermissionError):
         sync_folder(folder.parent)

@@ -1,8 +1,8 @@
-"""Files that a store follows: what each was when it was last read, and which atoms are of it.
+"""Files that a store follows: their last read state, and the atoms made from them.
 
-An atom belongs to as many sources as say it. One that no source says any more belongs to none
-(`NOBODY`) until it is deleted, so that a run that was cut short is ended by the next. What callers
-add themselves belongs to no source and is never theirs to change.
+An atom belongs to every source that contains it. An atom that no source contains any more belongs
+to `NOBODY` until it is deleted, so the next run completes an interrupted one. Atoms that callers
+add belong to no source, and following files never changes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphmem_torch.store.database import Database
 __all__ = ["NOBODY", "Held", "SourceRow", "Sources"]
 
 NOBODY = 0
-"""Number that stands for no source."""
+"""Source number that stands for no source."""
 
 _COLUMNS = "source, name, label, digest, stamp, reading, next"
 _PUT = f"""
@@ -28,17 +28,17 @@ reading = excluded.reading, next = excluded.next"""
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A file as it was last read.
+    """A followed file, at its last reading.
 
     Attributes:
-        number: Its own in the store, from 1.
-        name: The path, relative to the folder that the store names its sources from where it is
-            inside that, else absolute.
-        label: What the ids of its chunks begin with: its first name.
-        digest: SHA-256 of what was read; None: not all of it is stored.
-        stamp: Size and times of the file; what has not changed by it is not read.
-        reading: By what settings it was read.
-        next: Number that its next new chunk gets.
+        number: Number in the store, from 1.
+        name: Path relative to the folder that the store names its sources from; absolute if the
+            file is outside it.
+        label: First name of the file, which is the prefix of its chunks' ids.
+        digest: SHA-256 of the content read; None: not all of it is stored.
+        stamp: Size and times of the file; while they are unchanged, it is not read.
+        reading: Settings that it was read with.
+        next: Number of its next new chunk.
     """
 
     number: int
@@ -51,7 +51,7 @@ class SourceRow:
 
 
 class Held(NamedTuple):
-    """An atom of a source: its node number, and its digest."""
+    """Node number and digest of an atom of a source."""
 
     node: int
     digest: str
@@ -61,18 +61,18 @@ class Sources:
     """The sources of a store; a store of an older release has none."""
 
     def __init__(self, database: Database) -> None:
-        """Of a store: `MemoryStore.sources`."""
+        """Read and write the tables of `database`; see `MemoryStore.sources`."""
         self._database = database
 
     def rows(self) -> list[SourceRow]:
-        """All sources by number."""
+        """Return all sources, by number."""
         if not self._database.has("source"):
             return []
         sql = f"SELECT {_COLUMNS} FROM source ORDER BY source"
         return [SourceRow(*row) for row in self._database.query(sql)]
 
     def put(self, row: SourceRow) -> SourceRow:
-        """Keeps a source, new where its number is `NOBODY`; as it is kept."""
+        """Store a source, and return it; `NOBODY` as its number requests a new number."""
         last = "SELECT ifnull(max(source), 0) FROM source"
 
         def work() -> SourceRow:
@@ -83,14 +83,14 @@ class Sources:
         return self._database.write(work)
 
     def move(self, moved: Mapping[int, str]) -> None:
-        """Gives sources names that no source has, by number."""
-        # Its atoms still say where it was: until they are put anew, not all of it is stored.
+        """Rename sources, by number; no source may have a new name yet."""
+        # Its atoms still name the old path: until they are rewritten, not all of it is stored.
         sql = "UPDATE source SET name = ?, digest = NULL WHERE source = ?"
         named = [(name, number) for number, name in moved.items()]
         self._database.write(lambda: self._database.execute_many(sql, named))
 
     def held(self, number: int) -> dict[str, Held]:
-        """The atoms of a source by id, in the order in which their first versions were stored."""
+        """Return the atoms of a source by id, in the order of storing of their first versions."""
         first = "atom.node"
         if self._database.has("version"):
             first = "ifnull((SELECT min(node) FROM version WHERE current = atom.node), atom.node)"
@@ -102,7 +102,7 @@ class Sources:
         return {name: Held(node, digest.hex()) for name, node, digest in found}
 
     def counts(self) -> dict[int, int]:
-        """How many atoms each source has, by number."""
+        """Count the atoms of each source, by number."""
         if not self._database.has("source"):
             return {}
         sql = (
@@ -112,7 +112,7 @@ class Sources:
         return dict(self._database.query(sql))
 
     def holders(self, ids: Sequence[str]) -> dict[str, set[int]]:
-        """The sources of those ids that have any."""
+        """Return the sources of each id; ids without a source are left out."""
         sql = "SELECT id, source FROM source_atom WHERE id IN (SELECT value FROM json_each(?))"
         found: dict[str, set[int]] = {}
         for name, number in self._database.query(sql, (json.dumps(list(ids)),)):
@@ -120,7 +120,7 @@ class Sources:
         return found
 
     def labelled(self, ids: Iterable[str]) -> set[int]:
-        """The sources whose label the ids of some chunks have, stored or not."""
+        """Return the sources whose label is a prefix of some chunk ids, stored or not."""
         labels = {label for name in ids if (label := name.rpartition("#")[0])}
         if not self._database.has("source"):
             return set()
@@ -128,7 +128,7 @@ class Sources:
         return {row[0] for row in self._database.query(sql, (json.dumps([*labels]),))}
 
     def hold(self, number: int, ids: Iterable[str]) -> None:
-        """Notes that atoms, which may be still to come, are of a source."""
+        """Record that a source contains atoms, which need not be stored yet."""
         rows = [(number, name) for name in ids]
 
         def work() -> None:
@@ -142,7 +142,7 @@ class Sources:
             self._database.write(work)
 
     def release(self, number: int, ids: Iterable[str]) -> None:
-        """Notes that atoms are not of a source any more; those of no other are `NOBODY`'s."""
+        """Remove atoms from a source; atoms without another source become `NOBODY`'s."""
         rows = [(name, number) for name in ids]
 
         def work() -> None:
@@ -158,11 +158,11 @@ class Sources:
             self._database.write(work)
 
     def drop(self, number: int) -> None:
-        """Follows a source no longer; atoms of no other are `NOBODY`'s."""
+        """Stop following a source; atoms without another source become `NOBODY`'s."""
         self._database.write(lambda: self._drop(number))
 
     def drop_empty(self, numbers: Iterable[int]) -> None:
-        """Follows those sources no longer that have no atoms; only inside a write."""
+        """Stop following those of the sources that have no atoms; only inside a write."""
         none = "NOT EXISTS (SELECT 1 FROM source_atom WHERE source_atom.source = source.source)"
         sql = f"DELETE FROM source WHERE source = ? AND {none}"
         self._database.execute_many(sql, _each(numbers))
