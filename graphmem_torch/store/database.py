@@ -334,7 +334,7 @@ class Database:
 
     @contextlib.contextmanager
     def idle(self) -> Iterator[bool]:
-        """Yield whether the connection is unused; if so, other threads wait for the block to end."""
+        """Yield whether the connection is unused; if so, block other threads inside the block."""
         if not self._lock.acquire(blocking=False):
             yield False
             return

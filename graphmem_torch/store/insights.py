@@ -1,6 +1,6 @@
-"""What is found out about stored atoms: how important they have become, and what an oracle says.
+"""Derived importance of stored atoms, and what an oracle says about them.
 
-None of it is part of an atom's content, so none of it changes the state of the store.
+Neither is part of an atom's content, so neither changes the state of the store.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)"""
 
 
 class StoredImportance(NamedTuple):
-    """The importance that an atom had at a moment.
+    """Importance of an atom at some time.
 
     Attributes:
-        node: Of the atom.
-        value: In [0, 1].
-        time: When, seconds since the epoch UTC.
-        uses: How many uses of it are in the value.
+        node: Node number of the atom.
+        value: Importance in [0, 1].
+        time: Time of the value, seconds since the epoch UTC.
+        uses: Number of uses that the value includes.
     """
 
     node: int
@@ -37,27 +37,27 @@ class StoredImportance(NamedTuple):
 
 
 class InsightRows:
-    """The tables `importance` and `insight` of a store; a store from before has none of them."""
+    """Tables `importance` and `insight` of a store; older stores may lack them."""
 
     def __init__(self, database: Database) -> None:
-        """Of a store: `MemoryStore.insights`."""
+        """Read and write the tables of `database`; see `MemoryStore.insights`."""
         self._database = database
 
     def importance(self) -> list[StoredImportance]:
-        """Of all atoms that have one, by ascending node."""
+        """Return all stored importances, by ascending node."""
         if not self._database.has("importance"):
             return []
         sql = "SELECT node, value, time, uses FROM importance ORDER BY node"
         return [StoredImportance(*row) for row in self._database.query(sql)]
 
     def set_importance(self, rows: Sequence[StoredImportance]) -> None:
-        """Keeps the importance of atoms that are there still, in place of what was kept."""
+        """Store the importance of atoms that still exist, replacing earlier values."""
         if rows:
             put = _PUT.format("importance", "?, ?, ?")
             self._database.write(lambda: self._database.execute_many(put, rows))
 
     def said(self, nodes: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """What an oracle said of atoms, by node."""
+        """Return what an oracle said about atoms, by node."""
         if not self._database.has("insight"):
             return {}
         sql = f"SELECT node, said FROM insight WHERE node IN {_LISTED}"
@@ -65,33 +65,33 @@ class InsightRows:
         return {node: json.loads(said) for node, said in rows}
 
     def said_importance(self) -> list[tuple[int, float]]:
-        """How important an oracle said that atoms are, by node."""
+        """Return the importance that an oracle gave to atoms, as pairs (node, importance)."""
         if not self._database.has("insight"):
             return []
         return self._database.query("SELECT node, json_extract(said, '$.importance') FROM insight")
 
     def unsaid(self) -> list[int]:
-        """Atoms of which no oracle has said anything, by ascending node; concepts are none."""
+        """Return the atoms without a statement of an oracle, ascending; no concepts."""
         there = "AND node NOT IN (SELECT node FROM insight)" * self._database.has("insight")
         sql = f"SELECT node FROM atom WHERE kind != ? {there} ORDER BY node"
         return [row[0] for row in self._database.query(sql, (CONCEPT,))]
 
     def say(self, said: Mapping[int, Mapping[str, Any]]) -> None:
-        """Keeps what an oracle said of atoms that are there still."""
+        """Store what an oracle said about atoms that still exist."""
         rows = [(node, json.dumps(each)) for node, each in said.items()]
         if rows:
             put = _PUT.format("insight", "?")
             self._database.write(lambda: self._database.execute_many(put, rows))
 
     def pass_on(self, old: int, new: int, *, same: bool) -> None:
-        """Makes the importance of a node that of another; only inside a write of the database.
+        """Move the importance of node `old` to `new`; only inside a write of the database.
 
-        What was said of it goes along where the text is the same.
+        If `same` (the text is unchanged), what an oracle said moves too.
         """
         for table in ("importance", "insight") if same else ("importance",):
             self._database.execute_many(f"UPDATE {table} SET node = ? WHERE node = ?", [(new, old)])
 
     def remove(self, listed: str) -> None:
-        """Takes away what is kept of nodes (a JSON list); only inside a write of the database."""
+        """Delete the rows of nodes (a JSON list); only inside a write of the database."""
         for table in ("importance", "insight"):
             self._database.execute_many(f"DELETE FROM {table} WHERE node IN {_LISTED}", [(listed,)])

@@ -1,7 +1,7 @@
-"""Keys of calls that added something, so that a call can be repeated and adds nothing again.
+"""Idempotency keys, with which a repeated call adds nothing.
 
-A key is kept as its SHA-256, with one of the key and the content. The latter goes with any of the
-memories (a trigger): of what is deleted or forgotten nothing is left but that the key was used.
+Each key is stored as its SHA-256, with a digest of key and content. A trigger deletes the digest
+when any of the call's memories is deleted: only the use of the key remains recorded.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _decomposed = partial(unicodedata.normalize, "NFD")
 
 
 class KeyedRows:
-    """The tables `keyed` and `keyed_atom` of a store; a store from before has none of them.
+    """Tables `keyed` and `keyed_atom` of a store; older stores may lack them.
 
-    Keys and contents compare in NFC. Older releases kept them as they were given, and nothing of
-    the ids in them: what they kept is known in the form that is given, in NFC and in NFD.
+    Keys and contents are compared in NFC. Older releases stored them in the form given, and ignored
+    ids; their rows are matched in the form given, in NFC and in NFD.
     """
 
     def __init__(self, database: Database) -> None:
-        """Of a store: `MemoryStore.keyed`."""
+        """Read and write the tables of `database`; see `MemoryStore.keyed`."""
         self._database = database
 
     def stored(self, key: str) -> str:
-        """The form of Unicode in which a key was used; one that was not, in NFC."""
+        """Return the Unicode form in which a key was used; NFC if it was not used."""
         if self._database.has("keyed"):
             for form in dict.fromkeys((composed(key), key, _decomposed(key))):
                 if self._database.query("SELECT 1 FROM keyed WHERE key = ?", (_sha256(form),)):
@@ -41,14 +41,14 @@ class KeyedRows:
         return composed(key)
 
     def used(self, key: str, atoms: Sequence[Atom]) -> bool:
-        """Whether all of a call with this key was stored.
+        """Return whether a call with this key was completely stored.
 
         Args:
             key: Key of the call, in the form of `stored`.
-            atoms: What it adds, in order.
+            atoms: Atoms that the call adds, in order.
 
         Raises:
-            InputError: The key was used for another content.
+            InputError: The key was used with other content.
         """
         if not self._database.has("keyed"):
             return False
@@ -61,15 +61,15 @@ class KeyedRows:
         return bool(rows)
 
     def put(self, key: str, atoms: Sequence[Atom], ids: Sequence[str]) -> None:
-        """Notes that all of a call with this key was stored, on disk when it returns.
+        """Record that a call with this key was completely stored; on disk on return.
 
         Args:
             key: Key of the call, in the form of `stored`.
-            atoms: What it added, in order.
-            ids: Ids that they are stored under.
+            atoms: Atoms that the call added, in order.
+            ids: Ids under which they are stored.
         """
         own, run = _sha256(key), self._database.execute_many
-        # What was deleted meanwhile takes the digest with it, so it has to be there.
+        # Only rows of existing atoms: deleting an atom must delete the digest.
         there = "INSERT OR IGNORE INTO keyed_atom SELECT ?, id FROM atom WHERE id = ?"
 
         def write() -> None:
@@ -84,7 +84,7 @@ def _digest(key: str, atoms: Sequence[Atom]) -> bytes:
 
 
 def _digests(key: str, atoms: Sequence[Atom]) -> set[bytes]:
-    """The digests by which a content is known: that of now, and those of older releases."""
+    """Return the digests that match a content: the current one and those of older releases."""
     forms = (str, composed, _decomposed)
     former = (_sha256(key, *(text_hash(form(atom.content)) for atom in atoms)) for form in forms)
     return {_digest(key, atoms), *former}

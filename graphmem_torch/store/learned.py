@@ -1,7 +1,7 @@
-"""What was learned from a store's memories, and the feedback to learn from.
+"""Results of learning from a store's memories, and the feedback to learn from.
 
-Memories are named by their node numbers, so that nothing here says what they said; the questions of
-feedback are texts, and go with any of the memories that they are about.
+Memories are named by node number only, so the tables hold none of their text. The questions of
+feedback are texts; a question is deleted with any of its memories.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphmem_torch.store.database import Database
 __all__ = ["KEPT", "Feedback", "LearnedRow", "LearnedRows"]
 
 KEPT = 1024
-"""Questions whose feedback is kept: the last ones."""
+"""Maximum number of questions with feedback; older ones are dropped."""
 
 _VERSION = "store.learned"
 _LISTED = "(SELECT value FROM json_each(?))"
@@ -26,11 +26,11 @@ _ORPHANS = "DELETE FROM feedback_atom WHERE entry NOT IN (SELECT entry FROM feed
 
 
 class LearnedRow(NamedTuple):
-    """Something learned.
+    """One learned value.
 
     Attributes:
-        value: As it was put; None where the row is damaged.
-        stop: Memories whose node numbers are below were there.
+        value: The value that was stored; None if the row is damaged.
+        stop: `next_node` at the time of learning: it saw only nodes below.
     """
 
     value: Mapping[str, Any] | None
@@ -38,12 +38,12 @@ class LearnedRow(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What was said of the memories that a question got.
+    """Feedback on the memories retrieved for a question.
 
     Attributes:
-        question: As asked.
-        used, not_used: Node numbers.
-        time: When it was said last, seconds since the epoch UTC.
+        question: Text of the question.
+        used, not_used: Node numbers of memories that helped, and that did not.
+        time: Time of the latest feedback, seconds since the epoch UTC.
     """
 
     question: str
@@ -53,24 +53,24 @@ class Feedback(NamedTuple):
 
 
 class LearnedRows:
-    """What was learned, by kind, and feedback, in the database of a store."""
+    """Learned values by kind, and feedback, in the database of a store."""
 
     def __init__(self, database: Database, *, kept: int = KEPT) -> None:
-        """Of a store (`StoreReader.learned`), of feedback so much."""
+        """Read and write the tables of `database`, with feedback on up to `kept` questions."""
         self._database, self._kept = database, kept
 
     @property
     def version(self) -> str:
-        """A word that changes with what was learned; empty where nothing ever was."""
+        """Token that changes with the learned values; empty if there never were any."""
         return self._meta(_VERSION)
 
     @property
     def erased(self) -> str:
-        """A word that changes when memories are erased."""
+        """Token that changes when memories are erased."""
         return self._meta("store.erased")
 
     def rows(self) -> dict[str, LearnedRow]:
-        """What was learned, by kind."""
+        """Return the learned values, by kind."""
         if not self._database.has("learned"):
             return {}
         found = self._database.query("SELECT kind, stop, checksum, value FROM learned")
@@ -79,16 +79,16 @@ class LearnedRows:
     def put(
         self, kind: str, value: Mapping[str, Any], erased: str, *, drop: Iterable[str] = ()
     ) -> None:
-        """Keeps what was learned, in place of what was before, in one transaction.
+        """Store a learned value, replacing the one before, in one transaction.
 
         Args:
-            kind: Of what was learned.
-            value: Anything that JSON holds.
-            erased: `erased` as it was before the memories were read.
-            drop: Kinds that are not of use any more.
+            kind: Kind of the value.
+            value: JSON-serialisable value.
+            erased: `erased`, read before the memories were.
+            drop: Kinds to delete.
 
         Raises:
-            StoreError: Memories were erased meanwhile; or as `Database.write`.
+            StoreError: Memories were erased meanwhile, or `Database.write` failed.
         """
         text = json.dumps(value)
         row = kind, zlib.crc32(text.encode()), text
@@ -100,7 +100,7 @@ class LearnedRows:
                     "a store that has forgotten some meanwhile; learn it again"
                 )
             self._drop([kind, *drop])
-            # Node numbers are never given twice.
+            # Node numbers are never reused.
             put = (
                 "INSERT INTO learned (kind, stop, checksum, value) VALUES (?, coalesce((SELECT seq "
                 "FROM sqlite_sequence WHERE name = 'atom'), -1) + 1, ?, ?)"
@@ -110,7 +110,7 @@ class LearnedRows:
         self._database.write(work)
 
     def ids(self, nodes: Sequence[int]) -> list[str]:
-        """Ids of those of these nodes that are still there, as they are or in a later version."""
+        """Return the ids of the nodes that still exist, themselves or as a later version."""
         sql = f"SELECT id FROM atom WHERE node IN {_LISTED}"
         found = self._database.query(sql, (json.dumps(list(nodes)),))
         if self._database.has("version"):
@@ -122,7 +122,7 @@ class LearnedRows:
         return list(dict.fromkeys(id_ for (id_,) in found))
 
     def reset(self, kinds: Collection[str]) -> int:
-        """Drops what was learned of these kinds; how many there were."""
+        """Delete the learned values of some kinds; return their number."""
 
         def work() -> int:
             there = len(set(kinds) & self.rows().keys())
@@ -135,12 +135,12 @@ class LearnedRows:
     def give(
         self, question: str, used: Sequence[int], not_used: Sequence[int], when: float
     ) -> None:
-        """Keeps feedback, on disk when it returns; not where one of its atoms is gone by now.
+        """Store feedback, on disk on return; does nothing if one of its atoms no longer exists.
 
         Args:
-            question: As asked.
+            question: Text of the question.
             used: Node numbers of atoms that helped.
-            not_used: Those of atoms that did not.
+            not_used: Node numbers of atoms that did not.
             when: Seconds since the epoch UTC.
         """
         self._database.write(lambda: self.add_feedback(question, used, not_used, when))
@@ -148,7 +148,7 @@ class LearnedRows:
     def add_feedback(
         self, question: str, used: Sequence[int], not_used: Sequence[int], when: float
     ) -> None:
-        """`give`, inside `Database.write`."""
+        """Store feedback like `give`; only inside `Database.write`."""
         run, nodes = self._database.execute_many, {**dict.fromkeys(not_used, 0)}
         nodes |= dict.fromkeys(used, 1)
         there = f"SELECT count(*) FROM atom WHERE node IN {_LISTED}"
@@ -163,11 +163,11 @@ class LearnedRows:
         run("INSERT OR REPLACE INTO meta VALUES ('store.feedback', ?)", [(str(entry),)])
 
     def given(self) -> int:
-        """How often feedback was given so far, that which is not kept any more included."""
+        """Count all feedback given so far, dropped feedback included."""
         return int(self._meta("store.feedback") or 0)
 
     def feedback(self) -> list[Feedback]:
-        """What is kept, the oldest first; what the same question got twice counts as the last."""
+        """Return the kept feedback, oldest first; later feedback on the same question wins."""
         if not self._database.has("feedback"):
             return []
         said: dict[str, dict[int, int]] = {}
@@ -188,7 +188,7 @@ class LearnedRows:
         ]
 
     def counts(self) -> dict[str, int]:
-        """Questions that feedback is kept of, and how many memories it says were used, and not."""
+        """Count the kept questions, and their verdicts `used` and `not_used` on memories."""
         if not self._database.has("feedback"):
             return {"questions": 0, "used": 0, "not_used": 0}
         questions = self._database.query("SELECT count(*) FROM feedback")[0][0]
@@ -198,7 +198,7 @@ class LearnedRows:
         return {"questions": questions, "used": used, "not_used": every - used}
 
     def drop_feedback(self) -> int:
-        """Drops all feedback; of how many questions."""
+        """Delete all feedback; return the number of questions."""
 
         def work() -> int:
             count = self.counts()["questions"]
@@ -209,25 +209,25 @@ class LearnedRows:
         return self._database.write(work)
 
     def pass_on(self, old: int, new: int) -> None:
-        """Makes feedback on an atom that on its next version; only inside `Database.write`."""
+        """Move feedback on an atom to its next version; only inside `Database.write`."""
         run = self._database.execute_many
         run("UPDATE feedback_atom SET node = ? WHERE node = ?", [(new, old)])
 
     def remove(self, nodes: str) -> None:
-        """Drops feedback on atoms that go, a JSON list; only inside `Database.write`."""
+        """Delete the questions with feedback on some nodes (a JSON list); only inside a write."""
         run = self._database.execute_many
         about = f"SELECT entry FROM feedback_atom WHERE node IN {_LISTED}"
         run(f"DELETE FROM feedback WHERE entry IN ({about})", [(nodes,)])
         run(_ORPHANS, [()])
 
     def erase(self, first: int | None) -> None:
-        """Drops what was learned while an atom was there that is erased; only inside a write.
+        """Delete values learned while an erased atom was stored; only inside a write.
 
-        Every memory takes part: as evidence, as one that is none, or in the background. What is
-        left of feedback is written anew, so that no page holds a copy of what was dropped.
+        Every memory influences learning: as a positive, as a negative, or in background statistics.
+        Remaining feedback is rewritten, so that no page keeps a copy of deleted rows.
 
         Args:
-            first: The smallest node number that is erased; None: none.
+            first: The smallest erased node number; None: none.
         """
         run, query = self._database.execute_many, self._database.query
         if first is not None:
@@ -239,7 +239,7 @@ class LearnedRows:
             run("INSERT INTO feedback VALUES (?, ?, ?)", rows)
 
     def problems(self) -> list[str]:
-        """What is wrong with it, in sentences."""
+        """Return sentences about what is wrong with the tables."""
         found = [
             f"learned: {kind} are damaged; reset them, or learn them again"
             for kind, row in self.rows().items()

@@ -1,4 +1,4 @@
-"""WriterLock: whose turn it is to write to a store, among threads and processes."""
+"""WriterLock: one writer at a time, between threads and processes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ from graphmem_torch.store.failures import store_error
 
 __all__ = ["WriterLock"]
 
-_PAUSE, _LONGEST_PAUSE = 0.0005, 0.008  # seconds between looks at a lock that is taken
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.008  # seconds between attempts to take the lock
 _NAMED = 1024  # bytes of the lock file that name its holder
-_NOTICE, _AGAIN = 2.0, 60.0  # seconds of waiting after which it is said for whom, and between
-_LOOK = 0.25  # seconds between looks at who has a lock
-_LATEST = 2.0**37  # seconds since the epoch; a later time is no time
+_NOTICE, _AGAIN = 2.0, 60.0  # seconds until the first warning about the holder, and between them
+_LOOK = 0.25  # seconds between reads of the holder
+_LATEST = 2.0**37  # seconds since the epoch; later times are invalid
 _log = logging.getLogger(__name__)
 
 
 class WriterLock:
-    """The turn to write to a store: one thread of one process has it at a time.
+    """Lock for writing to a store, held by one thread of one process at a time.
 
     `with lock:` waits for it, and nests. Between processes it is an `flock` on a file in the
-    store's folder, which the kernel drops when the process ends, however it ends: there are no
-    stale locks to clean up. The file stays: removing it would let two writers lock two files of one
-    name.
+    store's folder. The kernel releases it when the process ends, so there are no stale locks. The
+    file stays: after a removal, two writers could lock two files of the same name.
     """
 
     wait = 30.0
-    """Seconds that one holder may keep the turn until that is an error; a commit takes ms."""
+    """Seconds that one holder may keep the lock before waiting fails; a commit takes ms."""
 
     def __init__(
         self,
@@ -54,13 +53,13 @@ class WriterLock:
         create: bool = True,
         wait: float | None = None,
     ) -> None:
-        """Of the threads of this process alone where there is no folder.
+        """Make the lock of a folder.
 
         Args:
-            folder: Of the store.
-            name: Of the file.
-            create: Makes the folder where it is missing.
-            wait: Own value of `wait`.
+            folder: Folder of the store; None: a lock between the threads of this process only.
+            name: Name of the lock file.
+            create: Whether to create a missing folder.
+            wait: Value of `wait` for this lock.
 
         Raises:
             StoreError: The folder cannot be made.
@@ -69,7 +68,7 @@ class WriterLock:
         if wait is not None:
             self.wait = wait
         self._mutex = threading.RLock()
-        self._depth, self._file = 0, -1  # how often it is held, and the file that is locked
+        self._depth, self._file = 0, -1  # nesting depth and descriptor of the locked file
         if folder is None or not create:
             return
         if folder.exists() and not folder.is_dir():
@@ -82,10 +81,10 @@ class WriterLock:
             raise self._refused(error) from error
 
     def __enter__(self) -> None:
-        """Waits for the turn, and says for whom where that takes seconds.
+        """Wait for the lock; logs a warning that names the holder if that takes seconds.
 
         Raises:
-            StoreLockedError: Another writer keeps it; the message names its pid, host and command.
+            StoreLockedError: Another writer holds it; the message names its pid, host and command.
             StoreError: The lock file cannot be written, or is a link to another file.
         """
         until = time.monotonic() + self.wait
@@ -101,8 +100,8 @@ class WriterLock:
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        """Gives the turn back."""
-        # Ctrl-C may come after any call: what is still to be done then is done all the same.
+        """Release the lock."""
+        # Ctrl-C may come after any call: the remaining steps must still run.
         try:
             if self._depth == 1:
                 self.close()
@@ -111,7 +110,7 @@ class WriterLock:
             self._mutex.release()
 
     def close(self) -> None:
-        """Gives the lock of the file back, also one that an interrupt inside of `with` has left."""
+        """Release the file lock, also one left by an interrupt inside `with`."""
         file, self._file = self._file, -1
         if file < 0:
             return
@@ -139,7 +138,7 @@ class WriterLock:
         while not _try_lock(self._file):
             now = time.monotonic()
             if now >= look:
-                # Where it changes hands, or is taken again, work goes on: the wait begins anew.
+                # A new holder, or a new turn of the same one, is progress: restart the wait.
                 look, before = now + _LOOK, holder
                 holder = _read(self._file)
                 until = max(until, now + self.wait) if before not in (None, holder) else until
@@ -151,7 +150,7 @@ class WriterLock:
                 _log.warning("%s: waiting for %s, which is at work", self._folder, told)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
-        # A holder that cannot be named (full disk) still holds the lock.
+        # If the holder's name cannot be written (full disk), the lock is still held.
         with contextlib.suppress(OSError):
             named = json.dumps({**_this_process(), "since": time.time()})
             os.pwrite(self._file, named.ljust(_NAMED).encode(), 0)
@@ -186,7 +185,7 @@ def _try_lock(file: int) -> bool:
 
 
 def _this_process() -> dict[str, Any]:
-    return _process(os.getpid())  # another one after a fork
+    return _process(os.getpid())  # changes after a fork
 
 
 @functools.cache

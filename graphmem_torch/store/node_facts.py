@@ -1,4 +1,4 @@
-"""What is said of atoms beside their content: it goes with them, or to the version that follows."""
+"""Records about atoms besides their content: deleted with them, or moved to the next version."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["pass_on", "remove_facts", "take_away"]
 
 
 def take_away(store: StoreReader, batch: Batch, now: float, *, deleted: bool) -> None:
-    """Deletes atoms and what is said of them, but for their edges; only inside a write.
+    """Delete atoms and the records about them, except edges; only inside a write.
 
-    Those whose ids come again stay those of their sources.
+    An id that the batch adds again keeps its sources.
     """
     nodes, run = batch.gone, store._database.execute_many
     run("DELETE FROM alias WHERE name = ?", [(name,) for name in batch.unnamed])
@@ -40,7 +40,7 @@ def take_away(store: StoreReader, batch: Batch, now: float, *, deleted: bool) ->
     for table in ("atom", "alias"):
         one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
         run(one, [(listed,)])
-    # The vectors of versions that are kept are still read.
+    # Vectors of kept versions are still read.
     kept = json.dumps([old for old, _ in batch.versions])
     run(
         "INSERT OR IGNORE INTO unwiped SELECT value FROM json_each(?) "
@@ -54,7 +54,7 @@ def take_away(store: StoreReader, batch: Batch, now: float, *, deleted: bool) ->
 
 
 def pass_on(store: StoreReader, old: int, new: int, *, same: bool) -> None:
-    """Makes what is said of a node that of another; only inside a write."""
+    """Move the records about node `old` to `new`; only inside a write."""
     store.life.pass_on(old, new, same=same)
     store.uses.pass_on(old, new)
     store.validity.pass_on(old, new)
@@ -64,6 +64,6 @@ def pass_on(store: StoreReader, old: int, new: int, *, same: bool) -> None:
 
 
 def remove_facts(store: StoreReader, listed: str) -> None:
-    """Takes away what is said of nodes (a JSON list); only inside a write."""
+    """Delete the records about nodes (a JSON list); only inside a write."""
     for each in (store.learned, store.validity, store.insights, store.life):
         each.remove(listed)

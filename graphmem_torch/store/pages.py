@@ -1,8 +1,8 @@
-"""Pages of a database as they lie in its file: what SQLite does not use of them is overwritten.
+"""Wiping of the unused bytes of database pages in the file.
 
-`secure_delete` overwrites what is deleted where it stands. But where SQLite moves entries between
-pages, copies of them stay in the part of a page that holds none (https://sqlite.org/fileformat2.html
-1.6), for as long as nothing else is written there. No one reads these bytes.
+`secure_delete` overwrites deleted entries in place. But when SQLite moves entries between pages,
+copies remain in the unused part of a page (https://sqlite.org/fileformat2.html 1.6) until it is
+reused. SQLite never reads these bytes.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ import numpy as np
 
 __all__ = ["MOST_PAGES", "Descriptors", "LogMark", "clear_unused"]
 
-_HEADER = 100  # bytes of the file in front of its first page's own
-_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes in front of a log, and of each page in it
+_HEADER = 100  # bytes of the file header, at the start of the first page
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes of the headers of a log, and of each page in it
 
 MOST_PAGES = 1 << 25
-"""Of a file in which no other page begins as one of a tree does: with the number of a page."""
+"""Maximum pages of a file in which no page number looks like the header of a tree page."""
 
-_FRAMES = 1024  # that are read at once
+_FRAMES = 1024  # frames read at once
 _TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX = _KINDS = 13, 10, 5, 2
 
-FileNumber = tuple[int, int]  # of the device, and on it
+FileNumber = tuple[int, int]  # device and inode
 
 
 def clear_unused(file: int, pages: Iterable[int], *, follow: bool = True) -> int:
-    """Overwrites with zeros what the pages of trees hold between their entries' list and entries.
+    """Zero the unused bytes of tree pages, between the entry list and the entries.
 
-    Whoever calls has a write transaction, and no log: else a page may be another than in the file,
-    and whoever keeps it writes the copies again. A kill leaves whole pages, as only bytes change
-    that are none of theirs.
+    The caller must hold a write transaction, with an empty log: otherwise a newer page may be in
+    the log, and writing it back would restore the copies. Only unused bytes change, so a kill
+    leaves every page valid.
 
     Args:
         file: Descriptor of a database.
         pages: Numbers of the root pages of tables and indexes, from 1.
-        follow: Whether the pages below those given are looked at too; else any may be given, of a
-            file of at most `MOST_PAGES` that never moves pages to its front (`auto_vacuum`).
+        follow: Whether to visit the pages below those given. If False, any pages may be given, of a
+            file of at most `MOST_PAGES` without `auto_vacuum`.
 
     Returns:
-        How many pages had such bytes; on the disk when it returns.
+        Number of changed pages; on disk on return.
 
     Raises:
         OSError: The file cannot be read or written.
@@ -60,7 +60,7 @@ def clear_unused(file: int, pages: Iterable[int], *, follow: bool = True) -> int
             continue  # the file has become shorter
         kind, _, count, content = struct.unpack_from(">BHHH", page, base)
         if kind not in _KINDS:
-            continue  # of no tree; if it should be, that is for `check` to say
+            continue  # no tree page; if it should be one, `check` reports it
         begin = base + (8 if kind in (_TABLE_LEAF, _INDEX_LEAF) else 12)
         end = begin + 2 * count
         if follow and kind in (_TABLE, _INDEX):
@@ -77,20 +77,20 @@ def clear_unused(file: int, pages: Iterable[int], *, follow: bool = True) -> int
 
 @dataclass(frozen=True)
 class LogMark:
-    """A write-ahead log from its beginning on, which is begun anew with another one.
+    """Identity of a write-ahead log, until SQLite restarts it with a new salt.
 
-    All that is written to a database while its log is the same stands in that log
+    While the log is the same, it holds every write to the database
     (https://sqlite.org/fileformat2.html 4.1).
 
     Attributes:
-        salt: What the log's header and its valid pages bear; never that of a log before.
+        salt: Salt of the log's header and its valid pages; never reused.
     """
 
     salt: bytes
 
     @classmethod
     def of(cls, log: Path) -> LogMark | None:
-        """That of a log; None: it is empty."""
+        """Return the mark of a log; None if it is empty."""
         with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
             header = file.read(_LOG_HEADER)
             if len(header) == _LOG_HEADER:
@@ -98,10 +98,10 @@ class LogMark:
         return None
 
     def pages(self, log: Path) -> set[int] | None:
-        """Numbers of the pages in a log that were of a tree; None where it is another than this.
+        """Return the numbers of the tree pages in a log; None if it is not the log of this mark.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The log cannot be read.
         """
         if self.of(log) != self:
             return None
@@ -113,7 +113,7 @@ class LogMark:
                 valid = (frames[:, 8:16] == np.frombuffer(self.salt, np.uint8)).all(1)
                 frames = frames[: len(frames) if valid.all() else valid.argmin()]
                 number = np.ascontiguousarray(frames[:, :4]).view(">u4")[:, 0]
-                # Most hold parts of large blobs.
+                # Most pages hold parts of large blobs.
                 tree = np.isin(frames[:, _FRAME_HEADER], _KINDS) | (number == 1)
                 found.update(number[tree].tolist())
                 if not valid.all():
@@ -128,26 +128,26 @@ class _Held:
 
 
 class Descriptors:
-    """Descriptors of files that SQLite has open in this process too.
+    """Shared descriptors of files that SQLite also has open in this process.
 
-    Closing any descriptor of a file gives up every lock of the process on it, those of SQLite among
-    them (https://sqlite.org/howtocorrupt.html 2.2). So there is one of a file at most, which is
-    closed behind the last connection.
+    Closing any descriptor of a file drops all locks of the process on it, including SQLite's
+    (https://sqlite.org/howtocorrupt.html 2.2). So each file has at most one descriptor, which is
+    closed after its last connection.
     """
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without descriptors."""
         self._held: dict[FileNumber, _Held] = {}
         self._lock = threading.Lock()
 
     def hold(self, file: FileNumber | None) -> None:
-        """Notes a connection to a file; None: to nothing that has one."""
+        """Count a connection to a file; None (no file) is ignored."""
         if file is not None:
             with self._lock:
                 self._held.setdefault(file, _Held()).connections += 1
 
     def release(self, file: FileNumber | None) -> None:
-        """Notes that a connection that was noted is closed."""
+        """Count the end of a connection; closes the descriptor after the last one."""
         if file is not None:
             with self._lock:
                 held = self._held[file]
@@ -159,7 +159,7 @@ class Descriptors:
 
     @contextlib.contextmanager
     def holding(self, file: FileNumber | None) -> Iterator[None]:
-        """As if there was a connection, inside the `with` block."""
+        """Count a connection to a file for the duration of the `with` block."""
         self.hold(file)
         try:
             yield
@@ -167,10 +167,10 @@ class Descriptors:
             self.release(file)
 
     def of(self, file: FileNumber | None, path: Path) -> int:
-        """The descriptor of a file that is held, to read and write.
+        """Return the descriptor of a held file, for reading and writing.
 
         Raises:
-            OSError: It cannot be opened, or another one is at its place.
+            OSError: The file cannot be opened, or another file has its path.
         """
         with self._lock:
             assert file is not None, "what is in memory has no descriptor"
