@@ -1,7 +1,7 @@
-"""What changes of atoms once they are stored: pins, memory types that were found, and removals.
+"""Records about stored atoms that can change: pins, found memory types and removals.
 
-None of it is part of an atom's content, so none of it changes the state of the store, and no index
-is rebuilt for it. Uses: `store.uses`.
+None is part of an atom's content, so none changes the state of the store or rebuilds an index.
+Uses are in `store.uses`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,26 @@ ON CONFLICT DO UPDATE SET pinned = excluded.pinned"""
 
 
 class PinsAndTypes:
-    """Pins, found types and times of storing, read and written by node number.
-
-    A reader of a store from before these tables finds nothing in them.
-    """
+    """Pins, found types and storing times, by node number; older stores may lack the tables."""
 
     def __init__(self, database: Database) -> None:
-        """Of a store: `MemoryStore.life`."""
+        """Read and write the tables of `database`; see `MemoryStore.life`."""
         self._database = database
         self._scanned: tuple[object, list[int]] | None = None
 
     def pinned(self) -> list[str]:
-        """Ids of the atoms that are pinned, and of the procedural ones that are not unpinned."""
+        """Return the ids of pinned atoms, and of procedural atoms that are not unpinned."""
         sql = "SELECT id FROM atom WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node"
         return [row[0] for row in self._database.query(sql, (json.dumps(self.pinned_nodes()),))]
 
     def pinned_nodes(self) -> list[int]:
-        """Their node numbers, ascending."""
+        """Return the node numbers of `pinned`, ascending."""
         named = self.pins()
         pinned = {node for node, value in named if value}.union(self._procedural())
         return sorted(pinned.difference(node for node, value in named if not value))
 
     def _procedural(self) -> Iterable[int]:
-        """Nodes of stated type `procedural`; where no index knows them one scan a state does."""
+        """Return the nodes of stated type `procedural`; a reader scans once a state."""
         if not self._database.readonly:
             return self._scan()
         state = self._database.query("SELECT value FROM meta WHERE key = 'store.state'")
@@ -69,7 +66,7 @@ class PinsAndTypes:
         return (row[0] for row in self._database.query(sql))
 
     def pins(self) -> list[tuple[int, int]]:
-        """Nodes that were pinned (1) or unpinned (0) by name."""
+        """Return the nodes that were explicitly pinned (1) or unpinned (0)."""
         return (
             self._database.query("SELECT node, pinned FROM pin")
             if self._database.has("pin")
@@ -77,41 +74,44 @@ class PinsAndTypes:
         )
 
     def set_pins(self, nodes: Iterable[int], pinned: bool) -> None:
-        """Pins or unpins those nodes that are there still; on the disk when it returns."""
+        """Pin or unpin the nodes that still exist; on disk on return."""
         rows = [(node, int(pinned)) for node in nodes]
         if rows:
             self._database.write(lambda: self._database.execute_many(_PIN, rows))
 
     @property
     def types_version(self) -> int:
-        """Changes whenever `set_found_types` did something."""
+        """Number that changes with every effective `set_found_types`."""
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_VERSION,))
         return int(rows[0][0]) if rows else 0
 
     @property
     def removals(self) -> int:
-        """How often atoms were taken away."""
+        """Number of removals so far."""
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_REMOVALS,))
         return int(rows[0][0]) if rows else 0
 
     def note_removal(self, when: float, atoms: int) -> None:
-        """Counts one, with how many atoms went for good; only inside a write of the database."""
+        """Count a removal, and note how many atoms it deleted; only inside a write."""
         row, run = (_REMOVALS, str(self.removals + 1)), self._database.execute_many
         run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [row])
         if atoms:
             run("INSERT INTO removal (time, atoms) VALUES (?, ?)", [(when, atoms)])
 
     def removed(self, since: float) -> list[tuple[float, int]]:
-        """When atoms went for good, from a moment on, and how many; as an older release did not."""
+        """Return time and number of deleted atoms of each removal from `since` on.
+
+        Older releases noted no removals.
+        """
         if not self._database.has("removal"):
             return []
         sql = "SELECT time, atoms FROM removal WHERE time >= ? ORDER BY entry"
         return self._database.query(sql, (since,))
 
     def keep_version(self, old: int, new: int, until: float) -> None:
-        """Puts an atom aside as it was up to a moment; only inside a write of the database."""
+        """Keep an atom as the version that was current until `until`; only inside a write."""
         run, query = self._database.execute_many, self._database.query
-        # A clock may go backwards, the order of versions may not.
+        # A clock may go back; the order of versions may not.
         last = query("SELECT max(until) FROM version WHERE current = ?", (old,))[0][0]
         until = until if last is None else max(until, last)
         run("UPDATE version SET current = ? WHERE current = ?", [(new, old)])
@@ -122,28 +122,28 @@ class PinsAndTypes:
         )
 
     def pass_on(self, old: int, new: int, *, same: bool) -> None:
-        """Makes the pin of a node that of another; only inside a write of the database.
+        """Move the pin of node `old` to `new`; only inside a write of the database.
 
-        Its found type goes along where the text is the same.
+        If `same` (the text is unchanged), the found type moves too.
         """
         for table in ("pin", "found_type") if same else ("pin",):
             self._database.execute_many(f"UPDATE {table} SET node = ? WHERE node = ?", [(new, old)])
 
     def remove(self, listed: str) -> None:
-        """Takes away pins, types and uses of nodes (a JSON list); only inside a write."""
+        """Delete pins, types and uses of nodes (a JSON list); only inside a write."""
         for table in ("pin", "found_type", "use"):
             sql = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             self._database.execute_many(sql, [(listed,)])
 
     def latest(self, stop: int) -> float:
-        """The latest time of the nodes below `stop`; -inf where none has one."""
+        """Return the latest time of the nodes below `stop`; -inf if none has a time."""
         rows = self._database.query("SELECT max(time) FROM atom WHERE node < ?", (stop,))
         return -math.inf if rows[0][0] is None else float(rows[0][0])
 
     def found_types(self, start: int = 0) -> list[tuple[int, str, float | None, str]]:
-        """Memory types that were found for atoms that state none, from node `start` on.
+        """Return the memory types found for atoms that state none, from node `start` on.
 
-        Node number, type, decay factor per hour (None: that of the type), and who found it.
+        Each row has node number, type, decay factor per hour (None: that of the type) and source.
         """
         if not self._database.has("found_type"):
             return []
@@ -158,13 +158,13 @@ class PinsAndTypes:
         keep: str | None = None,
         durable: bool = True,
     ) -> None:
-        """Keeps types that `source` found.
+        """Store the types that `source` found.
 
         Args:
             found: Type and decay factor per hour (None: that of the type) by node.
-            source: Who found them.
-            keep: Whose finds stay as they are; None: no one's.
-            durable: On the disk when it returns; False for what can be found again.
+            source: Name of the finder.
+            keep: Source whose types are not overwritten; None: none.
+            durable: Whether they are on disk on return; False for types that can be found again.
         """
         rows = [(node, kind, factor, source, keep) for node, (kind, factor) in found.items()]
 
@@ -178,7 +178,7 @@ class PinsAndTypes:
             self._database.write(work, durable=durable)
 
     def stored_at(self, node: Tensor) -> Tensor:  # [N] int64 -> [N] float64
-        """When nodes were stored, seconds since the epoch UTC; NaN where an old version did it."""
+        """Return storing times, seconds since the epoch UTC; NaN if an old release stored them."""
         import torch
 
         sql = "SELECT start, count, time FROM stored_at ORDER BY start"
@@ -192,7 +192,7 @@ class PinsAndTypes:
         return torch.where(inside, time[place.clamp(min=0)], torch.nan)
 
     def note_stored(self, start: int, count: int, when: float) -> None:
-        """Notes when a batch is stored; only inside a write of the database."""
+        """Note when a batch is stored; only inside a write of the database."""
         if count:
             row = (start, count, when)
             self._database.execute_many("INSERT OR REPLACE INTO stored_at VALUES (?, ?, ?)", [row])

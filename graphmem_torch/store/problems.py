@@ -1,4 +1,4 @@
-"""Checks of a whole store: everything that is read is compared with everything else."""
+"""Consistency check of a whole store."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _CONCEPTS = "SELECT node FROM atom WHERE kind = ?"
 
 
 def check_store(store: StoreReader) -> list[str]:
-    """Read everything and compare it with itself.
+    """Read the whole store and check its consistency.
 
-    SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
-    finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
-    others than neighbours of a session, aliases of what is no concept, versions of what is no
-    atom, text hashes and digests recomputed, validity of what is no atom, what was learned.
+    Runs SQLite's integrity check, and recomputes checksums, text hashes and digests. Reports wrong
+    block lengths, embeddings that are not finite, and damaged learned values. Reports edges with
+    unknown nodes or types, and temporal edges of linking between turns that are not neighbours.
+    Reports aliases without a concept, and versions and validity without an atom.
 
     Returns:
-        Sentences about what is wrong; an empty list when all is well. A snapshot that is missing or
-        stale is not wrong: it is rebuilt when the store is next opened.
+        Sentences about what is wrong; empty if nothing is. A missing or stale snapshot is no
+        problem: it is rebuilt when the store is next opened.
     """
     with store.reading():
         problems = _problems(store)
@@ -100,7 +100,7 @@ def _atom_problems(database: Database) -> list[str]:
 
 
 def _version_problems(store: StoreReader, nodes: Array) -> list[str]:
-    store.earlier()  # raises where a digest does not match
+    store.earlier()  # raises if a digest does not match
     there = {*nodes.tolist()}
     return [
         f"{node} is no atom, but has earlier versions"
@@ -119,7 +119,7 @@ def _checksum_problems(database: Database, table: str, columns: tuple[str, ...])
 
 
 def _vector_problems(store: StoreReader, nodes: Array) -> list[str]:
-    # Reading raises StoreDamagedError where blocks are missing or have the wrong length.
+    # Reading raises StoreDamagedError if blocks are missing or have the wrong length.
     database, stop = store._database, store.next_node
     if len(nodes) and nodes[-1] >= stop:
         raise damaged(database.place, f"atoms after number {stop - 1}, the last given")
@@ -134,7 +134,7 @@ def _vector_problems(store: StoreReader, nodes: Array) -> list[str]:
 
 def _edge_problems(store: StoreReader, nodes: Array) -> list[str]:
     edges = read_edges(store._database, 0)
-    read_linked_edges(store._database)  # raises where it cannot be told what they came with
+    read_linked_edges(store._database)  # raises if the parts of a block are damaged
     found = []
     for name, column in (("source", edges.source), ("target", edges.target)):
         unknown = np.unique(column[~np.isin(column, nodes)])
@@ -148,7 +148,7 @@ def _edge_problems(store: StoreReader, nodes: Array) -> list[str]:
 
 def _alias_problems(store: StoreReader) -> list[str]:
     aliases, database = store.aliases(), store._database
-    if database.has("alias_vector"):  # raises where one does not match its checksum
+    if database.has("alias_vector"):  # raises if one does not match its checksum
         read_alias_vectors(database, (name for _, name, _ in aliases), store.dim or 0)
     concepts = {row[0] for row in database.query(_CONCEPTS, (CONCEPT,))}
     return [
@@ -160,7 +160,7 @@ def _alias_problems(store: StoreReader) -> list[str]:
 
 def _temporal_problems(store: StoreReader) -> list[str]:
     if store.meta_get(LINKED_BY) is None:
-        return []  # whoever fills it without linking may mean anything by these edges
+        return []  # without linking, callers may use these edges for anything
     wrong, _ = misplaced_edges(store, by_time=store.meta_get(ORDERED_BY) == "time")
     if not wrong.shape[1]:
         return []

@@ -1,4 +1,4 @@
-"""Receipts: what was erased, in salted hashes, and whether it is gone."""
+"""Receipts of erasures, as salted hashes, and their verification."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = [
     "receipt_problems",
 ]
 
-_PIECE = 64  # bytes of a long text that are looked for, one every _STEP
+_PIECE = 64  # bytes of each searched piece of a long text, one every _STEP
 _STEP = 256
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
 class Erased(NamedTuple):
-    """Content that a batch takes away for good.
+    """Content that a batch erases.
 
     Attributes:
         ids: Ids of atoms, and `concept:` with the name for names of concepts.
         texts: Texts of these atoms, earlier versions included.
         atoms: Number of memories.
-        first: The first node that nothing learned may have seen; None: no such node.
+        first: Smallest erased node that learning may have seen; None: no such node.
         sources: Numbers of the files that the atoms came from.
     """
 
@@ -55,13 +55,13 @@ def erased_content(
     unnamed: Sequence[str],
     archived: tuple[StoreReader, Sequence[int]] | None,
 ) -> Erased:
-    """Read what a batch is about to take away.
+    """Read the content that a batch is about to erase.
 
     Args:
         store: Store of the atoms.
         gone: Node numbers of the atoms.
-        unnamed: Names of concepts that go.
-        archived: The archive, and the nodes that are to be erased there.
+        unnamed: Names of concepts to erase.
+        archived: The archive, and the nodes to erase there.
     """
     database, listed = store._database, json.dumps(list(gone))
     ids, texts = store.contents(gone)
@@ -69,10 +69,10 @@ def erased_content(
     aliases = database.query(f"SELECT name FROM alias WHERE node IN {_LISTED}", (listed,))
     names = {f"{CONCEPT}:{name}" for name in [*unnamed, *(row[0] for row in aliases)]}
     away, said = ([], set[str]()) if archived is None else archived[0].contents(archived[1])
-    sources |= store.sources.labelled([*ids, *away])  # what was archived is held no more
+    sources |= store.sources.labelled([*ids, *away])  # archived atoms have no `source_atom` rows
     count = f"SELECT count(*) FROM atom WHERE kind != ? AND node IN {_LISTED}"
     atoms = database.query(count, (CONCEPT, listed))[0][0] + len(away)
-    # With what was deleted before, whose bytes go as well; concepts teach nothing.
+    # Includes earlier deletions, whose bytes are erased too; nothing is learned from concepts.
     first = database.query(
         "WITH listed AS (SELECT value FROM json_each(?)) SELECT min(node) FROM ("
         "SELECT node FROM unwiped UNION ALL "
@@ -84,10 +84,10 @@ def erased_content(
 
 
 def read_receipt(receipt: Receipt | str | os.PathLike[str]) -> Receipt:
-    """A receipt as it is, or from a file with its `to_json`.
+    """Return a receipt, read from a file with its `to_json` if a path is given.
 
     Raises:
-        InputError: No receipt, or no such file.
+        InputError: The file is missing or holds no receipt.
     """
     if isinstance(receipt, Receipt):
         return receipt
@@ -102,11 +102,10 @@ def read_receipt(receipt: Receipt | str | os.PathLike[str]) -> Receipt:
 
 
 def receipt_problems(stores: Sequence[StoreReader], receipt: Receipt) -> list[str]:
-    """Why a receipt does not prove that what it names is in no store; empty where it does.
+    """Verify a receipt; return the reasons it fails, or an empty list if it is valid.
 
-    It is unchanged where its digest is that of its content, and of the first store where that noted
-    the digest when it erased. What it names by salted hashes is looked for among all ids, texts
-    and names of concepts, those of earlier versions included.
+    Its digest must match its content, and the first store must have noted that digest. No id, text
+    or concept name in any store, earlier versions included, may match its salted hashes.
     """
     database = stores[0]._database
     if receipt.digest != receipt.content_digest():
@@ -130,7 +129,7 @@ def receipt_problems(stores: Sequence[StoreReader], receipt: Receipt) -> list[st
 
 
 def _said(store: StoreReader) -> Iterator[tuple[str, str]]:
-    """Every id, text and name of a concept."""
+    """Yield every id, text and concept name, with its kind."""
     tables = ["atom", *(["version"] if store._database.has("version") else [])]
     for table in tables:
         for id_, text in store._database.stream(f"SELECT id, text FROM {table}"):
@@ -139,13 +138,13 @@ def _said(store: StoreReader) -> Iterator[tuple[str, str]]:
 
 
 def find_traces(folder: Path, texts: Iterable[str]) -> list[str]:
-    """Where in the files of a folder there are bytes of texts, in sentences.
+    """Search the files of a folder for bytes of texts; return a sentence for each match.
 
-    As UTF-8 and as JSON writes it. Of long texts pieces are looked for, for a file may hold them in
-    parts.
+    Searches for UTF-8 and JSON forms. Long texts are searched in pieces, because a file may split
+    them.
 
     Raises:
-        InputError: No such folder.
+        InputError: The folder does not exist.
     """
     if not folder.is_dir():
         raise InputError(f"store: expected a folder, got {str(folder)!r}; check the path")
@@ -180,16 +179,16 @@ def new_receipt(
     erased: Erased,
     archived: tuple[StoreReader, Sequence[int]] | None = None,
 ) -> Receipt:
-    """A receipt of what was just erased, noted in the database; only inside `Database.write`.
+    """Make a receipt of an erasure and note it in the database; only inside `Database.write`.
 
-    What another atom says as well, here or in the archive, was not erased.
+    Content that another atom also has, here or in the archive, does not count as erased.
 
     Args:
-        store: Which erased it.
-        state: Before and after.
+        store: Store that erased the content.
+        state: States before and after.
         when: Seconds since the epoch UTC.
-        erased: What it was.
-        archived: The archive, and the nodes that are to be erased there.
+        erased: The erased content.
+        archived: The archive, and the nodes to erase there.
     """
     ids, texts = _said_by_none(store, erased.ids, erased.texts)
     if archived is not None:
@@ -218,9 +217,9 @@ def new_receipt(
 def _said_by_none(
     store: StoreReader, ids: Iterable[str], texts: Iterable[str], *, but: Collection[int] = ()
 ) -> tuple[set[str], set[str]]:
-    """Those ids and texts that no node of a store has, but for some of its nodes.
+    """Return the ids and texts that no node of a store has, ignoring the nodes `but`.
 
-    A name of a concept, `concept:` and the name, may be that of another one.
+    A concept name (`concept:` and the name) may still be an alias of another concept.
     """
     ids, texts = {*ids}, {*texts}
     for sql, asked in (

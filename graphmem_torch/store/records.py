@@ -1,4 +1,4 @@
-"""Atoms as rows of the `atom` table."""
+"""Conversion between atoms and rows of the `atom` table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 __all__ = ["atom_from_row", "atom_to_row"]
 
 _FIELDS = [column.name for column in CONTENT]  # in the order of the fields of `Atom`
-_META, _LINKS = (_FIELDS.index(name) + 1 for name in ("meta", "links"))  # side by side
+_META, _LINKS = (_FIELDS.index(name) + 1 for name in ("meta", "links"))  # adjacent
 
 
 def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
-    """The values of an atom's row.
+    """Return the values of an atom's row.
 
     Raises:
-        InputError: The atom holds something that the store could not give back unchanged.
+        InputError: The atom has a value that the store could not return unchanged.
     """
     for column in CONTENT:
         if column.holds == "text":
@@ -55,12 +55,12 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
 
 
 def atom_from_row(row: tuple[Any, ...]) -> Atom:
-    """The atom of a row with the columns `ATOM_COLUMNS`."""
-    # Most atoms have neither: parsing "{}" and "[]" is a tenth of the time of an answer.
+    """Make the atom of a row with the columns `ATOM_COLUMNS`."""
+    # Most atoms have neither; parsing "{}" and "[]" takes a tenth of the time of a query.
     meta = {} if row[_META] == "{}" else load_json(row[_META])
     stated = () if row[_LINKS] == "[]" else load_json(row[_LINKS])
     links = tuple(Link(target, EdgeType(kind), weight) for target, kind, weight in stated)
-    # A row may go on after these columns, with its digest.
+    # A row may have more columns, such as its digest.
     fields: tuple[Any, ...] = (*row[1:_META], meta, links, *row[_LINKS + 1 : len(_FIELDS) + 1])
     return Atom(*fields)
 
@@ -83,7 +83,7 @@ def _check_text(atom: Atom, name: str, *, optional: bool) -> None:
 
 
 def _check_name(atom: Atom, what: str, value: object) -> None:
-    # SQLite cuts a string there when it takes it from a list.
+    # SQLite truncates strings from JSON lists at NUL.
     if isinstance(value, str) and "\0" in value:
         raise InputError(
             f"atom {atom.id!r}: {what}: expected a name without NUL characters, got {value!r:.80}; "
@@ -96,7 +96,7 @@ def _check_seconds(atom: Atom, name: str) -> None:
     if value is None:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # What no calendar shows could not be rendered later. NaN fails the comparison.
+    # Times outside the calendar could not be rendered later. NaN fails the comparison.
     if not number or not FIRST_SECOND <= value < LAST_SECOND:
         raise InputError(
             f"atom {atom.id!r}: {name}: expected finite seconds since the epoch in the years 1 "
@@ -107,8 +107,8 @@ def _check_seconds(atom: Atom, name: str) -> None:
 def _json(atom: Atom, name: str, value: Any) -> str:
     try:
         text = dump_json(value, allow_nan=False)
-        dump_json(value, ensure_ascii=False).encode()  # half a surrogate pair: no export holds it
-        # Keys that are not strings come back as strings, in another order: the digest would change.
+        dump_json(value, ensure_ascii=False).encode()  # fails for a lone surrogate
+        # Other keys than strings return as strings in another order, which changes the digest.
         unchanged = dump_json(load_json(text), sort_keys=True) == dump_json(value, sort_keys=True)
     except DigitsError as error:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Blocks that are written in place of others: other vectors, other edges, erased rows."""
+"""Replacement of stored blocks: new vectors, new edges, erased rows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 
-_REST = ", ?" * 7  # of a row of edges, after its number
+_REST = ", ?" * 7  # placeholders of an edge row, after its number
 
 
 def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
-    """Overwrites rows [n] of the block that starts at a node; only inside a write."""
+    """Zero the rows [n] of the embedding block that starts at a node; only inside a write."""
     sql = "SELECT count, checksum, data FROM embedding_block WHERE start = ?"
     count, expected, data = database.query(sql, (start,))[0]
     rows = rows[rows < count]
@@ -53,7 +53,7 @@ def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
 
 
 def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
-    """Takes the token vectors of rows [n] out of the block of a node; only inside a write."""
+    """Remove the token vectors of rows [n] from the block at a node; only inside a write."""
     sql = "SELECT count, checksum, counts, pieces, data FROM token_block WHERE start = ?"
     count, expected, *blobs = database.query(sql, (start,))[0]
     rows = rows[rows < count]
@@ -76,12 +76,12 @@ def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
 
 
 class EdgesAgain(NamedTuple):
-    """Edges that come in place of others.
+    """New edges that replace stored ones.
 
     Attributes:
-        gone: [E] bool, which of all edges, as `read_edges` gives them, go.
-        edges: Those that come.
-        at: [n] int64, nodes with whose batches they come.
+        gone: [E] bool, mask of the edges to remove, in the order of `read_edges`.
+        edges: The n new edges.
+        at: [n] int64, node whose batch each new edge joins.
     """
 
     gone: Tensor
@@ -90,7 +90,7 @@ class EdgesAgain(NamedTuple):
 
 
 def put_edges(database: Database, again: EdgesAgain) -> None:
-    """Writes edges in place of others, in the blocks of their batches; only inside a write."""
+    """Replace edges, in the blocks of their batches; only inside a write."""
     blocks = database.query("SELECT block, start, count FROM edge_block ORDER BY block")
     listed = [read_parts(database, *block) for block in blocks]
     front = listed[0][:1, 0] if listed else np.array([mark_of(0, True)])
@@ -103,7 +103,7 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
         return
     marks, sizes = map(torch.from_numpy, np.ascontiguousarray(np.concatenate(listed).T))
     owner = torch.arange(len(marks)).repeat_interleave(sizes)[~again.gone]
-    # The last batch that begins at or before the node; batches are in this order.
+    # An edge joins the last batch that begins at or before its node; batches are in node order.
     linked = torch.from_numpy(~made_by_callers(marks.numpy())).nonzero().squeeze(1)
     begun = torch.from_numpy(came_from(marks[linked].numpy()))
     own = torch.searchsorted(begun, again.at, right=True) - 1
@@ -127,9 +127,12 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
 
 
 def put_vectors(database: Database, pooled: Tensor, tokens: TokenRows | None) -> None:
-    """Writes vectors of all nodes in place of those that are there; only inside a write.
+    """Replace the vectors of all nodes, keeping the block boundaries; only inside a write.
 
-    The blocks stay those of the batches: [N, d], and token vectors of N nodes.
+    Args:
+        database: Database of the store.
+        pooled: [N, d] float32 by node number.
+        tokens: Token vectors of the N nodes; None: none.
     """
     blocks = database.query("SELECT start, count FROM embedding_block ORDER BY start")
     for table in ("embedding_block", "token_block"):
@@ -145,7 +148,7 @@ def put_vectors(database: Database, pooled: Tensor, tokens: TokenRows | None) ->
 
 
 def put_alias_vectors(database: Database, names: Iterable[str], vectors: Tensor) -> None:
-    """Writes the vectors [n, d] of names of concepts; only inside a write."""
+    """Write the vectors [n, d] of concept aliases; only inside a write."""
     place = dict(zip(names, range(len(vectors)), strict=True))
     sql = "SELECT entry, name FROM alias WHERE name IN (SELECT value FROM json_each(?))"
     rows = []

@@ -1,8 +1,8 @@
-"""The snapshot beside a store: derived tensors in one safetensors file, memory-mapped.
+"""Snapshot of a store: derived tensors in one memory-mapped safetensors file.
 
-It is never the truth. It carries the state of the store it was made from, and whoever finds it
-missing, stale or damaged rebuilds it. The file is written under another name, synced, and moved
-into place: a reader sees the old one or the new one, and a mapped old one stays valid.
+It is only a cache, stamped with the state of its store: a missing, stale or damaged one is rebuilt.
+The file is written under another name, synced, and moved into place. A reader sees the old or the
+new file, and a mapped old one stays valid.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def save_snapshot(
     meta: Mapping[str, str],
     generation: int | str,
 ) -> None:
-    """Write the snapshot of a store, replacing the old one whole or not at all.
+    """Write the snapshot of a store, replacing the old one atomically.
 
     Args:
         folder: The store's folder.
-        tensors: By name; any device, any dtype of safetensors.
-        meta: Strings to keep beside them; names that begin with `graphmem.` are reserved.
-        generation: What the tensors were made from; `MemoryStore.state` also tells a restored store
-            from its backup.
+        tensors: Tensors by name, on any device, of any dtype of safetensors.
+        meta: Strings to store with them; names that begin with `graphmem.` are reserved.
+        generation: State that the tensors were made from. `MemoryStore.state` also distinguishes a
+            restored store from its backup.
 
     Raises:
         InputError: `meta` uses a reserved name.
@@ -54,8 +54,7 @@ def save_snapshot(
         raise InputError(
             f"meta: expected names without the prefix {PREFIX!r}, got {reserved[0]!r}. Rename it"
         )
-    # Clones, because safetensors refuses tensors that share memory. Only what is not a plain CPU
-    # tensor is copied.
+    # safetensors rejects tensors that share memory, so those are cloned. Plain CPU tensors are not.
     seen: set[int] = set()
     plain = {}
     for name, tensor in tensors.items():
@@ -69,14 +68,14 @@ def save_snapshot(
         f"{PREFIX}sha256": _checksum(plain, meta),
     }
     path = Path(folder) / SNAPSHOT_NAME
-    # A folder of its own, because safetensors writes under a random name that a kill would leave.
+    # A separate folder, because a kill would leave the randomly named file of safetensors behind.
     workshop = path.with_name(SNAPSHOT_NAME + ".new")
     new = workshop / SNAPSHOT_NAME
     try:
         shutil.rmtree(workshop, ignore_errors=True)
         workshop.mkdir()
         save_file(plain, new, stamped)
-        # safetensors lets only the owner read; readers may be others, as the umask has it.
+        # safetensors makes files readable by the owner only; apply the umask instead.
         new.chmod(workshop.stat().st_mode & 0o666)
         with open(new, "rb") as file:
             os.fsync(file.fileno())
@@ -91,25 +90,24 @@ def save_snapshot(
 def load_snapshot(
     folder: str | Path, generation: int | str, *, verify: bool = False, stale: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-    """Map the snapshot into memory when it fits the store.
+    """Map the snapshot into memory if it fits the store.
 
     Args:
         folder: The store's folder.
-        generation: As in `save_snapshot`.
-        verify: Also read everything and compare the checksum; without it a damaged header or a
-            truncated file is found, flipped bits in the data are not.
-        stale: Also take one made from another state, even of another life of the store: the caller
-            finds out what of it still holds.
+        generation: State of the store, like that of `save_snapshot`.
+        verify: Whether to read everything and compare the checksum. Otherwise a damaged header or a
+            truncated file is found, but not flipped bits in the data.
+        stale: Whether to accept a snapshot of another state, even of a store replaced since; the
+            caller must check which parts are still valid.
 
     Returns:
-        The tensors and the meta strings, or None (the reason is logged) when there is nothing
-        usable.
+        The tensors and the meta strings; None if no snapshot is usable (the reason is logged).
     """
     state = None if stale else str(generation)
     tensors, meta, found = _read(Path(folder) / SNAPSHOT_NAME, state, verify=verify)
     if found == "current":
         return tensors, meta
-    # A missing or stale one is everyday life: every write makes it stale.
+    # Missing or stale is normal: every write makes a snapshot stale.
     level = logging.WARNING if found.startswith("damaged") else logging.INFO
     _log.log(level, "%s: the snapshot is %s", folder, found)
     return None

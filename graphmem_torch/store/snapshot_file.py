@@ -1,8 +1,4 @@
-"""The file of a snapshot: where it is, what it was made from and whether it is whole.
-
-It is never the truth. It carries the state of the store it was made from, and whoever finds it
-missing, stale or damaged rebuilds it.
-"""
+"""File of a snapshot: its name, and checks of its state and integrity; loads no torch."""
 
 from __future__ import annotations
 
@@ -32,9 +28,9 @@ __all__ = [
 SNAPSHOT_NAME = "snapshot.safetensors"
 FORMAT = "1"
 PREFIX = "graphmem."
-"""What begins the names of what a snapshot says of itself."""
+"""Prefix of the names of a snapshot's own metadata."""
 
-# As torch names them, whose names the digest is of.
+# Names of torch, which the digest covers.
 _DTYPES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -53,10 +49,10 @@ _DTYPES = {
 
 
 def drop_snapshot(folder: str | Path) -> None:
-    """Delete the snapshot, and a half-written one.
+    """Delete the snapshot, and any half-written one.
 
     Raises:
-        StoreError: It cannot be deleted.
+        StoreError: The file cannot be deleted.
     """
     path = Path(folder) / SNAPSHOT_NAME
     try:
@@ -69,7 +65,7 @@ def drop_snapshot(folder: str | Path) -> None:
 
 
 def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = False) -> str:
-    """`current`, `missing`, `stale (...)` or `damaged (...)`; arguments as in `load_snapshot`."""
+    """Return `current`, `missing`, `stale (...)` or `damaged (...)`; arguments: `load_snapshot`."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(folder) / SNAPSHOT_NAME
@@ -88,10 +84,10 @@ def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = 
 
 
 def unfit(stamped: Mapping[str, str], state: str | None) -> str:
-    """Why a snapshot that says this of itself cannot be used; empty if it can.
+    """Return why a snapshot cannot be used; empty if it can.
 
     Args:
-        stamped: Its strings.
+        stamped: Metadata of the snapshot.
         state: State of the store; None: any.
     """
     version, made_from = (stamped.get(PREFIX + key) for key in ("format", "state"))
@@ -105,10 +101,10 @@ def unfit(stamped: Mapping[str, str], state: str | None) -> str:
 def content_digest(
     meta: Mapping[str, str], tensors: Iterable[tuple[str, str, list[int], Any]]
 ) -> str:
-    """SHA-256 of a snapshot's strings and tensors, in hex.
+    """Return the SHA-256 of a snapshot's strings and tensors, in hex.
 
     Args:
-        meta: The strings of its maker.
+        meta: Strings of the caller.
         tensors: Name, dtype as torch prints it, shape and bytes of each, by ascending name.
     """
     digest = hashlib.sha256(json.dumps(dict(meta), sort_keys=True).encode())
@@ -119,13 +115,13 @@ def content_digest(
 
 
 def expect_no_orphan(folder: Path) -> None:
-    """A snapshot without a database means that the truth is gone: a new store would hide it."""
+    """Refuse a folder with a snapshot but no database: a new store would hide the loss."""
     if (folder / SNAPSHOT_NAME).exists() and not (folder / DATABASE_NAME).exists():
         raise damaged(str(folder), f"{DATABASE_NAME} is gone, but its snapshot is there")
 
 
 def _digest(path: Path) -> str:
-    """The `content_digest` of a file whose header was found right."""
+    """Return the `content_digest` of a file with a valid header."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         begin = 8 + int.from_bytes(held[:8], "little")
         header = json.loads(held[8:begin])

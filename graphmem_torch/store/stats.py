@@ -1,4 +1,4 @@
-"""Counts of what a store holds."""
+"""Statistics of a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["store_stats"]
 
 
 def store_stats(store: StoreReader) -> dict[str, Any]:
-    """Counts, sizes (bytes) and bindings of a store, as plain JSON values."""
+    """Return counts, sizes (bytes) and bindings of a store, as plain JSON values."""
     query = store._database.query
     kept = "none" if store.path is None else snapshot_state(store.path, store.state)
     with store.reading():
