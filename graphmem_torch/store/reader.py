@@ -1,4 +1,4 @@
-"""What can be asked of a store: everything that needs no writer's lock."""
+"""Queries of a store that need neither tensors nor the writer's lock."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from graphmem_torch.store.validity_log import ValidityRows
 __all__ = ["TURNS", "StoreReader"]
 
 _LISTED = "(SELECT value FROM json_each(?))"
-_DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
-_TEXTS = 4096  # texts that are read at once
-_LIKE = 1024  # ids that are compared with one that is none
+_DIGITS = 16  # of a chunk number at most; longer ones are names given by callers
+_TEXTS = 4096  # texts read at once
+_LIKE = 1024  # maximum number of ids similar to an unknown one
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
@@ -44,17 +44,17 @@ SELECT node, kind, speaker, session, type, time FROM atom
 WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (
     SELECT 1 FROM json_each(links) WHERE json_extract(value, '$[1]') = ?
 ))"""
-"""Node, kind, speaker, session, type and time of the turns, which nothing was derived to make."""
+"""Node, kind, speaker, session, type and time of all turns; derived atoms are no turns."""
 
 
 class StoreReader:
-    """What can be asked of a store without tensors; needs no writer's lock.
+    """Queries of a store without tensors; needs no writer's lock.
 
-    Nothing is cached in Python, so each batch is seen as soon as it is acknowledged; whoever needs
-    several answers about one moment asks inside `reading()`.
+    Nothing is cached in Python, so every acknowledged batch is visible at once. Use `reading()` for
+    several queries of one snapshot.
     """
 
-    _table = "atom"  # what atoms are read from
+    _table = "atom"  # source of atoms
 
     def __init__(self, database: Database, path: Path | None) -> None:
         """Use `StoreReader.open_to_read`, or `MemoryStore.open`."""
@@ -64,7 +64,7 @@ class StoreReader:
         self.life = PinsAndTypes(database)
         self.sources = Sources(database)
         self.learned = LearnedRows(database)
-        self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
+        self._sound: set[tuple[int, bytes]] = set()  # atoms with a verified digest
         self.validity = ValidityRows(database)
         self.insights = InsightRows(database)
         self.forms = StoredForms(self)
@@ -73,11 +73,11 @@ class StoreReader:
 
     @classmethod
     def open_to_read(cls, path: str | os.PathLike[str]) -> Self:
-        """Open the store in a folder for reading only; it takes no lock and loads no tensors.
+        """Open the store in a folder for reading only, without a lock and without tensors.
 
         Raises:
             StoreDamagedError: The database is damaged.
-            StoreError: No store, or one of an unknown schema version.
+            StoreError: There is no store, or its schema version is unknown.
         """
         folder = store_folder(path)
         expect_no_orphan(folder)
@@ -89,48 +89,48 @@ class StoreReader:
         self._database.close()
 
     def __enter__(self) -> Self:
-        """The store itself."""
+        """Return the store itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the store."""
         self.close()
 
     @property
     def readonly(self) -> bool:
-        """Whether the store was opened with mode "r"."""
+        """Return whether the store was opened with mode "r"."""
         return self._database.readonly
 
     def expect_writable(self) -> None:
-        """Raises StoreError where a write would, before work is in vain."""
+        """Raise StoreError if the store cannot be written, to fail before expensive work."""
         self._database.expect_writable()
 
     def expect_there(self) -> None:
-        """Raises StoreError if the store's files were moved, removed or replaced."""
+        """Raise StoreError if the store's files were moved, removed or replaced."""
         self._database.expect_there()
 
     @property
     def gone(self) -> bool:
-        """Whether the store's files were removed or replaced since it was opened."""
+        """Return whether the store's files were removed or replaced since it was opened."""
         return self._database.gone
 
     @property
     def asked(self) -> float:
-        """When the store was last used, of a clock that never goes back."""
+        """Time of the last use, on a monotonic clock."""
         return self._database.asked
 
     def idle(self) -> AbstractContextManager[bool]:
-        """Whether nobody is using the store; if so, others wait until the end of the block."""
+        """Yield whether the store is unused; if so, block other threads inside the block."""
         return self._database.idle()
 
     @property
     def generation(self) -> int:
-        """Number of batches acknowledged so far; uses and meta strings do not count."""
+        """Number of acknowledged batches; uses and meta strings do not count."""
         return self._number("store.generation") or 0
 
     @property
     def state(self) -> str:
-        """Names the content exactly: the generation and a random word that changes with it."""
+        """Exact name of the content: the generation, and a random word that changes with it."""
         kept = self._kept("store.generation", "store.state")
         number = self._whole("store.generation", kept.get("store.generation"))
         return f"{number or 0}-{kept.get('store.state')}"
@@ -142,12 +142,12 @@ class StoreReader:
 
     @property
     def dim(self) -> int | None:
-        """Width of the embeddings; None while nothing has said it."""
+        """Width of the embeddings; None while it is unknown."""
         return self._number("store.dim")
 
     @property
     def token_dim(self) -> int | None:
-        """Width of the token vectors; None while there are none."""
+        """Width of the token vectors; None if there are none."""
         return self._number("store.token_dim")
 
     @property
@@ -157,32 +157,31 @@ class StoreReader:
 
     @property
     def num_atoms(self) -> int:
-        """Number of atoms that are no concepts."""
-        # In the words of an index (`atom_said`), which is counted in place of all rows.
+        """Number of atoms, without concepts."""
+        # The condition is that of an index (`atom_said`), which SQLite counts instead of all rows.
         sql = f"SELECT count(*) FROM atom WHERE kind != '{CONCEPT}'"
         return int(self._database.query(sql)[0][0])
 
     @property
     def next_node(self) -> int:
-        """Number that the next atom gets; numbers are consecutive and never given twice."""
+        """Number of the next atom; numbers are consecutive and never reused."""
         rows = self._database.query("SELECT seq FROM sqlite_sequence WHERE name = 'atom'")
         return int(rows[0][0]) + 1 if rows else 0
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything read inside the `with` block belongs to one moment, whatever a writer does.
+        """Read one snapshot inside the `with` block, whatever a writer commits.
 
-        Keep it short: while it lasts, the write-ahead log cannot be folded into the database. No
-        writes inside.
+        Writing inside is an error. Keep it short: it delays checkpoints of the write-ahead log.
         """
         return self._database.reading()
 
     def known(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Node number and digest of those ids that are in the store."""
+        """Return node number and digest by id; ids that are not stored are left out."""
         rows = self._select_in("SELECT id, node, digest FROM atom WHERE id", ids)
         return {id_: (node, digest.hex()) for id_, node, digest in rows}
 
     def saying(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Which of some texts are those of nodes, with their numbers; concepts say their names."""
+        """Return (text, node) for each node with one of the texts; a concept has its name."""
         found = self._database.query(_SAYING, (json.dumps(texts),))
         named = self._select_in(
             "SELECT id, node FROM atom WHERE id", [f"{CONCEPT}:{text}" for text in texts]
@@ -190,18 +189,18 @@ class StoreReader:
         return found + [(name.removeprefix(f"{CONCEPT}:"), node) for name, node in named]
 
     def numbered(self, label: str) -> list[tuple[str, int]]:
-        """The stored ids `<label>#<number>`, with their numbers, in the order of these."""
-        # "$" is the character behind "#".
+        """Return the stored ids `<label>#<number>` with their numbers, by number."""
+        # "$" is the character after "#".
         rows = self._database.query(
             "SELECT id FROM atom WHERE id >= ? AND id < ?", (f"{label}#", f"{label}$")
         )
         found = [(id_, id_[len(label) + 1 :]) for (id_,) in rows]
-        # What callers call by longer numbers is none of those that are given.
+        # Longer numbers are names given by callers, not chunk numbers.
         named = [(id_, int(n)) for id_, n in found if n.isdecimal() and len(n) < _DIGITS]
         return sorted(named, key=lambda each: each[1])
 
     def cached(self, text_hashes: Sequence[str]) -> dict[str, int]:
-        """The first atom of each rendered text, by `text_hash`; `vectors` has its vectors."""
+        """Return the first atom of each rendered text, by `text_hash`; `vectors` reads vectors."""
         try:
             keys = [bytes.fromhex(key) for key in text_hashes]
         except ValueError:
@@ -215,10 +214,10 @@ class StoreReader:
         return found
 
     def atoms(self, nodes: Sequence[int]) -> list[Atom]:
-        """Atoms by node number, in the order asked for; numbers may repeat.
+        """Return atoms by node number, in the given order; numbers may repeat.
 
         Raises:
-            MissingNodeError: No atom has one of these numbers.
+            MissingNodeError: A number belongs to no atom.
         """
         rows = self._select_in(
             f"SELECT {ATOM_COLUMNS}, digest FROM {self._table} WHERE node",
@@ -231,7 +230,7 @@ class StoreReader:
             raise self._unknown_node(error.args[0]) from None
 
     def contents(self, nodes: Sequence[int]) -> tuple[list[str], set[str]]:
-        """Ids of atoms and concepts, and all that they said, earlier versions included."""
+        """Return the ids and all texts of nodes, earlier versions included."""
         listed = (json.dumps(list(nodes)),)
         rows = self._database.query(f"SELECT id, text FROM atom WHERE node IN {_LISTED}", listed)
         if self._database.has("version"):
@@ -240,12 +239,12 @@ class StoreReader:
         return sorted({id_ for id_, _ in rows}), {text for _, text in rows}
 
     def texts_of(self, nodes: Sequence[int]) -> list[str]:
-        """The texts of atoms below their titles, in the order of their numbers."""
+        """Return the texts of atoms, each below its title, by node number."""
         rows = self._select_in("SELECT title, text FROM atom WHERE node", sorted(nodes))
         return [titled(*row) for row in rows]
 
     def fields(self, name: FieldName, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Node number and one field of the atoms from node `start` on that have it; no concepts."""
+        """Yield node number and a field of the atoms from `start` on that have it; no concepts."""
         there = "meta != '{}'" if name == "meta" else f"{name} IS NOT NULL"
         sql = (
             f"SELECT node, {name} FROM {self._table} WHERE node >= ? AND kind != ? AND {there} "
@@ -255,50 +254,50 @@ class StoreReader:
             start = rows[-1][0] + 1
             if name == "meta":
                 nodes, texts = zip(*rows, strict=True)
-                try:  # in one go, faster than one by one
+                try:  # one parse is faster than many
                     rows = list(zip(nodes, load_json(f"[{','.join(texts)}]"), strict=True))
                 except (TypeError, ValueError) as error:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows
 
     def origins(self) -> list[tuple[int, str | None, str | None, float | None]]:
-        """Node number, speaker, session and time of every atom but concepts, by node number."""
+        """Return node number, speaker, session and time of every atom; no concepts."""
         sql = "SELECT node, speaker, session, time FROM atom WHERE kind != ? ORDER BY node"
         return self._database.query(sql, (CONCEPT,))
 
     def edge_arrays(self) -> EdgeArrays:
-        """All edges, as written."""
+        """Return all edges, in write order."""
         return read_edges(self._database, 0)
 
     def sources_of(self, nodes: Sequence[int], kind: EdgeType) -> list[int]:
-        """Where the edges of a type come from that lead to any of some nodes."""
+        """Return the source nodes of edges of a type into any of the nodes."""
         edges = self.edge_arrays()
         there = np.isin(edges.target, list(nodes)) & (edges.type == int(kind))
         return np.unique(edges.source[there]).tolist()
 
     def listed(self) -> list[tuple[int, int, str, float | None]]:
-        """Node number, number of the first version, id and time of every atom but concepts."""
+        """Return node number, first version's number, id and time of every atom; no concepts."""
         first = self.first_versions()
         sql = f"SELECT node, id, time FROM {self._table} WHERE kind != ? ORDER BY node"
         rows = self._database.query(sql, (CONCEPT,))
         return [(node, first.get(node, node), id_, time) for node, id_, time in rows]
 
     def ids(self, start: int = 0) -> list[str]:
-        """Ids of the atoms from node `start` on, in the order of node numbers."""
+        """Return the ids of the atoms from node `start` on, by node number."""
         sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
         return [row[0] for row in self._database.query(sql, (start,))]
 
     def ids_like(self, name: str) -> list[str]:
-        """Ids of some memories that one slip may tell from a name: one half of it is the same.
+        """Return some ids that may be misspelled as `name`: either half is equal, ignoring case.
 
-        In whatever case of ASCII. Of the index of ids alone, which holds no texts.
+        Case is ignored for ASCII only. The query reads only the index of ids, not the texts.
         """
         half = max(1, len(name) // 2)
         given = (f"{CONCEPT}:*", len(name), half, name[:half], -half, name[-half:], _LIKE)
         return [row[0] for row in self._database.query(_IDS_LIKE, given)]
 
     def beyond_ascii(self, name: Literal["id", "session"], start: int = 0) -> list[str]:
-        """Ids or sessions that are not ASCII, of the memories from node `start` on, in order."""
+        """Return the non-ASCII ids or sessions of memories from node `start` on, by node number."""
         rows = self._database.query(
             f"SELECT {name} FROM atom WHERE node >= ? AND kind != ? "
             f"AND length({name}) < length(CAST({name} AS BLOB)) ORDER BY node",
@@ -307,10 +306,7 @@ class StoreReader:
         return [row[0] for row in rows]
 
     def texts(self, start: int = 0, kind: str | None = None) -> Iterator[str]:
-        """Rendered texts (`Atom.rendered`) from node `start` on, in the order of node numbers.
-
-        With `kind` only those of one kind.
-        """
+        """Yield rendered texts (`Atom.rendered`) from node `start` on, of one kind if given."""
         own, asked = ("", ()) if kind is None else (" AND kind = ?", (kind,))
         rows = f"SELECT node, speaker, text, title FROM {self._table} WHERE node >= ?{own}"
         sql = f"{rows} ORDER BY node LIMIT {_TEXTS}"
@@ -325,7 +321,7 @@ class StoreReader:
             start = found[-1][0] + 1
 
     def rendered(self) -> list[tuple[int, str, bool]]:
-        """Number and rendered text of every node, earlier versions too; whether it is a concept."""
+        """Return number, rendered text and whether it is a concept, of every node and version."""
         sql = "SELECT node, speaker, text, title, kind FROM atom"
         if self._database.has("version") and self._database.query(
             "SELECT 1 FROM sqlite_master WHERE name = 'version'"
@@ -337,21 +333,21 @@ class StoreReader:
         ]
 
     def stated_pairs(self, kind: EdgeType) -> list[tuple[int, int]]:
-        """Ends of the edges of a type that atoms state, as far as they are stored."""
+        """Return the ends of edges of a type that atoms state, if both ends are stored."""
         return self._database.query(_STATED, (int(kind),))
 
     def stating(self, kind: EdgeType, ids: Iterable[str]) -> list[int]:
-        """Nodes of the atoms that state an edge of a type to any of these ids, stored or not."""
+        """Return the atoms that state an edge of a type to any of the ids, stored or not."""
         rows = self._database.query(_STATING, (int(kind), json.dumps(list(ids))))
         return [row[0] for row in rows]
 
     @property
     def num_edges(self) -> int:
-        """Number of edges, of any kind."""
+        """Number of edges, of all types."""
         return int(self._database.query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0])
 
     def turns(self, sessions: Iterable[str]) -> dict[str, list[tuple[int, int, float | None]]]:
-        """The turns of sessions in the order of storing: first version, node number and time."""
+        """Return first version, node number and time of each session's turns, in stored order."""
         found = {session: list[tuple[int, int, float | None]]() for session in sessions}
         first = self.first_versions()
         values = CONCEPT, int(EdgeType.DERIVED_FROM), json.dumps(list(found))
@@ -360,7 +356,7 @@ class StoreReader:
         return {session: sorted(turns) for session, turns in found.items()}
 
     def spoken(self) -> Iterator[tuple[int, str | None, str | None, str]]:
-        """Node number, speaker, session and whole text of every atom, by node number."""
+        """Yield node number, speaker, session and whole text of every atom; no concepts."""
         sql = (
             "SELECT node, speaker, session, title, text FROM atom WHERE node > ? AND kind != ? "
             f"ORDER BY node LIMIT {_TEXTS}"
@@ -371,7 +367,7 @@ class StoreReader:
             last = found[-1][0]
 
     def concepts(self, names: Sequence[str]) -> dict[str, int]:
-        """Node numbers of the concepts of those names that have one, aliases included."""
+        """Return the concept of each name or alias; names without a concept are left out."""
         prefix = f"{CONCEPT}:"
         own = self._select_in("SELECT id, node FROM atom WHERE id", [prefix + n for n in names])
         aliases = []
@@ -390,45 +386,45 @@ class StoreReader:
         return {name: named[node] for name, node in nodes.items()}
 
     def outline(self) -> list[tuple[int, str | None, bool]]:
-        """Of every node its number, its name if it is a concept, and whether it states edges."""
+        """Return each node's number, name if it is a concept, and whether it states edges."""
         sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom ORDER BY node"
         return self._database.query(sql, (CONCEPT,))
 
     def alias_names(self, names: Iterable[str]) -> list[str]:
-        """Those names that are of a concept of another name."""
+        """Return the names that are aliases of a concept."""
         rows = self._select_in("SELECT name FROM alias WHERE name", list(names))
         return [row[0] for row in rows]
 
     def first_versions(self) -> dict[int, int]:
-        """The number of the first version of each node that has earlier ones."""
+        """Return the number of the first version, by each node with earlier versions."""
         sql = "SELECT current, min(node) FROM version GROUP BY current"
         return dict(self._database.query(sql)) if self._database.has("version") else {}
 
     def versions(self, node: int) -> list[tuple[Atom, float]]:
-        """Earlier versions of an atom, the first one first, and until when each was current."""
+        """Return the earlier versions of an atom, oldest first, and the end time of each."""
         return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
 
     def ids_of_kind(self, kind: str) -> list[str]:
-        """Ids of the atoms of a kind, in the order of storing."""
+        """Return the ids of the atoms of a kind, by node number."""
         sql = "SELECT id FROM atom WHERE kind = ? ORDER BY node"
         return [row[0] for row in self._database.query(sql, (kind,))]
 
     def present(self, nodes: Sequence[int]) -> list[int]:
-        """Those of some atoms that are stored still, ascending."""
+        """Return the nodes that are still stored, ascending."""
         sql = f"SELECT node FROM atom WHERE node IN {_LISTED} ORDER BY node"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def earlier_nodes(self, nodes: Sequence[int]) -> list[int]:
-        """Node numbers of the earlier versions of some atoms."""
+        """Return the node numbers of earlier versions of some atoms."""
         if not self._database.has("version"):
             return []
         sql = "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?))"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def stored_since(self, since: float) -> list[tuple[float, int, str]]:
-        """When atoms came, from a moment on, with node number and id, in the order of storing.
+        """Return time, node number and id of the first versions stored from `since` on, in order.
 
-        Of their first versions; without those of which an older release noted no time.
+        Atoms whose time an older release did not note are left out.
         """
         if not self._database.has("stored_at"):
             return []
@@ -443,40 +439,40 @@ class StoreReader:
         return sorted(found, key=lambda row: row[1])
 
     def replaced_since(self, since: float) -> list[tuple[float, int, str]]:
-        """When versions were replaced, from a moment on, with the number of each and its id."""
+        """Return time, node number and id of the versions replaced from `since` on."""
         if not self._database.has("version"):
             return []
         sql = "SELECT until, node, id FROM version WHERE until >= ? ORDER BY node"
         return self._database.query(sql, (since,))
 
     def earlier(self) -> list[tuple[int, float, Atom]]:
-        """Node number, end and content of all earlier versions."""
+        """Return node number, end time and content of all earlier versions."""
         return self._versions("TRUE", ())
 
     def replaced(self, when: float) -> dict[int, int]:
-        """Nodes that had another version at a moment, with the node number of that one."""
+        """Return the node number of the version at a time, by each node that had another then."""
         if not self._database.has("version"):
             return {}
         sql = "SELECT current, node FROM version WHERE until > ? ORDER BY until DESC, node DESC"
         return dict(self._database.query(sql, (when,)))
 
     def begun(self, nodes: Sequence[int]) -> dict[int, float]:
-        """When those of some nodes that have earlier versions became what they are."""
+        """Return when the current version began, for each of the nodes with earlier versions."""
         if not self._database.has("version"):
             return {}
         return dict(self._database.query(_BEGUN, (json.dumps(list(nodes)),)))
 
     def version_ends(self) -> list[float]:
-        """When versions were replaced, ascending.
+        """Return the times at which versions were replaced, ascending.
 
-        At two moments, none of these behind the first and up to the second, `replaced` is the same.
+        `replaced` is the same for two times if no end lies after the first and up to the second.
         """
         if not self._database.has("version"):
             return []
         return [row[0] for row in self._database.query("SELECT until FROM version ORDER BY until")]
 
     def _versions(self, where: str, values: Sequence[Any]) -> list[tuple[int, float, Atom]]:
-        """Node number, end and content of versions, in the order of their ends."""
+        """Return node number, end time and content of versions, by end time."""
         if not self._database.has("version"):
             return []
         rows = self._database.query(
@@ -490,10 +486,7 @@ class StoreReader:
         return found
 
     def aliases(self, after: int = 0) -> list[tuple[int, str, int]]:
-        """Names of concepts other than their own, behind the entry number `after`.
-
-        Entry number, name, and node number of the concept.
-        """
+        """Return entry number, name and concept of each alias after the entry number `after`."""
         if not self._database.has("alias"):
             return []
         sql = "SELECT entry, name, node FROM alias WHERE entry > ? ORDER BY entry"
@@ -501,17 +494,17 @@ class StoreReader:
 
     @property
     def last_alias(self) -> int:
-        """The largest entry number of `aliases`; that of one that is gone may be given again."""
+        """Largest entry number of `aliases`; the number of a deleted entry may be reused."""
         if not self._database.has("alias"):
             return 0
         return int(self._database.query("SELECT coalesce(max(entry), 0) FROM alias")[0][0])
 
     def meta_get(self, key: str) -> str | None:
-        """A string that `MemoryStore.meta_set` kept, or None."""
+        """Return a string stored by `MemoryStore.meta_set`, or None."""
         return self._meta(own_key(key))
 
     def _checked(self, row: tuple[Any, ...], digest: bytes) -> Atom:
-        """The atom of a row, whose digest is looked at once."""
+        """Return the atom of a row; its digest is verified once."""
         try:
             atom = atom_from_row(row)
         except (TypeError, ValueError) as error:
@@ -527,7 +520,7 @@ class StoreReader:
         return rows[0][0] if rows else None
 
     def _kept(self, *keys: str) -> dict[str, str]:
-        """The meta strings of several keys that are there, in one look."""
+        """Return the meta strings of several keys in one query; missing keys are left out."""
         marks = ", ".join("?" * len(keys))
         return dict(self._database.query(f"SELECT * FROM meta WHERE key IN ({marks})", keys))
 

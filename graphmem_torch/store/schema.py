@@ -1,7 +1,7 @@
-"""Tables of a store: every table, index and column is named here, and nowhere else.
+"""Schema of a store: the only definition of its tables, indexes and columns.
 
-A new column of atoms is one line of `ATOM`: the tables of atoms and of their earlier versions, the
-columns that an older store is given, and what `store.records` reads and writes follow from it.
+A new column of atoms is one line of `ATOM`. The tables `atom` and `version`, the columns added to
+older stores, and the rows of `store.records` follow from it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-"""Version that this code writes; `check_version` says which it reads."""
+"""Schema version that this code writes; `check_version` checks which it reads."""
 
 OVERWRITES = "store.overwrites"
-"""Key in `meta` of databases that have always overwritten what they freed."""
+"""Key in `meta` of databases that have always overwritten freed pages."""
 
 
 LINKED_BY = "concepts"
-"""Key of what finds the concepts of a store; only a store that linking fills has it."""
+"""Key in `meta` of the method that finds concepts; only stores filled by linking have it."""
 
 ORDERED_BY = "turns"
-"""Key of what orders the turns of a session: "time", in an older store nothing says it."""
+"""Key in `meta` of the order of a session's turns: "time", or missing in older stores."""
 
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
@@ -53,13 +53,12 @@ class Column(NamedTuple):
     """A column of the tables of atoms and of their earlier versions.
 
     Attributes:
-        name: Its name.
-        declared: Type and constraints, as SQL has them.
-        holds: A field of `Atom` as text, as seconds since the epoch or as JSON; else a key, or the
-            hash of a field.
-        version: Whether earlier versions have it as well; False for the hash that new texts are
-            looked up by.
-        later: Whether tables of older releases do without it.
+        name: Name of the column.
+        declared: Type and constraints in SQL.
+        holds: Content: a field of `Atom` as text, seconds since the epoch or JSON; else a key or a
+            hash.
+        version: Whether `version` has it too; False for the hash that finds equal texts.
+        later: Whether tables of older releases lack it.
     """
 
     name: str
@@ -86,26 +85,26 @@ ATOM = (
     Column("event_end", "", "seconds", later=True),
     Column("title", "TEXT", "text", later=True),
 )
-"""The columns of `atom`, in the order of the table; fields are in the order of `Atom`'s."""
+"""Columns of `atom`, in the order of the table; fields are in the order of `Atom`."""
 
 CONTENT = tuple(column for column in ATOM if column.holds in ("text", "seconds", "json"))
-"""The columns that hold the fields of an `Atom`, in their order."""
+"""Columns that hold the fields of an `Atom`, in the order of the fields."""
 
 ATOM_COLUMNS = ", ".join(["node", *(column.name for column in CONTENT)])
-"""What `records.atom_from_row` reads; `records.atom_to_row` appends text_hash and digest."""
+"""Columns that `records.atom_from_row` reads; `records.atom_to_row` adds text_hash and digest."""
 
 VERSION_COLUMNS = f"{ATOM_COLUMNS.removeprefix('node, ')}, digest"
-"""What an earlier version has of its atom, beside the node number."""
+"""Columns that a version shares with its atom, except the node number."""
 
 _LATER_COLUMNS = [column.name for column in ATOM if column.later]
 
-# What a version has beside the columns of its atom: the node that it became, and until when.
+# Further columns of a version: its current node, and the time at which it was replaced.
 _OF_VERSIONS = [("current", "INTEGER NOT NULL"), ("until", "REAL NOT NULL")]
-_VERSION_KEY = "INTEGER PRIMARY KEY"  # numbers come from `atom`, which never gives one twice
+_VERSION_KEY = "INTEGER PRIMARY KEY"  # numbers come from `atom`, which never reuses one
 
 
 def _table(name: str, columns: list[tuple[str, str]]) -> str:
-    """The statement that makes a table, a line for each column."""
+    """Return the CREATE TABLE statement of some columns."""
     wide = max(len(column) for column, _ in columns)
     lines = (f"    {column:<{wide}} {declared}".rstrip() for column, declared in columns)
     body = ",\n".join(lines)
@@ -113,7 +112,7 @@ def _table(name: str, columns: list[tuple[str, str]]) -> str:
 
 
 def _version_columns() -> list[tuple[str, str]]:
-    """The columns of `version`: those of `atom`, whose ids may come more than once."""
+    """Return the columns of `version`: its own and those of `atom`; ids may repeat."""
     own = [
         (column.name, column.declared.replace(" UNIQUE", ""))
         for column in ATOM[1:]
@@ -195,7 +194,7 @@ CREATE TABLE alias_vector (
     checksum INTEGER NOT NULL,
     data     BLOB NOT NULL
 )""",
-    # A trigger, for older code takes names away as well.
+    # A trigger, because older releases delete aliases too.
     "alias_gone": """
 CREATE TRIGGER alias_gone AFTER DELETE ON alias BEGIN
     DELETE FROM alias_vector WHERE entry = old.entry;
@@ -240,7 +239,7 @@ CREATE TABLE source_atom (
 ) WITHOUT ROWID""",
     "source_atom_id": "CREATE INDEX source_atom_id ON source_atom (id)",
     "atom_session": "CREATE INDEX atom_session ON atom (session) WHERE session IS NOT NULL",
-    # Whole texts in an index would be as much again.
+    # An index of whole texts would double their size.
     "atom_said": f"""
 CREATE INDEX atom_said ON atom (length(text), substr(text, 1, 8)) WHERE kind != '{CONCEPT}'""",
     "version": _table("version", _version_columns()),
@@ -314,7 +313,7 @@ CREATE TABLE keyed_atom (
     id  TEXT NOT NULL,
     PRIMARY KEY (id, key)
 ) WITHOUT ROWID""",
-    # A trigger, for whatever takes an atom away.
+    # A trigger, so that every deletion of an atom runs it.
     "keyed_gone": """
 CREATE TRIGGER keyed_gone AFTER DELETE ON atom BEGIN
     UPDATE keyed SET digest = NULL WHERE key IN (SELECT key FROM keyed_atom WHERE id = old.id);
@@ -323,14 +322,14 @@ END""",
     "validity_node": "CREATE INDEX validity_node ON validity (node)",
     "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
 }
-"""What the first stores of this version do without; older code passes it over."""
+"""Tables, indexes and triggers that older stores of this version lack; older code ignores them."""
 
-_COPYING = threading.Lock()  # not every SQLite lets threads share a connection
+_COPYING = threading.Lock()  # not every build of SQLite lets threads share a connection
 
 
 @functools.cache
 def _tables() -> sqlite3.Connection:
-    """The tables of a store in memory: their pages are copied sooner than the text is read."""
+    """Return an empty store in memory: copying its pages is faster than parsing the SQL."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(
         f"BEGIN; {_TABLES}"
@@ -344,21 +343,21 @@ def _tables() -> sqlite3.Connection:
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Make an empty store in an empty database."""
+    """Create an empty store in an empty database."""
     with _COPYING:
         _tables().backup(connection)
     connection.executescript(
         f"BEGIN; INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
-        # Tells it from a store that is made in its place later.
+        # Identifies the store, in case another one replaces its files.
         f"PRAGMA user_version = {uuid.uuid4().int % 2**31};"
         "COMMIT;"
     )
 
 
 def add_missing_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables and indexes that a store of an older release does not have yet."""
+    """Create the tables, columns and indexes that a store of an older release lacks."""
     if _tables_without(connection):
-        connection.execute("BEGIN IMMEDIATE")  # another writer may be as quick
+        connection.execute("BEGIN IMMEDIATE")  # another writer may do the same
         try:
             for table, columns in _tables_without(connection).items():
                 for column in columns:
@@ -369,12 +368,12 @@ def add_missing_tables(connection: sqlite3.Connection) -> None:
                 connection.execute("ROLLBACK")
     present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     for name in [name for name in _LATER if name not in present]:
-        # Another writer of the same process may be as quick.
+        # Another writer may do the same.
         connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
 
 
 def _tables_without(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """The tables of an older release that lack columns, and which."""
+    """Return the missing columns of each table that lacks some."""
     lacking = {}
     for table in ("atom", "version"):
         columns = {row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")}
@@ -385,9 +384,9 @@ def _tables_without(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def show_missing_columns(connection: sqlite3.Connection) -> None:
-    """Has a store of an older release, which is only read, show them as empty."""
+    """Add views that give missing columns as NULL, for read-only stores of older releases."""
     for table, columns in _tables_without(connection).items():
-        # Once a writer has added a column, the first of the two of that name is read.
+        # If a writer adds the column later, the first column of that name is read.
         empty = ", ".join(f"NULL AS {column}" for column in columns)
         connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {empty} FROM main.{table}")
 
@@ -396,7 +395,7 @@ def check_version(connection: sqlite3.Connection, place: str) -> None:
     """Refuse a database that this code would misread.
 
     Raises:
-        StoreError: The database is no store, or its schema version is unknown here.
+        StoreError: The database is no store, or its schema version is unknown.
     """
     known = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
@@ -422,7 +421,7 @@ def check_version(connection: sqlite3.Connection, place: str) -> None:
 
 
 def own_key(key: str) -> str:
-    """A key for `meta_get` and `meta_set`; InputError where it is one of the store's own."""
+    """Return a key for `meta_get` and `meta_set`; raises InputError if the prefix is reserved."""
     if key.startswith(RESERVED):
         raise InputError(
             f"key: expected one without the prefix {RESERVED!r}, got {key!r}. Rename it"
