@@ -1,4 +1,4 @@
-"""MemoryStore: the only truth about what is remembered."""
+"""MemoryStore: the source of truth for all memories."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from graphmem_torch.store.tensor_reader import TensorReader
 __all__ = ["REEMBED_NAME", "MemoryStore"]
 
 REEMBED_NAME = "reembed.sqlite"
-"""The file beside a store that holds vectors of another encoder until all are there."""
+"""Name of the file for another encoder's vectors, until all of them are computed."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +55,14 @@ _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 
 class MemoryStore(TensorReader):
-    """Atoms, vectors and edges in SQLite: writers in turn, many readers, one transaction a write.
+    """Atoms, vectors and edges in SQLite, with one writer at a time and many readers.
 
-    After `append` returns, a killed process or a power failure loses nothing of the batch; before
-    it returns, nothing of it is there. What can be asked is in `TensorReader`.
+    Every write is one transaction. After `append` returns, a killed process or a power failure
+    loses nothing of the batch; before that, none of it is visible. `TensorReader` has the queries.
     """
 
     wipe_wait = 2.0
-    """Seconds that wiping what was erased waits for readers; beyond, the next opening does it."""
+    """Seconds that wiping waits for readers; after that, the next opening wipes."""
 
     def __init__(
         self, database: Database, path: Path | None, lock: WriterLock, bound: dict[str, str | None]
@@ -86,25 +86,25 @@ class MemoryStore(TensorReader):
         create: bool = True,
         woken: Callable[[], object] | None = None,
     ) -> MemoryStore:
-        """Open the store in a folder; with mode "w" it is created when it is missing.
+        """Open the store in a folder; mode "w" creates a missing one.
 
         Args:
-            path: The store's folder (`store_folder`); None: a store in memory that ends with the
-                object.
-            mode: "w" waits for the writer's lock while it opens, and at every write; "r" needs no
-                lock and, after a clean close, no folder that can be written.
-            fingerprint: Of the embedder; an empty store is bound to it, another must have it.
-            dim: Width of the embeddings; likewise.
-            create: Whether a missing store is made, with mode "w".
-            woken: Called whenever its files were opened again after `rest`.
+            path: The store's folder (`store_folder`); None: a store in memory.
+            mode: "w" waits for the writer's lock while it opens, and at every write. "r" needs no
+                lock and, after a clean close, no writable folder.
+            fingerprint: Fingerprint of the embedder. An empty store is bound to it; any other store
+                must match it.
+            dim: Width of the embeddings; bound and matched in the same way.
+            create: Whether mode "w" creates a missing store.
+            woken: Called after the files are opened again after `rest`.
 
         Raises:
             EmbedderError: Another embedder filled the store.
-            StoreLockedError: Another process has written to the store for `WriterLock.wait`.
+            StoreLockedError: Another process has kept the writer's lock for `WriterLock.wait`.
             StoreDamagedError: The database is damaged.
-            StoreError: No store to read, a folder that cannot be written, an unknown schema
-                version, a full disk.
-            InputError: An unknown mode.
+            StoreError: There is no store to read, the folder cannot be written, the schema version
+                is unknown, or the disk is full.
+            InputError: The mode is unknown.
         """
         if mode not in ("w", "r") or (path is None and mode == "r"):
             raise InputError(
@@ -130,44 +130,43 @@ class MemoryStore(TensorReader):
         return store
 
     def expect_embedder(self) -> None:
-        """Raises EmbedderError where vectors of another embedder than this object's are stored."""
+        """Raise EmbedderError if the stored vectors are of another embedder."""
         self._unbound()
 
     def turn(self) -> AbstractContextManager[None]:
-        """Nobody else, in this process or in another, appends inside the `with` block; nests.
+        """Hold the writer's lock inside the `with` block, against threads and processes; nests.
 
-        What is read inside to be written on holds until it is written. Keep it short: other writers
-        wait.
+        Values read inside stay valid until they are written. Keep it short: other writers wait.
 
         Raises:
-            StoreLockedError: Another writer keeps its turn for `WriterLock.wait` seconds.
+            StoreLockedError: Another writer keeps the lock for `WriterLock.wait` seconds.
             StoreError: The store cannot be written, or this thread is inside `reading()`.
         """
-        # Before the wait: a thread that reads a pinned moment keeps others from ending theirs.
+        # Checked before the wait: a thread inside `reading()` would block the holder of the lock.
         self.expect_writable()
         return self._lock
 
     @contextlib.contextmanager
     def gathering(self) -> Iterator[None]:
-        """All that is written inside the `with` block is there whole or not at all; nests.
+        """Collect all writes inside the `with` block in one transaction; nests.
 
-        Keep it short: others wait, those of this process also with what they read.
+        Keep it short: other writers wait, and so do readers in this process.
 
         Raises:
-            StoreLockedError, StoreError: As `turn`; nothing has changed then.
+            StoreLockedError, StoreError: The lock or a write failed (`turn`); nothing has changed.
         """
         with self.turn():
             try:
                 with self._database.gathering():
                     yield
             except BaseException:
-                self.uses.reread()  # some were taken for gone
+                self.uses.reread()  # the transaction may have dropped some
                 raise
 
     def lay_aside(self, nodes: Iterable[int]) -> None:
-        """Keeps what is said of atoms, but their content, while they are put anew (`take_up`).
+        """Set aside the records about atoms while the atoms are replaced; see `take_up`.
 
-        Their pins, types, uses, validity, importance, and feedback. Only inside `gathering`.
+        Covers pins, types, uses, validity, importance and feedback. Only inside `gathering`.
         """
 
         def work() -> None:
@@ -178,13 +177,13 @@ class MemoryStore(TensorReader):
         self._database.write(work)
 
     def take_up(self, nodes: Iterable[int], heirs: Mapping[int, int], same: Container[int]) -> None:
-        """Makes what was laid aside that of other nodes; what has no heir is said no more.
+        """Move the records set aside by `lay_aside` to new nodes, and delete the rest.
 
         Args:
-            nodes: Those of `lay_aside`.
-            heirs: New nodes by old ones.
-            same: Old nodes whose text is that of the new one: only that of these found types,
-                feedback and what an oracle said go along.
+            nodes: Nodes given to `lay_aside`.
+            heirs: New nodes by old nodes.
+            same: Old nodes with unchanged text. Found types, feedback and statements of an oracle
+                move for these only.
         """
 
         def work() -> None:
@@ -195,9 +194,9 @@ class MemoryStore(TensorReader):
         self._database.write(work)
 
     def following(self) -> AbstractContextManager[None]:
-        """Nobody else brings the store to what files say inside the `with` block; atoms come in.
+        """Hold the lock for following files inside the `with` block; other writers may go on.
 
-        Waits for as long as somebody else does so, and says for whom.
+        Waits without limit, and logs the holder.
 
         Raises:
             StoreError: The store cannot be written.
@@ -217,22 +216,22 @@ class MemoryStore(TensorReader):
     ) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
-        What it takes away goes in the same transaction, before anything is written.
+        Removals of the batch come first, in the same transaction.
 
         Args:
             batch: Atoms, vectors and edges.
-            when: The time to note for it, seconds since the epoch UTC; now by default.
-            first: Number that its first atom must get, for which its edges were made.
-            meta: Strings to keep with it, as `meta_set` does.
+            when: Storing time, seconds since the epoch UTC; now by default.
+            first: Required number of the first atom, which the edges assume.
+            meta: Strings to store with it, like `meta_set`.
             within: Called at the end of the transaction with the state before it.
-            deleted: Whether what goes is deleted; False: another store has it from now on.
+            deleted: Whether removed atoms count as deleted; False: they move to another store.
 
         Raises:
-            InputError: An id is already in the store or twice in the batch, no atom has a number
-                that is to go, or the batch's parts do not fit.
+            InputError: An id is already in the store or twice in the batch, a number to remove
+                belongs to no atom, or the batch's parts do not fit.
             EmbedderError: An embedding is not finite.
-            StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
-                the store is as it was before.
+            StoreError: The store is read-only, the disk is full, or another program writes without
+                the lock; the store is unchanged.
         """
         edges = len(batch.edges) + len(batch.connected)
         held = batch.atoms or batch.gone or edges or len(batch.cut)
@@ -290,17 +289,17 @@ class MemoryStore(TensorReader):
             raise self._duplicate(batch.atoms, error) from error
 
     def adjacency(self) -> Adjacency:
-        """The edges of this state by their ends, for as long as the turn lasts; only inside it.
+        """Return the index of this state's edges by their ends; only inside `turn`.
 
-        They are read once, and followed from then on, unless somebody else writes.
+        It is built once and updated by each write, unless another object writes.
         """
         if self._adjacency is None or self._adjacency.state != self.state:
-            self._adjacency = None  # lest both are held
+            self._adjacency = None  # so that only one is in memory
             self._adjacency = Adjacency(self.edges(), self.state)
         return self._adjacency
 
     def sources_of(self, nodes: Sequence[int], kind: EdgeType) -> list[int]:
-        """Where the edges of a type come from that lead to any of some nodes; inside the turn."""
+        """Return the source nodes of edges of a type into any of the nodes; only inside `turn`."""
         edges = self.adjacency().edges(torch.tensor(list(nodes)), "target")
         return edges.source[edges.type == int(kind)].unique().tolist()
 
@@ -313,17 +312,20 @@ class MemoryStore(TensorReader):
         meta: Mapping[str, str] | None = None,
         archived: tuple[MemoryStore, Sequence[int]] | None = None,
     ) -> Receipt:
-        """Writes a batch whose `gone` leave no byte in the folder; what says so.
+        """Write a batch, and erase every byte of its `gone` atoms from the folder.
 
         Args:
-            batch: As in `append`.
-            when: Now, seconds since the epoch UTC.
-            forgotten: Names of strings of `meta_set` that go with them.
-            meta: Strings to keep with it, as in `append`.
-            archived: The archive, and the nodes that are to be erased there with them.
+            batch: The batch to append.
+            when: Current time, seconds since the epoch UTC.
+            forgotten: Names of `meta_set` strings to delete with them.
+            meta: Strings to store with the batch, like `meta_set`.
+            archived: The archive, and the nodes to erase there too.
+
+        Returns:
+            The receipt of the erasure.
 
         Raises:
-            InputError, StoreError: As `append`.
+            InputError, StoreError: The batch cannot be written; see `append`.
         """
         database, receipts = self._database, list[Receipt]()
         with self.turn():
@@ -334,7 +336,7 @@ class MemoryStore(TensorReader):
                 erase_rows(database, batch.gone)
                 self.learned.erase(erased.first)
                 self.sources.drop_empty(erased.sources)
-                self._remembered.forget_changes(database)  # whose edges tell of what is gone
+                self._remembered.forget_changes(database)  # its edges identify erased atoms
                 drop = "DELETE FROM meta WHERE key = ?"
                 database.execute_many(drop, [(own_key(name),) for name in forgotten])
                 self._set({"store.erased": str(self.generation)})
@@ -350,7 +352,7 @@ class MemoryStore(TensorReader):
                     )
                 )
 
-            # Before as well, lest a kill in between leaves a file that nobody looks for.
+            # Deleted before too, because after a kill nothing else would delete these files.
             self._drop_derived()
             self.append(batch, when=when, meta=meta, within=within)
             self.finish_erasing()
@@ -358,13 +360,13 @@ class MemoryStore(TensorReader):
 
     @property
     def unwiped(self) -> bool:
-        """Whether bytes may be left of what was deleted."""
+        """Return whether bytes of deleted atoms may remain."""
         return bool(self._database.query("SELECT 1 FROM unwiped LIMIT 1"))
 
     def finish_erasing(self) -> None:
-        """Wipes what was erased from files and logs, where that is still to be done.
+        """Wipe erased content from files and logs, if that is still pending.
 
-        Where a reader holds them, or the disk is full, the next opening does it.
+        If a reader holds them or the disk is full, the next opening wipes them.
         """
         if not self._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
             return
@@ -386,13 +388,13 @@ class MemoryStore(TensorReader):
         )
 
     def compact(self) -> int:
-        """Gives back to the disk what was freed in the database; bytes that its file has lost.
+        """Return free space of the database to the disk; returns the freed bytes.
 
-        None, where a reader holds the old ones: its log then shrinks when it next can.
+        That is 0 while a reader holds the old pages; the file shrinks at a later checkpoint.
 
         Raises:
-            StoreError: A full disk, which for a while needs room for a second copy, or a store that
-                is read or gathers writes; nothing has changed.
+            StoreError: The disk has no room for a temporary second copy, or the call is inside
+                `reading` or `gathering`; nothing has changed.
         """
         if self.path is None:
             return 0
@@ -403,7 +405,7 @@ class MemoryStore(TensorReader):
             return max(0, before - file.stat().st_size)
 
     def _drop_derived(self) -> None:
-        """Deletes the snapshot, vectors of another encoder, and what writing one left behind."""
+        """Delete the snapshot, another encoder's pending vectors, and leftovers of both."""
         if self.path is None:
             return
         with WriterLock(self.path, "snapshot.lock"):
@@ -412,13 +414,13 @@ class MemoryStore(TensorReader):
             left.unlink(missing_ok=True)
 
     def remove_edges(self, keep: Callable[[EdgeBlock], Tensor]) -> int:
-        """Delete the edges that `keep` leaves out, in one transaction; how many there were.
+        """Delete the edges that `keep` rejects, in one transaction; return their number.
 
         Args:
-            keep: From a block of E edges to the mask [E] bool of those that stay.
+            keep: Returns the mask [E] bool of the edges to keep, of a block of E edges.
 
         Raises:
-            StoreError: Read-only store or full disk; the store is as it was before.
+            StoreError: The store is read-only or the disk is full; the store is unchanged.
         """
 
         def work() -> int:
@@ -439,18 +441,18 @@ class MemoryStore(TensorReader):
         meta: Mapping[str, str | None],
         aliases: Mapping[str, Tensor],
     ) -> None:
-        """Puts vectors of another embedder in place of all, in one transaction.
+        """Replace all vectors by those of another embedder, in one transaction.
 
         Args:
-            pooled: [N, d] float32 by node number, zeros where there is no atom any more.
-            tokens: Token vectors likewise; None: the embedder gives none.
-            fingerprint: Of the embedder, which the store is bound to from then on.
-            edges: Edges that come with the vectors in place of others.
-            meta: Strings to keep with them; None: to keep no more.
-            aliases: [d] of names of concepts other than their own.
+            pooled: [N, d] float32 by node number, zeros for deleted atoms.
+            tokens: Token vectors by node number; None: the embedder makes none.
+            fingerprint: Fingerprint of the new embedder, which the store is then bound to.
+            edges: Edges that replace others.
+            meta: Strings to store with them; None deletes a string.
+            aliases: Vectors [d] of concept aliases, by name.
 
         Raises:
-            StoreError: Read-only store or full disk; the store is as it was before.
+            StoreError: The store is read-only or the disk is full; the store is unchanged.
         """
         values = {"store.fingerprint": fingerprint, "store.dim": str(pooled.shape[1])}
         if tokens is not None:
@@ -468,19 +470,19 @@ class MemoryStore(TensorReader):
                 put_alias_vectors(self._database, aliases, torch.stack([*aliases.values()]))
             run("DELETE FROM meta WHERE key = ?", [(key,) for key in dropped])
             self._set(values | {key: value for key, value in kept.items() if value is not None})
-            run("DELETE FROM change", [()])  # nothing of an earlier state is of use
+            run("DELETE FROM change", [()])  # no earlier state can catch up
             self._advance(CutEdges.cat([]))
 
         with self.turn():
             self._database.write(work)
 
     def put_alias_vectors(self, vectors: Mapping[str, Tensor]) -> None:
-        """Keeps vectors [d] of names that an older release stored without."""
+        """Store the vectors [d] of aliases that an older release stored without one."""
         rows = torch.stack([*vectors.values()])
         self._database.write(lambda: put_alias_vectors(self._database, vectors, rows))
 
     def meta_set(self, key: str, value: str | None) -> None:
-        """Keep a string under a name, or None: no more; durable, and no change of generation."""
+        """Store a string under a name, or delete it (None); durable, and keeps the generation."""
         name, run = own_key(key), self._database.execute_many
         if value is None:
             self._database.write(lambda: run("DELETE FROM meta WHERE key = ?", [(name,)]))
@@ -490,53 +492,53 @@ class MemoryStore(TensorReader):
     def save_snapshot(
         self, tensors: Mapping[str, Tensor], meta: Mapping[str, str], *, state: str | None = None
     ) -> None:
-        """Write the snapshot of this store; in memory: nothing.
+        """Write the snapshot of this store; does nothing for a store in memory.
 
         Args:
             tensors: Derived tensors by name.
-            meta: Strings to keep beside them.
-            state: `state` when the tensors' sources were read; None: now.
+            meta: Strings to store with them.
+            state: `state` at the time the tensors' sources were read; None: the current state.
 
         Raises:
             StoreError: The store is read-only or the disk is full; store and old snapshot are
-                untouched.
+                unchanged.
         """
         self.expect_writable()
         if self.path is not None:
             stamp = self.state if state is None else state
-            # A lock of its own: a large file takes longer than a commit may.
+            # A separate lock: a large file takes longer than a commit may.
             with WriterLock(self.path, "snapshot.lock", create=False):
                 erased = int(self._meta("store.erased") or 0)
-                if int(stamp.partition("-")[0]) >= erased:  # else it holds what was erased since
+                if int(stamp.partition("-")[0]) >= erased:  # else it holds content erased since
                     snapshot.save_snapshot(self.path, tensors, meta, stamp)
-                if self.gone:  # nothing of a store that was dropped meanwhile may stay
+                if self.gone:  # a store dropped meanwhile leaves no file
                     (self.path / SNAPSHOT_NAME).unlink(missing_ok=True)
 
     def load_snapshot(
         self, *, verify: bool = False, stale: bool = False
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """Tensors and strings as saved, the tensors memory-mapped; see `snapshot.load_snapshot`."""
+        """Return the saved tensors, memory-mapped, and strings; see `snapshot.load_snapshot`."""
         if self.path is None:
             return None
         return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
 
     def stats(self) -> dict[str, Any]:
-        """Counts, sizes (bytes) and bindings, as plain JSON values."""
+        """Return counts, sizes (bytes) and bindings, as plain JSON values."""
         return store_stats(self)
 
     def check(self) -> list[str]:
-        """Sentences about what is wrong with the store; see `check_store`."""
+        """Return sentences about what is wrong with the store; see `check_store`."""
         return check_store(self)
 
     def rest(self) -> None:
-        """Gives the files back until the next use; only inside `idle`."""
+        """Close the files until the next use; only inside `idle`."""
         if not self.readonly:
             self.uses.settle()
         self._database.rest()
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
-        # One that rests has nothing to write but what the last try could not.
+        # A resting store has only uses to write that the last attempt could not.
         if not (self.closed or self.readonly or (self._database.resting and not self.uses.pending)):
             self.uses.settle()
         self.closed = True
@@ -544,7 +546,7 @@ class MemoryStore(TensorReader):
         self._lock.close()
 
     def _unbound(self) -> dict[str, str]:
-        """What to set to bind the store to the embedder it was opened with; an empty one takes any.
+        """Return the meta strings that bind the store to its embedder; an empty store accepts any.
 
         Raises:
             EmbedderError: Another embedder filled the store.
@@ -565,7 +567,7 @@ class MemoryStore(TensorReader):
         return changed
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
-        """Gives the content after a change a name, and notes what is gone with it."""
+        """Name the state after a change, and log its removals."""
         number, word = self.generation + 1, uuid.uuid4().hex
         self._set({"store.generation": str(number), "store.state": word})
         note_change(self._database, f"{number}-{word}", cut, gone)

@@ -1,4 +1,4 @@
-"""What can be asked of a store as tensors: vectors, edges and whole columns of its atoms."""
+"""Queries of a store that return tensors: vectors, edges and whole columns of atoms."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from graphmem_torch.store.turn_order import misplaced_edges
 __all__ = ["TensorReader"]
 
 _BUILT = "(kind = ? AND id GLOB ?)"  # an aggregate that a consolidation made
-_NEAR = 256  # nodes: about one block, which is read whole anyway
+_NEAR = 256  # nodes: about one block, which is read completely anyway
 
 
 class TensorReader(StoreReader):
-    """A `StoreReader` that gives tensors as well.
+    """A `StoreReader` with queries that return tensors.
 
-    Rows of `embeddings`, `tokens`, `columns`, `ids` and `texts` belong together: one for every
-    atom, in the order of node numbers. As long as nothing was deleted, row i is node `start + i`.
+    Rows of `embeddings`, `tokens`, `columns`, `ids` and `texts` are aligned: one row an atom, by
+    node number. If nothing was deleted, row i is node `start + i`.
     """
 
     def __init__(self, database: Database, path: Path | None) -> None:
@@ -55,16 +55,16 @@ class TensorReader(StoreReader):
         self._remembered = Remembered()
 
     def columns(self, start: int = 0) -> Columns:
-        """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
+        """Return kinds, speakers, sessions, types and times of the atoms from node `start` on."""
         columns = f"SELECT node, kind, speaker, session, type, time FROM {self._table}"
         rows = self._database.query(f"{columns} WHERE node >= ? ORDER BY node", (start,))
         return columns_from_rows(rows)
 
     def events(self, start: int = 0) -> Tensor:  # [n, 3] float64
-        """Node number, `event_time` and `event_end` of the atoms from `start` on that have one.
+        """Return node number, `event_time` and `event_end` of atoms from `start` on with either.
 
-        Seconds since the epoch UTC, NaN where there is none; in the order of node numbers. Without
-        aggregates that a consolidation made, whose span bounds nothing.
+        Seconds since the epoch UTC; NaN if missing. Aggregates made by a consolidation are left
+        out, because their span bounds nothing.
         """
         rows = self._database.query(
             f"SELECT node, event_time, event_end FROM {self._table} WHERE node >= ? "
@@ -75,9 +75,9 @@ class TensorReader(StoreReader):
         return torch.tensor(values, dtype=torch.float64).view(-1, 3)
 
     def times(self, nodes: Sequence[int]) -> Tensor:  # [n, 4] float64
-        """Node number, time, `event_time` and `event_end` of those of some atoms that are stored.
+        """Return node number, time, `event_time` and `event_end` of the nodes that are stored.
 
-        As in `events`.
+        Units and missing values are those of `events`.
         """
         rows = self._database.query(
             f"SELECT node, time, iif({_BUILT}, NULL, event_time), iif({_BUILT}, NULL, event_end) "
@@ -88,14 +88,14 @@ class TensorReader(StoreReader):
         return torch.tensor(values, dtype=torch.float64).view(-1, 4)
 
     def nodes(self, start: int = 0, *, concepts: bool = True) -> Tensor:  # [n] int64
-        """Numbers of the atoms from node `start` on, ascending; without `concepts` of memories."""
+        """Return the node numbers from `start` on, ascending, with or without concepts."""
         own, values = ("", ()) if concepts else (" AND kind != ?", (CONCEPT,))
         sql = f"SELECT node FROM atom WHERE node >= ?{own} ORDER BY node"
         rows = self._database.query(sql, (start, *values))
         return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
     def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
-        """For each atom from node `start` on the first one of its text; no concepts."""
+        """Return, for each atom from `start` on, the first atom with its text; no concepts."""
         sql = (
             "SELECT (SELECT min(node) FROM atom WHERE text_hash = own.text_hash AND kind != ?) "
             "FROM atom AS own WHERE node >= ? AND kind != ? ORDER BY node"
@@ -104,11 +104,11 @@ class TensorReader(StoreReader):
         return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
     def stated(self, kind: EdgeType) -> Tensor:  # [2, S] int64
-        """Ends of the edges of a type that atoms state, as far as they are stored."""
+        """Return the ends of edges of a type that atoms state, if both ends are stored."""
         return torch.tensor(self.stated_pairs(kind), dtype=torch.int64).reshape(-1, 2).T
 
     def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
-        """Embeddings of the atoms from node `start` on."""
+        """Return the embeddings of the atoms from node `start` on."""
         with self.reading():
             stop = self.next_node
             rows = torch.from_numpy(read_embeddings(self._database, start, stop, self.dim or 0))
@@ -116,9 +116,9 @@ class TensorReader(StoreReader):
             return rows if live is None else rows[live]
 
     def tokens(self, start: int = 0) -> TokenRows | None:
-        """Token vectors of the atoms from node `start` on; None when the store holds none at all.
+        """Return the token vectors of the atoms from `start` on; None if the store holds none.
 
-        Atoms that were stored without token vectors own no rows.
+        Atoms stored without token vectors own no rows.
         """
         with self.reading():
             width, stop = self.token_dim, self.next_node
@@ -131,48 +131,45 @@ class TensorReader(StoreReader):
             return rows if live is None else pick_tokens(rows, live)
 
     def edges(self, start: int = 0) -> EdgeBlock:
-        """Edges of all batches whose first atom has a number of `start` or more, as written.
+        """Return the edges of all batches that began at node `start` or later, in write order.
 
-        An index that has read everything up to node n reads what was appended since with
-        `edges(start=n)`. A batch of edges alone counts as beginning at the `next_node` of its time.
+        An index of all nodes below n reads the edges appended since with `edges(start=n)`. A batch
+        of only edges begins at the `next_node` of its time.
         """
         return edges_of(read_edges(self._database, start))
 
     def connected_edges(self) -> EdgeBlock:
-        """Edges that came without atoms: those that callers connected."""
+        """Return the edges that callers connected."""
         return edges_of(read_linked_edges(self._database, linked=False))
 
     def last_edges(self, count: int) -> EdgeBlock:
-        """The edges that were written last, in that order."""
+        """Return the last `count` edges, in write order."""
         return edges_of(read_last_edges(self._database, count))
 
     def changes(self, state: str, num_edges: int) -> Changes | None:
-        """What was taken away since a state of so many edges; None where that is not known."""
+        """Return the removals since a state with `num_edges` edges; None if not known."""
         return read_changes(self._database, state, num_edges, self._remembered)
 
     def commits_since(self, state: str) -> int | None:
-        """How many commits there were since a state; None where that is not known."""
+        """Return the number of commits since a state; None if not known."""
         return commits_since(self._database, state)
 
     def alias_vectors(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Vectors [d] float32 of names of concepts other than their own.
-
-        Those that an older release stored have none.
-        """
+        """Return the vectors [d] float32 of concept aliases; those of older releases have none."""
         if not self._database.has("alias_vector"):
             return {}
         found = read_alias_vectors(self._database, names, self.dim or 0)
         return {name: torch.from_numpy(vector) for name, vector in found.items()}
 
     def vectors(self, nodes: Sequence[int], *, tokens: bool = True) -> NodeVectors:
-        """Vectors of single nodes, in the order asked for; numbers may repeat.
+        """Return the vectors of single nodes, in the given order; numbers may repeat.
 
         Args:
-            nodes: Their numbers.
-            tokens: Whether their token vectors are read too.
+            nodes: Node numbers.
+            tokens: Whether to read token vectors too.
 
         Raises:
-            InputError: No atom ever had one of these numbers.
+            InputError: A number never belonged to an atom.
         """
         with self.reading():
             stop = self.next_node
@@ -183,29 +180,28 @@ class TensorReader(StoreReader):
             return _read_vectors(self._database, nodes, self.dim or 0, width)
 
     def misplaced_edges(self, *, by_time: bool) -> tuple[Tensor, Tensor]:
-        """What is wrong about the temporal edges of linking.
+        """Find wrong and missing temporal edges of linking.
 
-        A turn belongs behind those of its session whose time is not later; one without a time
-        directly behind the turn that was stored before it. What an atom or a caller states is none
-        of linking's.
+        Turns of a session are ordered by time; a turn without a time follows the turn stored before
+        it. Edges that atoms or callers state are not checked.
 
         Args:
-            by_time: False: each turn belongs behind the one stored before it, whatever the times.
+            by_time: Whether turns are ordered by time; False: in stored order.
 
         Returns:
-            [2, W] int64, edges that join others than neighbours of a session; [2, M] int64, pairs
-            of neighbours without an edge in the sessions that these belong to, in all of them
-            where these tie one session to another.
+            [2, W] int64, edges that do not join neighbours of a session; [2, M] int64, neighbours
+            without an edge. The latter cover the sessions of the wrong edges, or all sessions if a
+            wrong edge does not stay within one session.
         """
         wrong, missing = misplaced_edges(self, by_time=by_time)
         return torch.from_numpy(wrong), torch.from_numpy(missing)
 
     def with_versions(self, replaced: Mapping[int, int]) -> TensorReader:
-        """This store with earlier versions of nodes (`replaced`) in their place."""
+        """Return a view of this store with earlier versions of some nodes (`replaced`)."""
         return _Past(self, replaced)
 
     def _live(self, start: int, stop: int) -> Tensor | None:
-        """Rows of the range that are still atoms; None: all of them."""
+        """Return the rows of the range that are still atoms; None: all of them."""
         nodes = self._database.query("SELECT count(*) FROM atom WHERE node >= ?", (start,))
         if nodes[0][0] == max(stop - start, 0):
             return None
@@ -215,7 +211,7 @@ class TensorReader(StoreReader):
 
 
 class _Past(TensorReader):
-    """A store with earlier versions of some nodes, under the numbers of today."""
+    """View of a store with earlier versions of some nodes, under their current numbers."""
 
     def __init__(self, store: TensorReader, replaced: Mapping[int, int]) -> None:
         super().__init__(store._database, None)
@@ -227,14 +223,14 @@ class _Past(TensorReader):
         )
 
     def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
-        """As of the versions."""
+        """Return the embeddings of the versions."""
         with self.reading():
             rows, place, old = super().embeddings(start), *self._places(start)
             rows[place] = self.vectors(old, tokens=False).embeddings
         return rows
 
     def tokens(self, start: int = 0) -> TokenRows | None:
-        """As of the versions."""
+        """Return the token vectors of the versions."""
         with self.reading():
             rows, (place, old) = super().tokens(start), self._places(start)
             own = self.vectors(old).tokens
@@ -245,7 +241,7 @@ class _Past(TensorReader):
         return pick_tokens(join_tokens([rows, own], rows.tokens.shape[1]), pick)
 
     def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
-        """As of the versions."""
+        """Return, for each atom from `start` on, the first one with its version's text."""
         columns, first = self.columns(), dict[str, int]()
         pairs = list(zip(columns.node.tolist(), self.texts(), strict=True))
         own = [pair for pair, concept in zip(pairs, columns.is_concept, strict=True) if not concept]
@@ -253,7 +249,7 @@ class _Past(TensorReader):
         return torch.tensor([of for node, of in found if node >= start], dtype=torch.int64)
 
     def _places(self, start: int) -> tuple[Tensor, list[int]]:
-        """Rows of the nodes from `start` on that have another version, and its number."""
+        """Return the rows of the nodes from `start` on with another version, and its number."""
         node = self.columns(start).node
         there = [now for now in self._replaced if now >= start]
         place = torch.searchsorted(node, torch.tensor(there, dtype=torch.int64))
@@ -263,7 +259,7 @@ class _Past(TensorReader):
 def _read_vectors(
     database: Database, nodes: Sequence[int], dim: int, token_dim: int | None
 ) -> NodeVectors:
-    """Vectors of `nodes`, each of which was given to an atom once; inside `Database.reading`.
+    """Read the vectors of nodes, all of which must once have been atoms; inside `reading`.
 
     Raises:
         StoreDamagedError: A block is missing or has the wrong length.
@@ -281,7 +277,7 @@ def _read_vectors(
 
 
 def _ranges(nodes: Sequence[int]) -> list[tuple[int, int]]:
-    """Half-open ranges that cover ascending node numbers, so that neighbours are read together."""
+    """Return half-open ranges that cover ascending node numbers; near nodes share a range."""
     found: list[tuple[int, int]] = []
     for node in nodes:
         if found and node - found[-1][1] < _NEAR:

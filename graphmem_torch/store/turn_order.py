@@ -1,4 +1,4 @@
-"""The order of the turns of a session, and the temporal edges that do not follow it."""
+"""Search for temporal edges that do not follow the order of a session's turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["misplaced_edges"]
 
 
 def misplaced_edges(store: StoreReader, *, by_time: bool) -> tuple[Array, Array]:
-    """What is wrong about the temporal edges of linking; see `TensorReader.misplaced_edges`.
+    """Find wrong and missing temporal edges of linking; see `TensorReader.misplaced_edges`.
 
     Returns:
         [2, W] int64 and [2, M] int64.
@@ -45,13 +45,13 @@ def misplaced_edges(store: StoreReader, *, by_time: bool) -> tuple[Array, Array]
 
 
 def _keys(pairs: Array, last: int) -> Array:  # [2, n] -> [n] int64
-    """A number for each pair of nodes, of which those of edges and turns are at most `last`."""
+    """Return a distinct key for each pair of nodes up to `last`; -1 for pairs beyond."""
     known = (pairs <= last).all(0)
     return np.where(known, pairs[0] * (last + 1) + pairs[1], -1)
 
 
 def _codes(names: Sequence[Any]) -> Array:  # [n] int64
-    """Names as numbers, in the order in which they come first."""
+    """Encode names as integers, in the order of first occurrence."""
     number: dict[Any, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], np.int64)
 
@@ -59,17 +59,14 @@ def _codes(names: Sequence[Any]) -> Array:  # [n] int64
 def _neighbours(
     node: Array, session: Array, times: Sequence[float | None] | None
 ) -> Array:  # [2, P] int64
-    """Each turn with the next one of its session; turns are in the order of storing.
-
-    With `times`, in their order.
-    """
+    """Pair each turn with the next of its session, by time if `times` is given, else as given."""
     order = session.argsort(kind="stable")
     node, session = node[order], session[order]
     if times is not None and len(node):
         time = np.array([np.nan if each is None else each for each in times], np.float64)[order]
         first = np.ones(len(node), bool)
         first[1:] = session[1:] != session[:-1]
-        # Without a time of its own a turn has that of the turn stored before it.
+        # A turn without a time takes that of the turn stored before it.
         held = first | ~np.isnan(time)
         known = np.maximum.accumulate(np.where(held, np.arange(len(node)), 0))
         moment = time[known]

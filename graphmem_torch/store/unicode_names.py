@@ -1,9 +1,8 @@
-"""Names of a store, whatever the form of Unicode in which they are given.
+"""Lookup of ids and sessions in any Unicode form.
 
-Ids and sessions are stored as they were given first, so that callers find their own in what comes
-back. They are the same as others of the same NFC: `StoredForms` gives the form that is stored. Two
-that differ in form only, which older releases stored as two, each stay what they are: the form that
-is given is looked for first.
+Ids and sessions are stored in the form first given, so results show the callers' own names. Names
+with the same NFC are equal: `StoredForms` finds the stored form. Older releases may have stored two
+forms of one name as two names. They stay distinct, because the exact form is looked up first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Name = Literal["id", "session"]
 
 
 class _Store(Protocol):
-    """What is asked of a store; see `StoreReader`."""
+    """Subset of `StoreReader` that `StoredForms` uses."""
 
     @property
     def next_node(self) -> int: ...
@@ -33,20 +32,20 @@ class _Store(Protocol):
 
 
 class StoredForms:
-    """The stored forms of names that are not ASCII; safe to share between threads.
+    """Stored forms of non-ASCII names; safe to share between threads.
 
-    They are read when the first such name is not found as it is, and after that only those of new
-    nodes. Of ids only those are kept that are not in NFC, which is looked for by itself.
+    They are read when such a name is first not found in its exact form, and later only for new
+    nodes. Ids in NFC are not kept, because the NFC of a name is looked up directly.
     """
 
     def __init__(self, store: _Store) -> None:
-        """Nothing is read before it is asked for."""
+        """Use the names of `store`; nothing is read until it is needed."""
         self._store = store
         self._read: dict[_Name, dict[str, list[str]]] = {"id": {}, "session": {}}
         self._stop: dict[_Name, int] = {"id": 0, "session": 0}
 
     def ids(self, names: Sequence[str]) -> list[str]:
-        """The ids that are stored for some names; a name that no id is like stays as it is."""
+        """Return the stored ids of some names; a name without a match is returned unchanged."""
         odd = [name for name in names if not name.isascii()]
         known = self._store.known(odd) if odd else {}
         missing = [name for name in dict.fromkeys(odd) if name not in known]
@@ -63,7 +62,7 @@ class StoredForms:
         return [found.get(name, name) for name in names]
 
     def sessions(self, names: Sequence[str]) -> list[str]:
-        """The sessions that are stored for some names, likewise."""
+        """Return the stored sessions of names; a name without a match is returned unchanged."""
         if all(map(str.isascii, names)):
             return list(names)
         forms = self._forms("session")
@@ -73,9 +72,9 @@ class StoredForms:
         ]
 
     def adopt(self, atoms: Sequence[Atom]) -> list[Atom]:
-        """Atoms that are to be added, under the ids and sessions that are stored for theirs.
+        """Return new atoms with the stored forms of their ids and sessions.
 
-        One whose names alone differ in form from those of a stored atom is that atom.
+        An atom that differs from a stored one only in the form of its names is replaced by it.
         """
         odd = [place for place, atom in enumerate(atoms) if not _is_ascii(atom)]
         if not odd:
@@ -84,7 +83,7 @@ class StoredForms:
 
         def forms(name: _Name, given: Sequence[str]) -> dict[str, str]:
             stored = self.ids(given) if name == "id" else self.sessions(given)
-            # What is new and comes in two forms has that which comes first.
+            # A new name in two forms gets the first of them.
             return {
                 each: first.setdefault((name, composed(each)), form) if form == each else form
                 for each, form in zip(given, stored, strict=True)
@@ -107,7 +106,7 @@ class StoredForms:
         return done
 
     def _forms(self, name: _Name) -> dict[str, list[str]]:
-        """The stored names that are not ASCII by their NFC, in the order of their nodes."""
+        """Return the stored non-ASCII names by their NFC, each list in node order."""
         forms = self._read[name]
         with self._store.reading():
             start, stop = self._stop[name], self._store.next_node
@@ -121,13 +120,13 @@ class StoredForms:
 
 
 def _is_ascii(atom: Atom) -> bool:
-    """Whether no name of an atom has another form."""
+    """Return whether all names of an atom are ASCII, which has only one form."""
     names = (atom.id, atom.kind, atom.speaker, atom.session, *(e.target for e in atom.edges))
     return all(not isinstance(name, str) or name.isascii() for name in names)
 
 
 def _composed(atom: Atom) -> Atom:
-    """An atom with its names in NFC, apart from its id."""
+    """Return an atom with its names in NFC and an empty id."""
     return replace(
         atom,
         id="",

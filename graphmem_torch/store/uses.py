@@ -1,8 +1,8 @@
-"""When memories were used: counts of a bounded size an atom, written behind the answers.
+"""Counts and times of uses of memories, written after the answers.
 
-Asking must not wait for a disk, nor fail with it: a use is noted in memory, seen at once by whoever
-asks this object, and written later. Of each atom the number of uses and the times of the last
-`KEPT` are held, so that neither the disk nor the memory grows with the number of questions.
+Retrieval must not wait for a disk or fail with it. So a use is noted in memory, where it is visible
+at once, and written later. Each atom has a count and its last `KEPT` times, so that neither disk
+nor memory grows with the number of questions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "Uses"]
 
 KEPT = 8
-"""Times of use that are kept of an atom; of a moment before all of them none is known."""
+"""Maximum number of times of use kept an atom; earlier ones are unknown."""
 
-_SECONDS = 5.0  # from a note to the disk at most
-_MANY = 4096  # atoms whose uses are written without waiting for that
+_SECONDS = 5.0  # maximum delay from a note to the write
+_MANY = 4096  # number of noted atoms that triggers a write at once
 _BYTES = 8 * (KEPT - 1)  # of the times before the last
 _COUNTER = "store.uses"
 _PUT = """
@@ -44,31 +44,31 @@ _log = logging.getLogger(__name__)
 
 
 class Uses:
-    """The uses of a store's atoms by node number; safe between threads.
+    """Uses of a store's atoms by node number; safe to share between threads.
 
-    No lock is held while the database is waited for, because a caller may hold that already: what
-    is read from it twice changes nothing.
+    No lock is held while waiting for the database, because a caller may already hold it. Reading
+    the same rows twice changes nothing.
     """
 
     def __init__(self, database: Database, *, deferred: bool) -> None:
-        """Of a store: `MemoryStore.uses`; `deferred` says whether notes are written by and by."""
+        """Read and write the uses of `database`; with `deferred`, a timer writes the notes."""
         self._database, self._deferred = database, deferred
         self._lock = threading.Lock()
         self._times = np.empty((0, KEPT))  # newest first, then -inf
         self._newest = -math.inf
         self._read_to = 0, 0  # entries of the tables `use` and `access`
-        self._pending: dict[int, int] = {}  # uses by node that no one has written
-        self._behind: list[Callable[[], object]] = []  # what else is written with them
+        self._pending: dict[int, int] = {}  # unwritten uses by node
+        self._behind: list[Callable[[], object]] = []  # other pending writes
         self._timer: threading.Timer | None = None
         self._warned = False
 
     @property
     def pending(self) -> bool:
-        """Whether there are notes that no one has written."""
+        """Return whether there are unwritten notes."""
         return bool(self._pending or self._behind)
 
     def note(self, nodes: Sequence[int], when: float) -> None:
-        """Notes that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
+        """Note that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
         if not nodes:
             return
         self._fold(np.array(list(nodes), np.int64), np.full(len(nodes), float(when)))
@@ -78,7 +78,7 @@ class Uses:
             self._wait(due=len(self._pending) >= _MANY)
 
     def write_behind(self, work: Callable[[], object]) -> None:
-        """Has something else written with the uses, by and by, in their transaction."""
+        """Schedule another write in the transaction of the uses."""
         with self._lock:
             self._behind.append(work)
             self._wait(due=len(self._behind) >= _MANY)
@@ -86,7 +86,7 @@ class Uses:
             self.flush()
 
     def _wait(self, *, due: bool) -> None:
-        """Sets the time of the next writing; at once where it is due."""
+        """Schedule the next write; at once if `due`."""
         if self._deferred and (self._timer is None or due):
             if self._timer is not None:
                 self._timer.cancel()
@@ -95,13 +95,10 @@ class Uses:
             self._timer.start()
 
     def drop(self, nodes: Sequence[int], heirs: Mapping[int, int]) -> None:
-        """Forgets the uses of atoms that are gone, so that none of them is written any more.
-
-        Those of `heirs` go on as uses of other nodes.
-        """
+        """Drop the noted uses of removed atoms; those of `heirs` move to their new nodes."""
         if not nodes:
             return
-        self._read()  # of the heirs, what is written
+        self._read()  # written uses of the heirs
         for old, new in heirs.items():
             with self._lock:
                 times = self._times[old : old + 1].flatten()
@@ -115,16 +112,16 @@ class Uses:
             self._times[gone[gone < len(self._times)]] = -np.inf
 
     def pass_on(self, old: int, new: int) -> None:
-        """Makes the uses of one node those of another; only inside a write of the database."""
+        """Move the stored uses of node `old` to `new`; only inside a write of the database."""
         counter, run = self._next_entry(), self._database.execute_many
         run("UPDATE use SET node = ?, entry = ? WHERE node = ?", [(new, counter, old)])
 
     def reread(self) -> None:
-        """Reads anew what is written, where a transaction was undone."""
+        """Read all stored uses again at the next query, after a rollback."""
         self._read_to = 0, 0
 
     def settle(self) -> None:
-        """Writes what was noted, if that can be done now; what cannot be written stays noted."""
+        """Write the notes if possible now; otherwise they stay pending."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -139,15 +136,15 @@ class Uses:
             self._warned = True
 
     def flush(self, *, wait: bool = True) -> None:
-        """Writes what was noted, and folds in the log that older releases wrote.
+        """Write the notes, and merge the log of older releases into the counts.
 
-        A killed process loses none of what was written; a power failure may lose the newest.
+        A killed process loses no written use; a power failure may lose the newest.
 
         Args:
-            wait: For another process that is writing; False: an error then.
+            wait: Whether to wait for another process that writes; if False, raise instead.
 
         Raises:
-            StoreError: It cannot be written; it stays noted.
+            StoreError: The notes cannot be written; they stay pending.
         """
         log = bool(self._database.query("SELECT 1 FROM access LIMIT 1"))
         with self._lock:
@@ -171,9 +168,9 @@ class Uses:
             raise
 
     def last(self, nodes: Tensor, until: float) -> Tensor:  # [n] int64 -> [n] float64
-        """Seconds of the last use up to a moment; -inf where none is known.
+        """Return the time of each node's last use up to `until`; -inf if none is known.
 
-        Exact while no more than `KEPT` - 1 uses are later than the moment.
+        Exact while at most `KEPT` - 1 uses are later than `until`.
         """
         import torch
 
@@ -190,7 +187,7 @@ class Uses:
         return torch.from_numpy(found)
 
     def counts(self) -> tuple[Tensor, Tensor]:  # [n] int64, [n] int64
-        """Nodes that were used, and how often; those of an older release once they are folded."""
+        """Return the used nodes and their counts, without logs of older releases not yet merged."""
         import torch
 
         counts = self._counts()
@@ -203,7 +200,7 @@ class Uses:
         return counts
 
     def of(self, nodes: Sequence[int]) -> dict[int, tuple[int, list[float]]]:
-        """How often atoms were used, and when at last, newest first; those that were, by node."""
+        """Return count and last times, newest first, of the nodes that were used."""
         self._read()
         counts = self._counts()
         used = [node for node in nodes if counts.get(node)]
@@ -214,10 +211,10 @@ class Uses:
         }
 
     def raise_to(self, uses: Mapping[int, tuple[int, Sequence[float]]]) -> None:
-        """Has atoms as many uses as they have elsewhere (`of`), where they have less; on the disk.
+        """Raise the uses of atoms to those of another store (`of`); on disk on return.
 
         Raises:
-            StoreError: They cannot be written.
+            StoreError: The uses cannot be written.
         """
         nodes, times = [], list[float]()
         counts = self._counts()
@@ -233,7 +230,7 @@ class Uses:
         self.flush()
 
     def total(self) -> int:
-        """How many uses there were, of all atoms together."""
+        """Count the uses of all atoms."""
         noted = sum(self._pending.copy().values())
         sql = "SELECT coalesce(sum(length(nodes)), 0) / 8 FROM access"
         logged = int(self._database.query(sql)[0][0])
@@ -243,7 +240,7 @@ class Uses:
         return noted + logged + int(self._database.query(sql)[0][0])
 
     def _read(self) -> None:
-        """Takes in what was written since, here or elsewhere."""
+        """Read uses written since the last read, by any process."""
         query, (used, logged) = self._database.query, self._read_to
         if self._database.has("use"):
             sql = "SELECT node, last, earlier, entry FROM use WHERE entry > ?"
@@ -260,7 +257,7 @@ class Uses:
         self._read_to = used, logged
 
     def _write(self, taken: Mapping[int, int]) -> None:
-        """Adds to the counts; only inside a write of the database."""
+        """Add uses to the stored counts; only inside a write of the database."""
         database, counts = self._database, Counter(taken)
         if logs := database.query("SELECT nodes FROM access"):
             _, nodes = self._unpacked([0.0] * len(logs), [row[0] for row in logs], np.int64)
@@ -283,7 +280,7 @@ class Uses:
         database.execute_many("DELETE FROM access", [()])
 
     def _next_entry(self) -> int:
-        """Number of a change of the counts; only inside a write of the database."""
+        """Return the number of the next change of the counts; only inside a write."""
         database = self._database
         counter = database.query("SELECT value FROM meta WHERE key = ?", (_COUNTER,))
         entry = int(counter[0][0]) + 1 if counter else 1
@@ -294,21 +291,21 @@ class Uses:
     def _unpacked(
         self, labels: Sequence[float], blobs: Sequence[bytes], dtype: npt.DTypeLike
     ) -> tuple[Array, Array]:  # [T], [T]
-        """The 8-byte numbers of blobs, and the label of the blob that each is from."""
+        """Decode blobs of 8-byte numbers; return each number's label (of its blob), and itself."""
         sizes = np.array([len(blob) for blob in blobs])
         if (sizes % 8).any():
             raise damaged(self._database.place, "a list of uses has the wrong length")
         return np.repeat(np.array(labels), sizes // 8), np.frombuffer(b"".join(blobs), dtype)
 
     def _fold_stored(self, nodes: Array, times: Array) -> None:
-        """Takes in what the database says, but for what no atom can have."""
+        """Merge uses read from the database, ignoring impossible nodes and times."""
         rows = self._database.query("SELECT seq FROM sqlite_sequence WHERE name = 'atom'")
         last = int(rows[0][0]) if rows else -1
         sound = (nodes >= 0) & (nodes <= last) & np.isfinite(times)
         self._fold(nodes[sound], times[sound].astype(np.float64))
 
     def _fold(self, nodes: Array, times: Array) -> None:  # [A] int64, [A] float64
-        """Takes in uses; those that are known change nothing, and times of -inf are none."""
+        """Merge uses into the last times; known uses change nothing, times of -inf are ignored."""
         nodes, times = nodes[times > -np.inf], times[times > -np.inf]
         if not len(nodes):
             return

@@ -1,8 +1,8 @@
-"""From when to when what an atom says was true, as it was stated: a log by node number.
+"""Bi-temporal log of statements about the validity of atoms, by node number.
 
-Two times of their own (bi-temporal): `start` and `stop` say when the content was true, `known` when
-that was noted. A later statement on an atom stands in place of the one before, which is kept, so
-that what was known at any moment can be told. What an atom says of itself is not in it.
+`start` and `stop` bound the time in which the content was true; `known` is when that was noted. A
+later statement on an atom overrides earlier ones, which are kept, so that the knowledge of any time
+can be queried. Validity stated by the atom itself is not in the log.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OF = "WHERE {0} IN (SELECT value FROM json_each(?))"
 
 
 class StatedValidity(NamedTuple):
-    """A statement on when what an atom says was true.
+    """Statement about when the content of an atom was true.
 
     Attributes:
-        node: Of the atom.
-        start: From when on, seconds since the epoch UTC, -inf: always; None: as the atom says.
-        stop: Until when, not included, inf: open; None: as the atom says.
+        node: Node number of the atom.
+        start: Start, seconds since the epoch UTC; -inf: always; None: the atom's own start.
+        stop: End (exclusive), seconds since the epoch UTC; inf: open; None: the atom's own end.
         by: Node of the atom that superseded it; None: none did.
-        known: When that was noted, seconds since the epoch UTC.
+        known: Time of the statement, seconds since the epoch UTC.
     """
 
     node: int
@@ -39,27 +39,23 @@ class StatedValidity(NamedTuple):
 
 
 class ValidityRows:
-    """The statements of a store, in the table `validity`.
+    """Statements of a store, in the table `validity`; older stores may lack it.
 
-    They change no state of the store, as pins: no index is rebuilt. A reader of a store from before
-    this table finds nothing in it.
+    Statements, like pins, do not change the state of the store, so no index is rebuilt.
     """
 
     def __init__(self, database: Database) -> None:
-        """Of a store: `MemoryStore.validity`."""
+        """Read and write the table of `database`; see `MemoryStore.validity`."""
         self._database = database
 
     @property
     def version(self) -> int:
-        """Changes whenever a statement came or went."""
+        """Number that changes when statements are added or removed."""
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_VERSION,))
         return int(rows[0][0]) if rows else 0
 
     def stated(self, nodes: Sequence[int] | None = None) -> list[StatedValidity]:
-        """The statements on some atoms, or all, in the order in which they were known.
-
-        Of those known at one moment, in the order in which they were made.
-        """
+        """Return the statements on some atoms, or all, by `known` and then by order of entry."""
         if not self._database.has("validity"):
             return []
         which = "" if nodes is None else _OF.format("node")
@@ -70,17 +66,17 @@ class ValidityRows:
         return [StatedValidity(*row) for row in rows]
 
     def superseded_by(self, nodes: Sequence[int]) -> list[int]:
-        """Atoms on which a statement, not always the last one, names one of these."""
+        """Return the atoms that, by any statement on them, one of `nodes` superseded."""
         if not self._database.has("validity"):
             return []
         sql = f"SELECT DISTINCT node FROM validity {_OF.format('by')} ORDER BY node"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def state(self, statements: Sequence[StatedValidity]) -> None:
-        """Adds statements, all or none; on the disk when it returns.
+        """Add statements in one transaction; on disk on return.
 
         Raises:
-            StoreError: Read-only store or full disk.
+            StoreError: The store is read-only or the disk is full.
         """
 
         def work() -> None:
@@ -92,10 +88,10 @@ class ValidityRows:
             self._database.write(work)
 
     def retract(self, statements: Sequence[StatedValidity]) -> None:
-        """Takes statements back as if they had never been made, all or none.
+        """Delete statements in one transaction, as if they had never been made.
 
         Raises:
-            StoreError: Read-only store or full disk.
+            StoreError: The store is read-only or the disk is full.
         """
 
         def work() -> None:
@@ -107,16 +103,16 @@ class ValidityRows:
             self._database.write(work)
 
     def pass_on(self, old: int, new: int) -> None:
-        """Makes what is stated of a node that of another; only inside a write of the database."""
+        """Move the statements on and by node `old` to `new`; only inside a write."""
         run = self._database.execute_many
         run("UPDATE validity SET node = ? WHERE node = ?", [(new, old)])
         run("UPDATE validity SET by = ? WHERE by = ?", [(new, old)])
         self._note()
 
     def remove(self, listed: str) -> None:
-        """Takes away what is stated of nodes (a JSON list), or follows from them.
+        """Delete the statements on and by nodes (a JSON list); only inside a write of the database.
 
-        What one of them superseded is valid as it was before; only inside a write of the database.
+        Atoms that they superseded get back their earlier validity.
         """
         run = self._database.execute_many
         for column in ("node", "by"):
@@ -124,7 +120,7 @@ class ValidityRows:
         self._note()
 
     def problems(self) -> list[str]:
-        """What does not fit, in sentences."""
+        """Return sentences about inconsistent statements."""
         if not self._database.has("validity"):
             return []
         found = []
