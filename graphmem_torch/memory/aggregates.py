@@ -1,8 +1,8 @@
-"""Insight aggregates: what many memories say, found as clusters and said in few sentences.
+"""Aggregates: clusters of memories, each summarised in a few sentences.
 
-Cognitive Weave, algorithm 1 (`docs/mathematics.md` 5.6). An aggregate is an atom of its own,
-`derived_from` its members: it is embedded and linked as any other, erased with any of them,
-and made of its members' own sentences unless an oracle writes it.
+Cognitive Weave, algorithm 1 (`docs/mathematics.md` 5.6). An aggregate is an atom that is
+`derived_from` its members. It is embedded and linked like any other and erased with any member. Its
+text is sentences of its members unless an oracle writes it.
 """
 
 from __future__ import annotations
@@ -53,22 +53,21 @@ __all__ = [
 Summarise = Callable[[Sequence[str], str | None, int], Any]
 
 LEVELS = 2
-"""Levels of aggregates: of memories, and of such aggregates. Deeper ones would say ever less in as
-many words."""
+"""Levels of aggregates: of memories, then of aggregates. Deeper ones would add few new facts."""
 
-_WORDS = 60  # most words of an aggregate: two or three sentences
-_PRICE = 0.25  # cost of so many words, as a share of what the members are about
-_MAKING = "3"  # how aggregates are made: those that were made in another way are made anew
+_WORDS = 60  # maximum words of an aggregate: two or three sentences
+_PRICE = 0.25  # cost of this many words, as a share of the value of the members
+_MAKING = "3"  # version of the method: aggregates of other versions are rebuilt
 _DAY = 86_400.0
 _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
 
 
 class Member(NamedTuple):
-    """Members of a possible aggregate.
+    """Candidate member of an aggregate.
 
     Attributes:
-        atom: A memory, or an aggregate of one depth less.
-        said: Sentences of it that say something by themselves, or of the memories that it is of.
+        atom: Memory, or an aggregate one level below.
+        said: Self-contained sentences of the memory, or of the memories below the aggregate.
     """
 
     atom: Atom
@@ -76,11 +75,11 @@ class Member(NamedTuple):
 
 
 class Made(NamedTuple):
-    """An aggregate that is not stored yet.
+    """Aggregate that is not stored yet.
 
     Attributes:
         atom: The aggregate.
-        digest: Its text and the value of that.
+        digest: Its text with the value of the text.
     """
 
     atom: Atom
@@ -93,15 +92,15 @@ def aggregate_atoms(
     built: Collection[str],
     depth: int,
 ) -> tuple[set[str], list[Made]]:
-    """Return the ids of the aggregates of clusters, and those that are not built yet.
+    """Return the ids of the aggregates of clusters, and the aggregates that are not built yet.
 
-    An id tells the members and what they say; the time is still to be told (`edge_writes.dated`). A
-    cluster of which no sentence is worth its words has none.
+    An id depends on the members and their content; `edge_writes.dated` adds the time later. A
+    cluster without a sentence worth its length has no aggregate.
 
     Args:
-        found: The clusters.
-        sources: By row.
-        built: Ids of aggregates that there are.
+        found: Clusters of rows.
+        sources: Members by row.
+        built: Ids of existing aggregates.
         depth: Depth of the aggregates.
     """
     groups = [
@@ -143,7 +142,7 @@ def _name(own: Sequence[Member]) -> str:
 
 
 def _valued(made: Made, own: Digest) -> Made:
-    """The aggregate with a text and its worth."""
+    """Return the aggregate with its text and the value of the text."""
     worth = {name: round(getattr(own, name), 4) for name in ("value", "relevance", "complexity")}
     if own.bound > own.value:
         worth["bound"] = round(own.bound, 4)
@@ -151,7 +150,7 @@ def _valued(made: Made, own: Digest) -> Made:
 
 
 def _span(members: Sequence[Atom]) -> tuple[float | None, float | None]:
-    """From when to when the days last that atoms tell of, or stand in where they tell of none."""
+    """Return the start and end of the days that atoms mention, or else of their own times."""
     spans = [_days(atom) for atom in members]
     known = [span for span in spans if span is not None]
     if len(known) < len(spans):
@@ -171,9 +170,9 @@ def _days(atom: Atom) -> tuple[float, float] | None:
 
 
 def unchanged(store: MemoryStore, made: Sequence[Made], digests: Mapping[str, str]) -> list[Atom]:
-    """Return the aggregates whose members are all stored still, as they were; in the turn to add.
+    """Return the aggregates whose members are all stored unchanged, with their times.
 
-    What a member said before it was changed or forgotten is not told on. They get their times.
+    Call it in the turn to add, so that nothing outdated or forgotten is repeated.
     """
     atoms = [one.atom for one in made]
     known = store.known([link.target for atom in atoms for link in atom.edges])
@@ -187,14 +186,14 @@ def unchanged(store: MemoryStore, made: Sequence[Made], digests: Mapping[str, st
 
 
 def written(made: Sequence[Made], atoms: Mapping[str, Atom], summarise: Summarise) -> list[Made]:
-    """Return aggregates in the words of an oracle, where it claims nothing that no member says.
+    """Return aggregates rewritten by an oracle, if its summary claims only what members say.
 
-    A summary with a number, a name or a day that none of them has, a relative time, or none at all
-    leaves the members' own sentences.
+    The members' own sentences stay if the summary is empty or has a relative time, or a number,
+    name or day that no member has.
 
     Args:
-        made: The aggregates.
-        atoms: Their members, by id, among others.
+        made: Aggregates to rewrite.
+        atoms: Atoms by id, including all members.
         summarise: An oracle's `summarise(texts, question, max_tokens)`.
     """
     most = 2 * _WORDS
@@ -216,7 +215,7 @@ def written(made: Sequence[Made], atoms: Mapping[str, Atom], summarise: Summaris
 
 
 def _is_summary(answer: object, words: int) -> TypeGuard[str]:
-    """Whether an oracle gave text that can be stored, and no more of it than was asked for."""
+    """Return whether an oracle's answer is a storable text within the word limit."""
     return (
         isinstance(answer, str)
         and bool(answer.strip())
@@ -226,7 +225,7 @@ def _is_summary(answer: object, words: int) -> TypeGuard[str]:
 
 
 def built_of_depth(store: MemoryStore, depth: int, *, and_more: bool) -> set[str]:
-    """Ids of the aggregates of a depth, or of more, that were built here and are no user's own."""
+    """Return ids of automatic aggregates of a depth, with `and_more` also of deeper ones."""
     names = [name for name in store.ids_of_kind(AGGREGATE) if name.startswith(BUILT)]
     atoms = store.atoms([node for node, _ in store.known(names).values()])
     return {
@@ -239,13 +238,13 @@ def built_of_depth(store: MemoryStore, depth: int, *, and_more: bool) -> set[str
 def sources_of_depth(
     store: MemoryStore, snapshot: Snapshot, depth: int, *, stop: int
 ) -> dict[int, Member]:
-    """Return what aggregates of a depth are made of, by row: memories, or those of one less.
+    """Return the possible members of aggregates of a depth, by row: memories or aggregates below.
 
     Args:
         store: Store of the memories.
-        snapshot: Index of all of them.
+        snapshot: Index of all memories.
         depth: Depth of the aggregates.
-        stop: First node of the memories that are left out.
+        stop: First node that is left out.
     """
     atoms = dict(enumerate(store.atoms(snapshot.node.tolist())))
     names = SpeakerNames(snapshot.speakers)
@@ -265,14 +264,14 @@ def sources_of_depth(
     found = {}
     for row, under in leaves.items():
         every = [each for leaf in under for each in said[leaf]]
-        # What it chose of its members; an oracle may have said it in words of its own.
+        # The sentences chosen from its members, as an oracle may have rephrased them.
         chosen = [each for each in every if each.text and each.text in atoms[row].text]
         found[row] = Member(atoms[row], chosen or every)
     return found
 
 
 def _leaves(row: int, atoms: Mapping[int, Atom], row_of: Mapping[str, int]) -> list[int]:
-    """The memories that an aggregate is of, directly or by others, in their order."""
+    """Return the memories below an aggregate, direct or indirect, in their order."""
     reached, new = dict[int, None](), [row]
     while new:
         links = (link for each in new for link in atoms[each].edges)
@@ -285,7 +284,7 @@ def _leaves(row: int, atoms: Mapping[int, Atom], row_of: Mapping[str, int]) -> l
 def _concepts(
     store: MemoryStore, snapshot: Snapshot, atoms: Mapping[int, Atom]
 ) -> Mapping[int, list[str]]:
-    """Names of the concepts that atoms mention themselves, by row."""
+    """Return the names of the concepts that atoms mention directly, by row."""
     rows, nodes = mentions_of(store, snapshot, torch.tensor(list(atoms), dtype=torch.int64))
     every = nodes.unique().tolist()
     name = dict(zip(every, (atom.text for atom in store.atoms(every)), strict=True))
@@ -298,7 +297,7 @@ def _concepts(
 def mentions_of(
     store: MemoryStore, snapshot: Snapshot, rows: Tensor
 ) -> tuple[Tensor, Tensor]:  # [m], [m]
-    """Which of some atoms mentions which concept: rows and nodes, by ascending row."""
+    """Return the mentions of concepts by atoms as rows and nodes, by ascending row."""
     edges = store.edges()
     own = own_mentions(edges) & torch.isin(edges.source, snapshot.node[rows])
     row = torch.searchsorted(snapshot.node, edges.source[own])

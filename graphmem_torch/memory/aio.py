@@ -1,6 +1,6 @@
 """Async forms of the methods of a memory that may take long."""
 
-# A text is a sequence of texts: the overloads for one come first.
+# A `str` is a `Sequence[str]`, so the overloads for one text come first.
 # mypy: disable-error-code="overload-overlap"
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["AsyncMemory"]
 
 
 class AsyncMemory:
-    """The same calls in a thread each, while the event loop goes on.
+    """Async memory: runs each call in a thread, so that the event loop goes on.
 
-    If the task of a call is cancelled, its thread ends its work all the same.
+    Cancelling the task of a call does not stop its thread.
     """
 
     def __init__(self, asking: Asking, writing: Writing) -> None:
-        """Load nothing yet.
+        """Keep the parts of the memory; loads nothing.
 
         Args:
             asking: Asking of the memory.
@@ -51,9 +51,8 @@ class AsyncMemory:
     ) -> Added:
         """Add atoms, as `Memory.add`.
 
-        Cancelling the task leaves the store whole: what has begun is stored batch by batch to the
-        end, and a repeated call with the same `key` passes over it. Wait for the call before the
-        memory is closed.
+        Cancelling the task leaves the store whole: the atoms are still stored, batch by batch. A
+        repeated call with the same `key` skips them. Wait for the call before closing the memory.
         """
         return await asyncio.to_thread(self._writing.add, atoms, session=session, key=key)
 

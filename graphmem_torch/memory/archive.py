@@ -1,8 +1,8 @@
-"""The archive of a memory: what was put aside, as a namespace of its own, and what tied it.
+"""Archive of a memory: archived atoms in a namespace of their own, and their links.
 
-What is archived is a memory that can be searched and given back. Linking makes its edges anew
-there, and again where it comes back; edges that were stated, judged or connected, and what was
-stated of its validity, are kept by the archive until both of their ends are in the memory.
+An archived atom can be searched and restored. Linking rebuilds its automatic edges in the archive,
+and again after a restore. The archive keeps the other edges and the stated validity until both ends
+are in the memory.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = [
 ERASING = "archive.erasing"
 """Key, in a memory, of the nodes that are still to be erased from its archive."""
 
-_TIES = "archive.ties"  # key of the ties between what an archive holds and others
+_TIES = "archive.ties"  # key of the links of archived atoms
 
 
 @dataclass(frozen=True)
 class ArchiveLinks:
-    """What holds between atoms by their ids.
+    """Edges and validity statements between atoms, by id.
 
     Attributes:
         edges: Source, target, name of the type, weight.
-        validity: Statements on when atoms are valid, as they were known.
+        validity: Statements on when atoms are valid, with when they were known.
     """
 
     edges: tuple[tuple[str, str, str, float], ...] = ()
@@ -62,12 +62,12 @@ class ArchiveLinks:
 
     @property
     def ids(self) -> set[str]:
-        """All that are named."""
+        """Ids at the ends of all links."""
         pairs = [*(tie[:2] for tie in self.edges), *((said[0], said[3]) for said in self.validity)]
         return {end for pair in pairs for end in pair if end is not None}
 
     def among(self, ids: Collection[str]) -> ArchiveLinks:
-        """Those between these alone."""
+        """Return the links with both ends in `ids`."""
         return ArchiveLinks(
             tuple(tie for tie in self.edges if tie[0] in ids and tie[1] in ids),
             tuple(
@@ -76,14 +76,14 @@ class ArchiveLinks:
         )
 
     def __add__(self, other: ArchiveLinks) -> ArchiveLinks:
-        """Both, each once."""
+        """Return the union of both."""
         return ArchiveLinks(
             tuple(dict.fromkeys([*self.edges, *other.edges])),
             tuple(dict.fromkeys([*self.validity, *other.validity])),
         )
 
     def __sub__(self, other: ArchiveLinks) -> ArchiveLinks:
-        """Those that the other has not."""
+        """Return the links that `other` lacks."""
         edges, validity = {*other.edges}, {*other.validity}
         return ArchiveLinks(
             tuple(tie for tie in self.edges if tie not in edges),
@@ -95,7 +95,7 @@ _NONE = ArchiveLinks()
 
 
 def ties_of(store: StoreReader, nodes: Sequence[int]) -> ArchiveLinks:
-    """What linking does not make again of some atoms, with each other and with others."""
+    """Return the links at some atoms that linking cannot rebuild."""
     edges = store.edge_arrays()
     own = np.zeros(store.next_node, bool)
     own[list(nodes)] = True
@@ -113,7 +113,7 @@ def ties_of(store: StoreReader, nodes: Sequence[int]) -> ArchiveLinks:
 
 
 def keep_ties(archive: MemoryStore, more: ArchiveLinks = _NONE, gone: Collection[str] = ()) -> bool:
-    """Keeps ties in an archive, but those of ids that are gone; whether it changed."""
+    """Add links to an archive, drop those of the ids in `gone`; returns whether it changed."""
     kept = kept_ties(archive)
     now = kept + more
     now = now.among(now.ids.difference(gone))
@@ -126,9 +126,9 @@ def keep_ties(archive: MemoryStore, more: ArchiveLinks = _NONE, gone: Collection
 
 
 def state_validity(archive: MemoryStore) -> None:
-    """Has an archive know when what it holds was true, also where what superseded it is not there.
+    """State in an archive when its atoms were true, even if what superseded them is elsewhere.
 
-    Who is asked for a moment (`valid_at`) finds no value there that had ended.
+    Questions with `valid_at` then find no value that had ended.
     """
     known = {*archive.validity.stated()}
     said = [each for each in _stated_in(archive, kept_ties(archive)) if each not in known]
@@ -136,7 +136,7 @@ def state_validity(archive: MemoryStore) -> None:
 
 
 def _stated_in(archive: StoreReader, ties: ArchiveLinks) -> list[StatedValidity]:
-    """What ties say of the validity of atoms of an archive, without what it does not hold."""
+    """Return the validity statements of links whose atoms are in the archive."""
     node = {name: number for name, (number, _) in archive.known(sorted(ties.ids)).items()}
     return [
         StatedValidity(node[one], start, stop, None if by is None else node.get(by), known)
@@ -146,9 +146,9 @@ def _stated_in(archive: StoreReader, ties: ArchiveLinks) -> list[StatedValidity]
 
 
 def carry_insights(source: MemoryStore, nodes: Sequence[int], to: MemoryStore) -> None:
-    """Has atoms that were copied keep their uses, what these made of them, and what was said.
+    """Copy the uses, strengths and insights of atoms that were copied to another store.
 
-    Nothing is counted twice where that was done before.
+    A repeated call counts nothing twice.
     """
     ids = dict(zip(nodes, (atom.id for atom in source.atoms(list(nodes))), strict=True))
     there = to.known(sorted(ids.values()))
@@ -160,34 +160,34 @@ def carry_insights(source: MemoryStore, nodes: Sequence[int], to: MemoryStore) -
 
 
 def loose_ends(store: StoreReader, archive: StoreReader, gone: Sequence[int]) -> set[str]:
-    """Ids in the ties of an archive that neither has, once some of its nodes are gone."""
+    """Return ids in the links of an archive that neither store has without the nodes `gone`."""
     ids = sorted(kept_ties(archive).ids)
     away = {name for name, (node, _) in archive.known(ids).items() if node not in gone}
     return {*ids} - away - store.known(ids).keys()
 
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
-    """ArchiveLinks what is in the memory again by what the archive kept."""
+    """Restore the links that the archive kept between atoms that are in the memory again."""
     from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
 
     ties = kept_ties(archive)
     back = ties.among(store.known(sorted(ties.ids)))
     if back != _NONE:
         connect_all(store, unlinked_edges(store, back.edges) if back.edges else [])
-        # What an earlier call that was killed has stated already is not stated twice.
+        # An interrupted earlier call may have restored some statements already.
         stated = {*named_statements(store)}
         restore_statements(store, [said for said in back.validity if said not in stated])
         archive.meta_set(_TIES, json.dumps(asdict(ties - back)))
 
 
 def kept_ties(archive: StoreReader) -> ArchiveLinks:
-    """The ties that an archive keeps."""
+    """Return the links that an archive keeps."""
     kept = json.loads(archive.meta_get(_TIES) or "{}")
     return ArchiveLinks(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
 
 
 def superseded_with(store: StoreReader, nodes: Sequence[int]) -> list[int]:
-    """Atoms with all that they superseded, which would be valid again without them."""
+    """Return atoms with all that they superseded, which would be valid again without them."""
     found = {*nodes}
     while more := {*store.validity.superseded_by(sorted(found))} - found:
         found |= more
@@ -195,7 +195,7 @@ def superseded_with(store: StoreReader, nodes: Sequence[int]) -> list[int]:
 
 
 def superseding_with(archive: StoreReader, names: Sequence[str]) -> list[str]:
-    """Ids of archived atoms with all in the archive that superseded them."""
+    """Return ids of archived atoms with all in the archive that superseded them."""
     found, ties = {*names}, kept_ties(archive)
     while more := {s[3] for s in ties.validity if s[0] in found and s[3]} - found:
         found |= more
@@ -203,10 +203,10 @@ def superseding_with(archive: StoreReader, names: Sequence[str]) -> list[str]:
 
 
 def expect_apart(store: StoreReader, nodes: Sequence[int], other: StoreReader) -> list[int]:
-    """Those of some atoms that another store does not hold in a later version, which are to move.
+    """Return the atoms to move: those that another store does not hold in a later version.
 
     Raises:
-        InputError: It holds something else under one of their ids.
+        InputError: The other store has different content under an id.
     """
     ids = dict(zip(nodes, (atom.id for atom in store.atoms(nodes)), strict=True))
     there = other.known(list(ids.values()))
@@ -214,7 +214,7 @@ def expect_apart(store: StoreReader, nodes: Sequence[int], other: StoreReader) -
     for node in nodes:
         theirs = _said(other, there[ids[node]][0]) if ids[node] in there else []
         mine = _said(store, node) if theirs else []
-        if not theirs or theirs[-1] in mine:  # what an interrupt left in both is behind
+        if not theirs or theirs[-1] in mine:  # an interrupted move leaves an older copy
             moving.append(node)
         elif mine[-1] not in theirs:
             raise InputError(
@@ -226,17 +226,17 @@ def expect_apart(store: StoreReader, nodes: Sequence[int], other: StoreReader) -
 
 
 def _said(store: StoreReader, node: int) -> list[str]:
-    """Digests of the versions of an atom, the last one last."""
+    """Return the digests of the versions of an atom, the last one last."""
     return [version.atom.digest for version in versions_of(store, node)]
 
 
 def apart(
     ids: Sequence[str], store: StoreReader, archive: StoreReader | None
 ) -> tuple[list[str], list[str]]:
-    """Ids of a memory apart from those of its archive.
+    """Split ids into those of a memory and those of its archive.
 
     Raises:
-        InputError: An id that is in neither.
+        InputError: An id is in neither.
     """
     stored = store.forms.ids(ids)
     here = store.known(list(dict.fromkeys(stored)))
@@ -255,10 +255,9 @@ def apart(
 def derived_of_both(
     store: StoreReader, archive: StoreReader, nodes: Sequence[int], archived: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Nodes of a memory and of its archive, and what is derived from any of them in either.
+    """Return nodes of a memory and of its archive, with all that is derived from them in either.
 
-    With those of the same ids in the other: what an interrupt left in both, or what was added again
-    once it was archived.
+    Includes atoms with the same ids in the other store, left by an interrupt or added again since.
     """
     count, here, away = -1, {*nodes}, {*archived}
     while count < len(here) + len(away):
@@ -271,6 +270,6 @@ def derived_of_both(
 
 
 def _told_of(store: StoreReader, ids: Sequence[str]) -> set[int]:
-    """Nodes of these ids, and of what says that it is derived from one of them."""
+    """Return the nodes of these ids, and of the atoms derived from them."""
     own = {node for node, _ in store.known(ids).values()}
     return own | {*store.stating(EdgeType.DERIVED_FROM, ids)}

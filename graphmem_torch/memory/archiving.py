@@ -25,7 +25,7 @@ def archive_nodes(writing: Writing, chosen: Sequence[int]) -> int:
     """Move atoms to the archive with what they superseded; in the turn. Returns their number.
 
     Raises:
-        InputError: Something else was archived under an id, or the memory is an archive.
+        InputError: An archived atom has the same id and other content, or the memory is an archive.
     """
     state = writing.state
     nodes = superseded_with(state.store, chosen)
@@ -42,7 +42,7 @@ def archive_nodes(writing: Writing, chosen: Sequence[int]) -> int:
 
 
 def restore_atoms(writing: Writing, ids: str | Iterable[str]) -> int:
-    """Move archived atoms back with what superseded them, and return their number.
+    """Move archived atoms back with what superseded them; returns their number.
 
     See `Upkeep.restore`.
     """

@@ -52,10 +52,10 @@ _EVERYTHING = Filters()
 
 
 class Asking:
-    """Asks one memory; safe between threads."""
+    """Questions to one memory; safe between threads."""
 
     def __init__(self, state: State) -> None:
-        """Load nothing yet.
+        """Keep the state of the memory; loads nothing.
 
         Args:
             state: State of the memory.
@@ -76,8 +76,8 @@ class Asking:
         """Rank memories for questions; see `Memory.retrieve`.
 
         Returns:
-            A result; a list of them for several questions; for several moments a list of these for
-            one question, and a list of lists for several.
+            A result; for several questions a list of results. With several moments, a list of these
+            for one question and a list of lists for several.
         """
         listed = checked_questions(questions)
         if k is not None:
@@ -144,7 +144,7 @@ class Asking:
         rows = [question for question in asked for _ in instants]
         if not rows or not snapshot.index.num_atoms:
             if filters.where is not None:
-                view.fields.where(snapshot, filters.where)  # warns of fields that none has
+                view.fields.where(snapshot, filters.where)  # warns of fields that no atom has
             return [Result(question, (), 0.0, False) for question in rows]
         stages = Stages() if trace else None
         query = self.query(view, asked, filters, encoded=encoded, instants=instants)
@@ -179,8 +179,8 @@ class Asking:
         """Write contexts for questions; see `Memory.compile`.
 
         Returns:
-            A context; for several questions or several budgets a list; for both a list for each
-            question with a context for each budget.
+            A context; for several questions or budgets a list of contexts. For both, a list with a
+            context for each budget for each question.
         """
         listed, budgets = checked_questions(question), contexts.checked_budgets(budget)
         if k is not None:
@@ -233,7 +233,7 @@ class Asking:
         query = self.query(view, asked, filters, encoded=encoded)
         planned = self.plans(view, asked, filters)
         found, plans = answered(snapshot, view.store, asked, query, *planned, count)
-        # Scores never increase down the list, so that a context keeps the order of the plan.
+        # Cap each score by those before it, so that a context keeps the order of the plan.
         found = found._replace(scores=found.scores.cummin(dim=1).values)
         judged = verdicts(snapshot, found, query, self.state.config.gate.threshold)
         return view.contexts.compile(
@@ -256,13 +256,13 @@ class Asking:
 
         Args:
             question: One question, or several.
-            filters: What they may see.
-            layout: How the contexts are written.
+            filters: Conditions on the memories.
+            layout: Layout of the contexts.
             wait: Function that returns the result of an awaitable.
             llm: Language model.
             budget: Tokens of the whole prompt.
             oracle: Second check of the gate.
-            k: Memories to choose from.
+            k: Number of memories to choose from.
         """
         layout = contexts.answer_layout(llm, self.state.config.context, layout)
         if not isinstance(budget, int):
@@ -352,16 +352,16 @@ class Asking:
         encoded: Encoded | None = None,
         instants: Sequence[float | None] | None = None,
     ) -> QueryBatch:
-        """Return questions, what they may see, and how strong it is for them, as tensors.
+        """Return questions with their filters and signal settings as tensors.
 
         Args:
             view: Index that is asked.
             questions: B questions.
-            filters: What they may see.
-            asked: When each is asked; None takes that of `filters`.
+            filters: Conditions on the memories.
+            asked: Time of each question; None takes that of `filters`.
             encoded: Vectors of the questions, if they are known.
-            instants: T moments, by default those of `filters`. Each question has a row for each, so
-                that the batch has B * T rows.
+            instants: T moments, by default those of `filters`. Each question has a row for each
+                moment: the batch has B * T rows.
         """
         state, scope = self.state, filters.scope
         snapshot, count = view.snapshot, len(questions)
@@ -424,13 +424,12 @@ class Asking:
         Args:
             view: Index that is asked.
             questions: B questions.
-            filters: What they may see.
+            filters: Conditions on the memories.
             instants: T moments, by default those of `filters`.
 
         Returns:
-            B * T plans, None for a question that is not narrowed down; what was superseded as it
-            was known then, if a plan asks for it; and when the events of atoms happened, if a plan
-            reads times.
+            B * T plans, None for a question without one. With them, if a plan needs it, the
+            supersessions known at each moment, and the times of events.
         """
         state, plan, own = self.state, filters.scope.plan, self.state.config.plan
         moments = filters.instants if instants is None else instants
@@ -471,7 +470,7 @@ class Asking:
         filters: Filters,
         ask: Callable[[Asking, list[str], Filters, Encoded], list[T]],
     ) -> list[T]:
-        """Return what the namespace of each question says; all questions are encoded at once."""
+        """Return the results of each question in its namespace; encodes all questions at once."""
         root, named = self.state.expect_root(), filters.scope.namespaces
         if isinstance(named, str) or not isinstance(named, Sequence):
             raise InputError(
@@ -502,10 +501,10 @@ class Asking:
 
 
 def _note_cited(state: State, answers: Sequence[Answer]) -> None:
-    """Record what answers cite as used, and as feedback against what else they were given."""
+    """Record cited memories as used, and as feedback against the other memories of the answer."""
     if state.store.readonly:
         return
-    # What an answer names may have been deleted while the model thought.
+    # Cited memories may have been deleted while the model answered.
     given = {name for answer in answers for name in answer.context.sources}
     node = {name: number for name, (number, _) in state.store.known([*given]).items()}
     state.note_uses([node[n] for answer in answers for n in answer.cited if n in node])
@@ -513,7 +512,7 @@ def _note_cited(state: State, answers: Sequence[Answer]) -> None:
     for answer in answers:
         used = [node[name] for name in answer.cited if name in node]
         left = {*answer.context.sources} - {*answer.cited} - pinned
-        # A pinned memory is given whether it has to do with the question or not.
+        # Pinned memories are in every context, so ignoring one says nothing about the question.
         not_used = [node[name] for name in left if name in node]
         if used and not_used:
             question = answer.question

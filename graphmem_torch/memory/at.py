@@ -1,6 +1,6 @@
 """Questions to a memory: of the present, and as it was known or true at a moment."""
 
-# A text is a sequence of texts: the overloads for one come first.
+# A `str` is a `Sequence[str]`, so the overloads for one text come first.
 # mypy: disable-error-code="overload-overlap"
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ class MemoryQuestions:
         """Rank memories for questions, each with reasons and a confidence.
 
         Args:
-            questions: One question, which gives one result, or a list of B for a list of B.
+            questions: One question for one result, or a list of B for a list of B.
             k: Number of hits of a question; by default that of the preset.
             where: Conditions on fields of the hits, such as `{"meta.page": {"$gte": 3}}`, with the
-                operators of MongoDB (`rank.filters`). Other memories still lead to them.
-            between: Span that the time of a memory must be in, both ends included; None is an open
-                end. A time is seconds since the epoch UTC, a `datetime` (UTC if naive) or ISO 8601.
+                operators of MongoDB (`rank.filters`). Other memories are still traversed.
+            between: Span for the time of a memory, both ends included; None is an open end. A time
+                is seconds since the epoch UTC, a `datetime` (UTC if naive) or ISO 8601.
             scope: Rarely used conditions: kinds, exclusions, seeds, namespaces, a plan.
-            oracle: Second check of the gate: an object with `verify(questions, texts)`, or that
-                function, which is asked about the questions that the gate lets through.
-            trace: Whether `Result.trace` says what answering took.
+            oracle: Second check of the questions that the gate lets through: an object with
+                `verify(questions, texts)`, or that function.
+            trace: Whether `Result.trace` lists the steps and their costs.
 
         Raises:
             InputError: An empty question, an unusable condition, or an id that is not stored.
@@ -159,7 +159,7 @@ class MemoryQuestions:
     ) -> Any:
         """Write the most useful memories within a token budget as a prompt.
 
-        Pinned memories are in every context, and a memory brings what `context.requires` names.
+        Every context has the pinned memories; a memory brings what it needs (`context.requires`).
 
         Args:
             question: One question, or B of them for a list.
@@ -171,8 +171,8 @@ class MemoryQuestions:
             layout: Order, format, template and tokenizer; by default those of the settings.
 
         Raises:
-            InputError: As `retrieve`; a budget below what the pinned memories and the template
-                take; an unknown tokenizer, order, format or field.
+            InputError: As `retrieve`; a budget too small for the pinned memories and the template;
+                an unknown tokenizer, order, format or field.
         """
         filters = self._filters(where, between, scope)
         return self._asking.compile(question, budget, filters, layout, k=k)
@@ -222,16 +222,16 @@ class MemoryQuestions:
     ) -> Any:
         """Compile a context for a question and ask a language model.
 
-        A model that fails costs the answer and nothing else: `Answer.error` has the reason, and the
-        context is there. Memories that an answer cites count as used.
+        If the model fails, `Answer.error` has the reason and the context is kept. Cited memories
+        count as used.
 
         Args:
             question: One question, or several for a list.
             llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
                 such as `oracle.OpenAIClient`; async ones are awaited.
             budget: Tokens of the whole prompt; the answer comes on top.
-            oracle: Second check of the gate, as in `retrieve`; what it or the gate refuses is not
-                asked. Without it every question is asked.
+            oracle: Second check of the gate, as in `retrieve`: refused questions are not asked.
+                Without it every question is asked.
             k: Number of memories to choose from.
             where: Conditions on fields of the hits, as in `retrieve`.
             between: Span of the time of the hits, as in `retrieve`.
@@ -239,7 +239,7 @@ class MemoryQuestions:
             layout: Layout as in `compile`; a template must have `{question}`.
 
         Raises:
-            InputError: As `compile`; something that cannot be asked.
+            InputError: As `compile`; an unusable `llm`.
         """
         from graphmem_torch.memory.contexts import own_loop
 
@@ -262,7 +262,8 @@ class MemoryQuestions:
     ) -> Explanation:
         """Explain the score of a memory: signals, paths, gradients and influences.
 
-        The influence of a memory is what the score would lose without it (`index.explain`).
+        The influence of a memory is the part of the score that is lost without it
+        (`index.explain`).
 
         Args:
             question: The question.
@@ -281,7 +282,7 @@ class MemoryQuestions:
 
 
 class MemoryAt(MemoryQuestions):
-    """Read-only view of a memory at a moment; `Memory.at` makes it."""
+    """Read-only view of a memory at a moment, as `Memory.at` returns it."""
 
     def __init__(
         self, asking: Asking, as_of: TimeLike | None, valid_at: TimeLike | None = None
@@ -294,10 +295,10 @@ class MemoryAt(MemoryQuestions):
             valid_at: Moment at which the content of atoms must be true; None is any.
 
         Raises:
-            InputError: No time.
+            InputError: Invalid time.
         """
         self._asking, self._as_of, self._valid_at = asking, as_of, valid_at
-        _ = Filters(as_of=as_of, valid_at=valid_at).instant  # an error at once
+        _ = Filters(as_of=as_of, valid_at=valid_at).instant  # fail early
 
     def __repr__(self) -> str:
         """Return both moments."""
@@ -305,9 +306,9 @@ class MemoryAt(MemoryQuestions):
 
 
 class MemoryAtEach:
-    """Read-only view of a memory at several moments; `Memory.at` makes it.
+    """Read-only view of a memory at several moments, as `Memory.at` returns it.
 
-    Moments between which no atom was updated are asked in one batch.
+    Moments without an update between them are asked in one batch.
     """
 
     def __init__(self, asking: Asking, as_of: Instants, valid_at: TimeLike | None = None) -> None:
@@ -319,10 +320,10 @@ class MemoryAtEach:
             valid_at: Moment at which the content of atoms must be true; None is any.
 
         Raises:
-            InputError: No time.
+            InputError: Invalid time.
         """
         self._asking, self._as_of, self._valid_at = asking, as_of, valid_at
-        _ = Filters(as_of=as_of, valid_at=valid_at).instants  # an error at once
+        _ = Filters(as_of=as_of, valid_at=valid_at).instants  # fail early
 
     @overload
     def retrieve(

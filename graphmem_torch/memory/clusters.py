@@ -1,4 +1,4 @@
-"""Clusters of memories that are alike, related and near in time (`docs/mathematics.md` 5.6)."""
+"""Find clusters of similar, related memories that are near in time (`docs/mathematics.md` 5.6)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from graphmem_torch.ops.ragged import ranges, segment_topk
 
 __all__ = ["Clusters", "clusters", "star_clusters"]
 
-# Weights of the cosine, of shared concepts and of nearness in time: the paper names the three and
-# leaves their constants open, so meaning leads and the others break ties between alike memories.
+# Weights of the cosine, of shared concepts and of nearness in time. The paper names the three but
+# gives no constants; the cosine leads, the others break ties between similar memories.
 _SIMILARITY, _RELATION, _NEARNESS = 0.7, 0.2, 0.1
-_SPAN = 7 * 86_400.0  # seconds in which nearness in time falls to 1 / e: a week
-_NEIGHBOURS = 8  # most similar memories that each is compared with: pairs grow with N alone
-_SMALLEST = 3  # members: what two say needs no summary
-_LARGEST = 12  # members: what more of them say does not fit into the words of an aggregate
-_SHUFFLED = 64  # clusters of others that a cluster is held against
-_SURE = 2.0  # standard deviations that it must be above them
+_SPAN = 7 * 86_400.0  # seconds until nearness in time falls to 1 / e: a week
+_NEIGHBOURS = 8  # nearest memories compared with each, so that pairs grow linearly in N
+_SMALLEST = 3  # members: two memories need no summary
+_LARGEST = 12  # members: more do not fit into the words of an aggregate
+_SHUFFLED = 64  # random clusters that a cluster is compared with
+_SURE = 2.0  # minimum standard deviations above the random clusters
 
 
 class Clusters(NamedTuple):
     """Groups of rows.
 
     Attributes:
-        members: `[M]` int64 rows, cluster by cluster, the centre first, then by falling weight.
+        members: `[M]` int64 rows by cluster: the centre first, then by decreasing weight.
         offsets: `[C + 1]` int64.
         coherence: `[C]` mean cosine of the members with their mean direction.
     """
@@ -48,20 +48,19 @@ def star_clusters(
     smallest: int,
     largest: int,
 ) -> tuple[Tensor, Tensor]:  # [M], [C + 1]
-    """Clusters around the nodes that are joined most strongly, of a graph of n nodes.
+    """Return clusters around the most strongly connected nodes of a graph of n nodes.
 
-    A node is a centre where the sum of its weights is the largest among its neighbours and itself;
-    of equal ones the smaller number is. Each neighbour of a centre joins the centre that it is
-    joined to most strongly. What has joined none is looked at again without the others, until no
-    cluster is left to be found. Every step is a few scatters over the pairs.
+    A node is a centre if the sum of its weights is the largest of its neighbourhood; ties go to the
+    smaller number. A neighbour joins the centre with the strongest weight. Repeats with the
+    remaining nodes until no cluster is found. Each step is a few scatters over the pairs.
 
     Args:
         source: One end of each pair; pairs come in both directions.
-        target: The other.
-        weight: Above 0.
-        count: n.
-        smallest: Members of a cluster at least, the centre included.
-        largest: At most; those that are joined least strongly are left to others.
+        target: Other end of each pair.
+        weight: Weight of each pair, above 0.
+        count: Number of nodes n.
+        smallest: Minimum members of a cluster, with the centre.
+        largest: Maximum members; the weakest stay free for other clusters.
     """
     device = source.device
     free = torch.ones(count, dtype=torch.bool, device=device)
@@ -70,7 +69,7 @@ def star_clusters(
     number = torch.arange(count, device=device)
     while len(source):
         degree = weight.new_zeros(count).index_add_(0, source, weight)
-        # The place in the order of degree, the smaller number first among equals: no two alike.
+        # Unique rank by degree; ties go to the smaller number.
         rank = torch.empty_like(number)
         rank[degree.argsort(descending=True, stable=True)] = number
         best = rank.clone().scatter_reduce_(0, source, rank[target], "amin")
@@ -93,7 +92,7 @@ def star_clusters(
         found.append(rows[rows >= 0])
         sizes.append((rows >= 0).sum(1))
         free[found[-1]] = False
-        free[own] = False  # a centre that found too few is none of others either
+        free[own] = False  # a centre with too few members joins no cluster
         left = free[source] & free[target]
         source, target, weight = source[left], target[left], weight[left]
     none = torch.zeros(1, dtype=torch.int64, device=device)
@@ -109,18 +108,18 @@ def clusters(
     mentions: tuple[Tensor, Tensor],
     config: AggregateConfig,
 ) -> Clusters:
-    """Clusters of some atoms by similarity, relation and time, those that are coherent.
+    """Return coherent clusters of some atoms by similarity, shared concepts and time.
 
-    w = 0.7 cos + 0.2 shared + 0.1 e^(-|dt| / 7 days), of each atom with its 8 nearest by cosine;
-    `shared` are the concepts that both mention, over the root of how many each does; time is left
-    out where one is unknown. Pairs from `aggregate.min_similarity` on are joined.
+    w = 0.7 cos + 0.2 shared + 0.1 e^(-|dt| / 7 days), of each atom with its 8 nearest by cosine.
+    `shared` is the number of shared concepts over the root of the product of both counts. Unknown
+    times add nothing. Pairs with a cosine of at least `aggregate.min_similarity` are joined.
 
     Args:
         snapshot: Snapshot with the atoms.
-        rows: Rows that are clustered.
-        beside: All of their kind, of which random clusters are drawn.
-        mentions: Rows and nodes [m] of concepts that they mention, by ascending row.
-        config: The settings.
+        rows: Rows to cluster.
+        beside: Rows that random clusters are drawn from.
+        mentions: Rows and nodes [m] of mentioned concepts, by ascending row.
+        config: Settings of aggregates.
     """
     index = snapshot.index
     x = index.embeddings[rows.to(index.embeddings.device)].float()
@@ -140,7 +139,7 @@ def clusters(
     weight = _SIMILARITY * cosine + _RELATION * shared + _NEARNESS * near
     keep = weight >= config.min_similarity
     ends = torch.stack([source[keep], target[keep]])
-    # Both directions of a pair, once, at the stronger weight.
+    # Keep each pair once in each direction, with the stronger weight.
     ends, weight = torch.cat([ends, ends.flip(0)], 1), weight[keep].repeat(2)
     key, group = (ends[0] * len(x) + ends[1]).unique(return_inverse=True)
     strongest = weight.new_zeros(len(key)).scatter_reduce_(0, group, weight, "amax")
@@ -176,14 +175,14 @@ def _shared(
 
 
 def _coherence(x: Tensor, members: Tensor, offsets: Tensor) -> Tensor:  # [C]
-    """The mean cosine of members with their mean direction: the length of their mean."""
+    """Return the mean cosine of members with their mean direction: the length of their mean."""
     label = torch.repeat_interleave(offsets.diff())
     total = x.new_zeros(len(offsets) - 1, x.shape[1]).index_add_(0, label, x[members])
     return total.norm(dim=1) / offsets.diff().clamp(min=1)
 
 
 def _shuffled(x: Tensor, count: int, offsets: Tensor) -> Tensor:  # [C]
-    """The coherence that clusters of these sizes must have: of random ones, and somewhat more."""
+    """Return the minimum coherence of clusters of these sizes: above that of random clusters."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.stack(
         [

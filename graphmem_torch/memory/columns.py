@@ -1,7 +1,6 @@
-"""StoreColumns: what was added to a store, as columns of an index.
+"""StoreColumns: reads what was added to a store as columns of an index.
 
-What is said about an atom never changes, so a state of the store is the state before and some
-atoms and edges: only these are read and looked at.
+Stored facts about an atom never change, so only atoms and edges added since are read.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from graphmem_torch.text.words import count_words
 
 __all__ = ["StoreColumns"]
 
-_MOST_WORDS = 1 << 14  # of a question: more are no question
+_MOST_WORDS = 1 << 14  # maximum words of a question
 
 
 @dataclass(eq=False)
 class StoreColumns:
-    """What has been read of a store so far; one thread at a time.
+    """Columns read from a store so far; for one thread at a time.
 
     Attributes:
-        state: Which state of the store that is; None before the first.
-        vocabulary: The terms of the atoms.
-        kinds, speakers, sessions: Numbers of the names, in the order of their first node.
-        stop: The first node that has not been read.
-        edges: How many were in the store.
+        state: State of the store that was read; None before the first reading.
+        vocabulary: Terms of the atoms.
+        kinds, speakers, sessions: Codes of the names, ordered by first node.
+        stop: First node that has not been read.
+        edges: Number of edges in the store.
     """
 
     state: str | None = None
@@ -53,11 +52,11 @@ class StoreColumns:
     sessions: dict[str, int] = field(default_factory=dict)
     stop: int = 0
     edges: int = 0
-    _titles: bool = False  # whether any atom has one
-    _names: list[list[str]] | None = None  # of the concepts, the terms; None: not read
+    _titles: bool = False  # whether any atom has a title
+    _names: list[list[str]] | None = None  # terms of each concept; None: not read
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold of it: all but the vocabulary."""
+        """Return all but the vocabulary as JSON."""
         return {
             **{name: list(getattr(self, name)) for name in ("kinds", "speakers", "sessions")},
             "state": self.state,
@@ -68,7 +67,7 @@ class StoreColumns:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any], vocabulary: Vocabulary) -> StoreColumns:
-        """Goes on from what `to_dict` gave; an error of any kind where that is something else."""
+        """Restore from the result of `to_dict`; raises an error of any kind for other input."""
         names = "kinds", "speakers", "sessions"
         kinds, speakers, sessions = (
             {str(name): i for i, name in enumerate(kept[part])} for part in names
@@ -85,10 +84,10 @@ class StoreColumns:
         )
 
     def changes(self, store: TensorReader) -> Changes | None:
-        """What was taken away since the last reading; None where that is not known.
+        """Return what was removed since the last reading; None if that is unknown.
 
-        Inside `store.reading()`, and to be passed to `read` inside of the same. Nodes that were
-        never read are left out.
+        Call it and `read` inside the same `store.reading()`. Nodes that were never read are left
+        out.
         """
         if self.state is None:
             return None
@@ -96,7 +95,7 @@ class StoreColumns:
         return changes and changes._replace(gone=changes.gone[changes.gone < self.stop])
 
     def rename(self, renamed: Renamed) -> None:
-        """Numbers names as the index does from which nodes were removed; what is gone has none."""
+        """Renumber the names as in the index after nodes were removed; removed names go."""
         if renamed.terms is not None:
             words = self.vocabulary.words
             self.vocabulary = Vocabulary([words[i] for i in renamed.terms.tolist()])
@@ -118,18 +117,18 @@ class StoreColumns:
         *,
         duplicates: bool = True,
     ) -> IndexInput:
-        """What was added to the store since the last call; inside `store.reading()`.
+        """Read what was added to the store since the last call, inside `store.reading()`.
 
-        After an error what was read is of no use, and only new columns are.
+        After an error the columns are unusable: start with new ones.
 
         Args:
-            store: Of which everything was read.
+            store: Store that is read to the end.
             num_pieces: Size of the vocabulary of the token vectors.
-            changes: As they were asked for; None at first.
-            duplicates: Whether the atoms of equal content are looked for.
+            changes: Result of `changes`; None at first.
+            duplicates: Whether to find atoms of equal content.
         """
         state, edges = self.state, store.num_edges
-        self.state = None  # until all is read
+        self.state = None  # unusable until all is read
         self.edges = 0 if changes is None else changes.kept
         start, stop, columns = self.stop, store.next_node, store.columns(self.stop)
         texts = list(store.texts(start))
@@ -151,7 +150,7 @@ class StoreColumns:
         packed = store.tokens(start)
         tokens = None if packed is None else pick_tokens(packed, own)
         fresh = store.last_edges(edges - self.edges)
-        if state is None and len(columns.node) < stop:  # edges of deleted nodes are none
+        if state is None and len(columns.node) < stop:  # skip edges of deleted nodes
             there = torch.zeros(stop, dtype=torch.bool).index_fill(0, columns.node, True)
             fresh = fresh.take(there[fresh.source] & there[fresh.target])
         added = IndexInput(
@@ -203,10 +202,9 @@ class StoreColumns:
 def _asked(
     store: TensorReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
 ) -> list[Asked]:
-    """Return what atoms ask, without their titles and the names of their speakers.
+    """Return the questions that atoms ask, without titles and names of speakers.
 
-    An entry of nobody and no session asks nothing if it has a title, or metadata, which may hold
-    its answer.
+    An entry without speaker and session asks nothing if its title or metadata may hold the answer.
     """
     names = [*columns.speaker.names, None]
     speakers = [names[code] for code in columns.speaker.codes[own].tolist()]
@@ -226,17 +224,17 @@ def _asked(
 
 
 def _lot(text: str) -> int:
-    """A number below 2^32 that is told by the text alone, whatever else is stored."""
+    """Return a number below 2^32 that depends only on the text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _roles(speaker: Coded) -> Tensor:  # [n] int8
-    """1 for the words of a user, -1 for those of an assistant, 0 for those of anybody else."""
+    """Return 1 for a user, -1 for an assistant, 0 for anybody else."""
     roles = [role_of(name) for name in speaker.names]
     return torch.tensor([*roles, 0], dtype=torch.int8)[speaker.codes.long()]
 
 
 def _recoded(column: Coded, names: dict[str, int]) -> Tensor:  # [n] int64
-    """The codes of a part of a column as those of the whole, by NFC; -1 stays."""
+    """Map the codes of a column part to those of the whole column, by NFC; -1 stays."""
     codes = [names.setdefault(composed(name), len(names)) for name in column.names]
     return torch.tensor([*codes, -1], dtype=torch.int64)[column.codes.long()]

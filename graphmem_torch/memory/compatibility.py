@@ -1,4 +1,4 @@
-"""What a store is bound to: the encoder of its vectors, what finds its concepts; and a device."""
+"""Bind a store to its encoder and its extractor of concepts, and choose a device."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def open_bound(
     *,
     create: bool = True,
 ) -> tuple[MemoryStore, Embedder | None]:
-    """Opens a store with its encoder: the one given, else the store's own, else the settings'.
+    """Open a store with its encoder: the given one, else the store's own, else the settings'.
 
-    What is only read gets an encoder when it is first needed (`bound_embedder`).
+    A read-only store loads its encoder on first use (`bound_embedder`).
 
     Raises:
-        EmbedderError, StoreError: As they say; nothing is changed.
+        EmbedderError, StoreError: The encoder or store cannot be opened; nothing is changed.
     """
     path = None if path is None else store_folder(path)
     if mode == "r" and embedder is None:
         return MemoryStore.open(path, mode="r"), None
     if not create and not _exists(path):
-        MemoryStore.open(path, mode="r")  # says that there is none
+        MemoryStore.open(path, mode="r")  # raises the error for a missing store
     remembered = None
     if embedder is None and _exists(path):
         with MemoryStore.open(path, mode="r") as kept:
@@ -70,7 +70,7 @@ def open_bound(
     except EmbedderError:
         if not isinstance(loaded, HashingEmbedder) or not _exists(path):
             raise
-        with MemoryStore.open(path, mode="r") as kept:  # of an earlier release, perhaps
+        with MemoryStore.open(path, mode="r") as kept:  # may be of an earlier release
             loaded = loaded.like(kept.fingerprint)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     for key, value in embedder_meta(spec, how).items():
@@ -84,7 +84,7 @@ def _exists(folder: Path | None) -> bool:
 
 
 def resolved_settings(settings: Config) -> Config:
-    """The settings with absolute paths: their folders of models stay those of now."""
+    """Return the settings with model folders as absolute paths."""
     encoder, context = settings.embedder, settings.context
     name, chunker = _located(encoder.name), _located(encoder.chunk_tokenizer)
     return replace(
@@ -95,13 +95,13 @@ def resolved_settings(settings: Config) -> Config:
 
 
 def _located(name: str) -> str:
-    """A name of a model as it is; the path of a folder absolute."""
+    """Return a model name unchanged, a folder as an absolute path."""
     folder = name and not name.startswith("hashing") and Path(name).is_dir()
     return str(Path(name).resolve()) if folder else name
 
 
 def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
-    """The encoder that `spec` names (`load_embedder`), as settings say that it is to be opened."""
+    """Load the encoder that `spec` names (`load_embedder`) with these settings."""
     return load_embedder(
         spec,
         device,
@@ -112,31 +112,31 @@ def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
 
 
 def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
-    """The strings by which a store remembers an encoder that was named; None: it was not."""
+    """Return the strings that store a named encoder; None values for an unnamed one."""
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
     name = _located(spec)
     prompts = [how.query_prompt, how.document_prompt]
-    # Earlier releases read the first two alone.
+    # Earlier releases read only the first two.
     own = [] if prompts == [AUTO, AUTO] else prompts
     return {_EMBEDDER: json.dumps([name, how.token_dim, *own])}
 
 
 def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:
-    """The encoder of an open store, loaded as it was when the store was filled.
+    """Load the encoder of an open store with the settings of the time it was filled.
 
     Raises:
-        EmbedderError: It cannot be loaded, or is not the one that filled the store.
+        EmbedderError: The encoder cannot be loaded, or is not the one that filled the store.
     """
     spec, how = _remembered(store) or (own.name, own)
     return expect_bound(store, load_as(spec, how, device))
 
 
 def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
-    """The encoder, if it is the one that filled the store.
+    """Return the encoder if it is the one that filled the store.
 
     Raises:
-        EmbedderError: It is not.
+        EmbedderError: The encoder is another one.
     """
     bound = store.fingerprint
     if isinstance(embedder, HashingEmbedder):
@@ -151,23 +151,23 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
 
 
 def copy_binding(source: MemoryStore, target: MemoryStore) -> None:
-    """Has a new store remember the encoder that another remembers."""
+    """Copy the name of the encoder from a store to a new one."""
     kept = source.meta_get(_EMBEDDER)
     if kept is not None:
         target.meta_set(_EMBEDDER, kept)
 
 
 def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:
-    """What finds the concepts of a store, which is bound to it from then on; None: nothing does.
+    """Bind a store to an extractor of concepts and return it; None: concepts are off.
 
     Args:
-        store: An empty one takes any.
-        wanted: An extractor or its name. `auto` means what the store has; where it has none yet,
-            the best that is installed.
+        store: Store to bind; an empty one takes any extractor.
+        wanted: Extractor or its name. `auto` is that of the store or, if it has none yet, the best
+            installed one.
 
     Raises:
         ConfigError: The store is bound to another extractor.
-        InputError: An unknown extractor, or one that is not installed.
+        InputError: The extractor is unknown or not installed.
     """
     kept = _kept_concepts(store)
     extractor = load_extractor(store, wanted)
@@ -187,7 +187,7 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
 def load_extractor(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:
     """Load the extractor that finds the concepts of a store, as for `bind_concepts`.
 
-    Loading takes seconds the first time: do it before others have to wait.
+    The first load takes seconds: call it before taking a lock.
 
     Raises:
         ConfigError, InputError: As `bind_concepts`.
@@ -195,11 +195,11 @@ def load_extractor(store: MemoryStore, wanted: str | ConceptExtractor) -> Concep
     kept = _kept_concepts(store)
     own = kept is not None and wanted == "auto"
     if isinstance(wanted, str):
-        # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
+        # An extractor's name is its specification and version: "spacy:PIPELINE-3.8.0".
         spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
         return None if spec == "none" else _named(spec, kept if own else None)
     if all(hasattr(wanted, name) for name in ("name", "extract", "forms")):
-        return wanted  # `isinstance` does not see what `__getattr__` passes on (Python 3.12)
+        return wanted  # `isinstance` ignores `__getattr__` (Python 3.12)
     raise InputError(
         f"concepts: expected an extractor or its name, got {type(wanted).__name__}; give an "
         "object with `name`, `extract` and `forms` (`ConceptExtractor`)"
@@ -223,15 +223,15 @@ def _named(spec: str, kept: str | None) -> ConceptExtractor:
 
 
 def bound_concepts(store: MemoryStore) -> str | None:
-    """Name of the extractor that a store is bound to, "none" where nothing finds concepts.
+    """Return the name of the extractor that a store is bound to; "none" if concepts are off.
 
-    None where nothing was added yet, or only by a version that did not keep it.
+    Returns None if nothing was added yet, or only by a version that kept no name.
     """
     return store.meta_get(LINKED_BY)
 
 
 def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:
-    """How the graph grows, with thresholds for the cosines of an encoder (`rescaled`)."""
+    """Return the settings of links with thresholds for the cosines of an encoder (`rescaled`)."""
     return replace(
         link,
         min_similarity=rescaled(link.min_similarity, embedder),
@@ -240,10 +240,10 @@ def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:
 
 
 def usable_device(device: str) -> str:
-    """The device that `device` names; `auto` is CUDA where there is one.
+    """Return the device that `device` names; `auto` is CUDA if available.
 
     Raises:
-        InputError: No such device here.
+        InputError: The device is not available.
     """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -258,7 +258,7 @@ def usable_device(device: str) -> str:
 
 
 def _remembered(store: MemoryStore) -> tuple[str, EmbedderConfig] | None:
-    """Name of the encoder of a store that was opened with a named one, and how it was opened."""
+    """Return the name and settings of the encoder that a store was opened with."""
     kept = store.meta_get(_EMBEDDER)
     if kept is None:
         return None
