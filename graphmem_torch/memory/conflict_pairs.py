@@ -1,7 +1,7 @@
-"""Pairs of memories that may contradict or repeat each other: similar ones, and those with a key.
+"""Pairs of memories that may contradict or repeat each other: similar ones or with a shared key.
 
-No pass over all pairs: linking has found the most similar memories of each one when it was added,
-and a key (what is stated of whom, a rare word) is shared by few. `docs/mathematics.md` 5.8.
+Avoids a pass over all pairs. Linking has already found the most similar memories of each new one. A
+key is a statement's subject or a rare word, which few memories share. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from graphmem_torch.text.terms import terms
 
 __all__ = ["SharedKeys", "similar_nodes"]
 
-_TILE = 2048  # texts read at a time
+_TILE = 2048  # texts read per batch
 
 
 class SharedKeys:
-    """The keys of all memories of a store by node number; safe between threads.
+    """Keys of all memories of a store by node number; safe between threads.
 
     Each text is read once in the lifetime of the object.
     """
 
     def __init__(self) -> None:
-        """Read nothing before it is asked for."""
+        """Start empty; `pairs` reads the store."""
         self._lock = threading.Lock()
         self._number: dict[str, int] = {}
         self._key = torch.empty(0, dtype=torch.int64)
         self._node = torch.empty(0, dtype=torch.int64)
         self._asks = torch.empty(0, dtype=torch.bool)  # whether it looks for earlier memories
-        self._stated: list[bool] = []  # by key: of a statement, else a word
+        self._stated: list[bool] = []  # by key: True for a statement, False for a word
         self._read_to = 0
 
     def pairs(
@@ -49,18 +49,20 @@ class SharedKeys:
         shared: int,
         rare: int,
     ) -> Tensor:  # [2, P] int64, later node and earlier node, each pair once
-        """Memories with a node from `start` on, with earlier ones of their keys.
+        """Return memories with a node from `start` on, paired with earlier ones that share keys.
 
-        Two state something of one subject that may be at odds (`judge.contradiction.keys_of`), or
-        the earlier one has a word of what the later one says to be given up
-        (`judge.suspicion.asked_words`), or they have two words in common that at most `rare`
-        memories have.
+        One of these must hold for a pair:
+
+        - Both state something about one subject (`judge.contradiction.keys_of`).
+        - The later one gives something up (`judge.suspicion.asked_words`) that the earlier one
+          mentions.
+        - They share two words that at most `rare` memories have.
 
         Args:
             store: Store of the memories.
-            start: First node that is looked at.
-            shared: Earlier memories of a key that are taken, the latest first.
-            rare: Memories that may have a rare word; 0: only statements count.
+            start: First node to pair.
+            shared: Maximum earlier memories of a key; the latest come first.
+            rare: Maximum memories with a rare word; 0: only statements count.
         """
         with self._lock:
             self._read(store)
@@ -96,7 +98,7 @@ class SharedKeys:
         return found[:, total >= 2]
 
     def _read(self, store: TensorReader) -> None:
-        """Takes in what was added."""
+        """Read the keys of new memories."""
         with store.reading():
             stop, fresh = store.next_node, store.nodes(self._read_to, concepts=False)
         keys, nodes, asks = [self._key], [self._node], [self._asks]
@@ -118,7 +120,7 @@ class SharedKeys:
         self._asks = torch.cat(asks)
 
     def _keys_of(self, text: str, stated: Statements) -> dict[int, bool]:
-        """Keys of a text, and whether it looks for earlier memories with each."""
+        """Return the keys of a text, each with whether it also searches earlier memories."""
         found = {self._numbered(f"w {term}", stated=False): False for term in terms(text)}
         told = {key for said in stated.propositions for key in keys_of(said)}
         told |= {key for said in stated.sketches for key in owned_keys(said)}
@@ -137,7 +139,7 @@ class SharedKeys:
 def similar_nodes(
     edges: EdgeBlock, start: int, *, least: float
 ) -> tuple[Tensor, Tensor]:  # [2, P] int64 later and earlier node, [P] cosine
-    """Pairs that linking found to be similar, with a node from `start` on; each once."""
+    """Return pairs that linking found to be similar, with a node from `start` on; each once."""
     known = (edges.type == int(EdgeType.SIMILARITY)) & (edges.weight >= least)
     ends = torch.stack([edges.source[known], edges.target[known]])
     later, earlier = ends.amax(0), ends.amin(0)

@@ -1,4 +1,4 @@
-"""Conflicts: contradictions that are stored, how they were resolved, and what states them."""
+"""Conflicts: stored contradictions, their resolutions, and the aggregates that state them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
     "outdated_statements",
 ]
 
-_STATES = "conflict:"  # begins the id of an aggregate that states one
+_STATES = "conflict:"  # prefix of the ids of aggregates that state a conflict
 
 
 def conflicts_of(store: TensorReader, *, open_from: float | None = None) -> list[Conflict]:
-    """See `Memory.conflicts`.
+    """Return the stored conflicts; see `Facts.conflicts`.
 
     Args:
-        store: Of the memories.
-        open_from: Only those that are open, and at least so sure: what is resolved is not read.
+        store: Store of the memories.
+        open_from: Minimum confidence of open conflicts; given, resolved ones are skipped.
     """
     with store.reading():
         edges = store.edges()
@@ -81,7 +81,7 @@ def conflicts_of(store: TensorReader, *, open_from: float | None = None) -> list
 
 
 def explained(conflicts: Sequence[Conflict], local: LexicalJudge) -> list[Conflict]:
-    """Conflicts with their reasons: what the rules read from both texts, or that it was stated."""
+    """Return conflicts with reasons: those the rules find in both texts, or that it was stated."""
     texts = [[each.texts[side] for each in conflicts] for side in (0, 1)]
     return [
         replace(each, reason="stated or judged" if said is None else str(said))
@@ -90,7 +90,7 @@ def explained(conflicts: Sequence[Conflict], local: LexicalJudge) -> list[Confli
 
 
 def _at_one_time(store: TensorReader, edges: EdgeBlock) -> Tensor:  # [E] bool
-    """Edges whose ends are stored, and valid at one time or another together."""
+    """Return which edges have stored ends whose validity overlaps."""
     ends = torch.stack([edges.source, edges.target]).long()
     node, start, stop = spans_of(store, ends.unique().tolist())
     if not len(node):
@@ -100,13 +100,13 @@ def _at_one_time(store: TensorReader, edges: EdgeBlock) -> Tensor:  # [E] bool
 
 
 def atoms_of(store: TensorReader, nodes: Sequence[int]) -> dict[int, Atom]:
-    """Return the atoms of those nodes that are stored."""
+    """Return the atoms of the nodes that are stored."""
     present = store.present(nodes)
     return dict(zip(present, store.atoms(present), strict=True))
 
 
 def _stated(store: TensorReader) -> dict[frozenset[int], str]:
-    """Ids of the aggregates that state a conflict, by the nodes of the two that it is between."""
+    """Return the ids of aggregates that state conflicts, by the pair of nodes in conflict."""
     found: dict[int, set[int]] = {}
     source, target = store.stated(EdgeType.DERIVED_FROM)
     for one, other in zip(source.tolist(), target.tolist(), strict=True):
@@ -121,7 +121,7 @@ def _stated(store: TensorReader) -> dict[frozenset[int], str]:
 
 
 def begin_of(span: Validity) -> float:
-    """Return when a span begins, seconds since the epoch UTC; minus infinity if that is unknown."""
+    """Return the start of a span, seconds since the epoch UTC; minus infinity if unknown."""
     return -math.inf if span.start is None else span.start
 
 
@@ -132,7 +132,7 @@ def _stop(span: Validity) -> float:
 def _resolution(
     ids: tuple[str, str], spans: tuple[Validity, Validity], aggregate: str | None
 ) -> tuple[Any, str | None]:
-    """How a conflict is resolved, and by which memory: what is not true at one time agrees."""
+    """Return the kind of resolution and the deciding memory; disjoint validity resolves as well."""
     one, other = spans
     apart = _stop(one) <= max(begin_of(one), begin_of(other)) or _stop(other) <= max(
         begin_of(other), begin_of(one)
@@ -144,7 +144,7 @@ def _resolution(
 
 
 def aggregates_of(store: TensorReader, left: Sequence[Conflict]) -> list[Atom]:
-    """A memory for each conflict that says what both say, derived from both."""
+    """Return an aggregate for each conflict that quotes both memories and is derived from both."""
     made = []
     with store.reading():
         node = store.known([name for c in left for name in (c.earlier, c.later)])
@@ -169,14 +169,14 @@ def _both(ends: Sequence[Atom]) -> str:
 
 
 def _stating_id(ends: Sequence[Atom]) -> str:
-    """That of the aggregate which states a conflict of two memories, as they are."""
+    """Return the id of the aggregate that states a conflict of two memories with this content."""
     return _STATES + text_hash("\n".join([*(atom.id for atom in ends), _both(ends)]))[:32]
 
 
 def outdated_statements(store: TensorReader) -> list[str]:
-    """Ids of aggregates that state a conflict between memories that are gone, or say other things.
+    """Return ids of conflict aggregates whose memories are gone or changed.
 
-    In the turn in which they are deleted.
+    Call it in the turn that deletes them.
     """
     names = [name for name in store.ids_of_kind(AGGREGATE) if name.startswith(_STATES)]
     made = store.atoms([node for node, _ in store.known(names).values()])

@@ -1,4 +1,4 @@
-"""Consolidation: the steps that refine a memory, repeated until none finds anything."""
+"""Consolidation: repeats the steps that refine a memory until none finds anything."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ __all__ = ["Consolidation"]
 
 _log = logging.getLogger(__name__)
 
-_ASIDE = 256  # memories that are archived in one turn
-_TOGETHER = 32  # aggregates that are encoded and stored in one
-_PASSES = 16  # of a consolidation; more than 3 are rare
-_AGGREGATED = "aggregate.done"  # key of the state in which nothing was found to aggregate
+_ASIDE = 256  # memories archived per turn
+_TOGETHER = 32  # aggregates encoded and stored per turn
+_PASSES = 16  # maximum passes; more than 3 are rare
+_AGGREGATED = "aggregate.done"  # key of the last state without anything to aggregate
 
 
 def _always() -> bool:
@@ -49,10 +49,10 @@ def _always() -> bool:
 
 @dataclass(frozen=True)
 class _Extent:
-    """What a consolidation looks at, and the steps that it must not try or undo twice.
+    """Scope of a consolidation, with the steps that it must not retry or undo.
 
     Attributes:
-        stop: First node of the memories that were added after it began: the next call takes them.
+        stop: First node added after it began; the next call takes these.
         stuck: Nodes that cannot be archived.
         made: Ids of the aggregates that it made.
     """
@@ -63,10 +63,10 @@ class _Extent:
 
 
 class Consolidation:
-    """Refines one memory; of several threads and processes one should run at a time."""
+    """Refines one memory; run one at a time, over all threads and processes."""
 
     def __init__(self, writing: Writing, learning: Learning) -> None:
-        """Load nothing yet.
+        """Keep the parts of the memory; loads nothing.
 
         Args:
             writing: Writing to the memory.
@@ -77,7 +77,7 @@ class Consolidation:
 
     @property
     def news(self) -> object:
-        """Name of all that a consolidation looks at; None if it depends on the time as well."""
+        """Return a value that changes with the input of a consolidation; None if that includes time."""
         refine, store = self._state.config.refine, self._store
         if refine.prune_below and refine.half_life_days:
             return None
@@ -92,14 +92,14 @@ class Consolidation:
     ) -> Consolidated:
         """Take all steps until none finds anything; see `Upkeep.consolidate`.
 
-        Steps feed each other: what is repeated is used, what is used is kept, and what is archived
-        leaves its aggregates. Linking and uses come first in a pass, so what they find needs no
-        other one.
+        Steps feed each other: repetition counts as use, use prevents archiving, and archiving
+        shrinks aggregates. Linking and uses come first in a pass, so their findings need no second
+        pass.
 
         Args:
-            summarise: Writes aggregates; None makes them of sentences of their members.
-            judge: Judges pairs; None is the local rules.
-            going: Whether to go on.
+            summarise: Function that writes aggregates; None uses sentences of their members.
+            judge: Judge of pairs; None is the local rules.
+            going: Function that returns whether to go on.
         """
         if self._state.config.regime.detector != "none":
             with self._store.turn():
@@ -109,7 +109,7 @@ class Consolidation:
         for _ in range(_PASSES):
             part = self._pass(summarise, judge, going, reconciles, extent)
             done += part
-            reconciles &= not part.reconciled.failed  # whom the next call asks again
+            reconciles &= not part.reconciled.failed  # the next call asks again
             found = replace(part, linked=0, reinforced=0, learned=0)
             if not going() or found == Consolidated():
                 return done
@@ -146,10 +146,10 @@ class Consolidation:
     def _aggregate(
         self, summarise: Callable[..., Any] | None, going: Callable[[], bool], extent: _Extent
     ) -> tuple[int, int]:
-        """Make the aggregates of the memories, and delete those that are of no more.
+        """Make the aggregates of the memories, and delete outdated ones.
 
-        A memory that did not change since a call that found nothing to do is not looked at.
-        Aggregates that another call has made meanwhile stay, or two calls would undo each other.
+        Skips a memory unchanged since a call that found nothing. Keeps aggregates made by other
+        calls meanwhile, or two calls would undo each other.
 
         Returns:
             Numbers of aggregates made and deleted.
@@ -164,7 +164,7 @@ class Consolidation:
             found, sources = self._state.with_retry(work)
             built = built_of_depth(store, depth, and_more=depth == LEVELS)
             wanted, fresh = aggregate_atoms(found, sources, built, depth)
-            with self._state.turn():  # with those that are made of them
+            with self._state.turn():  # also deletes aggregates made of them
                 old = store.known(sorted(built.difference(wanted)))
                 own = [n for name, (n, _) in old.items() if n < extent.stop or name in extent.made]
                 nodes = with_derived(store, own)
@@ -208,7 +208,7 @@ class Consolidation:
 def _found_in(
     state: State, depth: int, stop: int, view: IndexView
 ) -> tuple[Clusters, dict[int, Member]]:
-    """Return the clusters of the memories of a depth before a node, and their members."""
+    """Return the clusters of memories of a depth before a node, and their members."""
     sources = sources_of_depth(state.store, view.snapshot, depth, stop=stop)
     beside = torch.tensor(list(sources), dtype=torch.int64)
     telling = [bool(source.said) for source in sources.values()]

@@ -1,4 +1,4 @@
-"""Contexts: ranked memories written into prompts, and what a language model answers to them."""
+"""Contexts: ranked memories written into prompts, and the answers of a language model."""
 
 from __future__ import annotations
 
@@ -52,24 +52,23 @@ __all__ = [
 ]
 
 Wait = Callable[[Awaitable[Any]], Any]
-"""The result of an awaitable, for a caller that is not async."""
+"""Function that returns the result of an awaitable to a synchronous caller."""
 
 _log = logging.getLogger(__name__)
 
 REDUNDANCY = 0.95
-"""Cosine, as of all-MiniLM-L6-v2 (`text.embedder.rescaled`), from which two memories that say the
-same (`Memory.duplicates`) are near-duplicates: one loses its value once the other is in."""
+"""Minimum cosine, for all-MiniLM-L6-v2 (`text.embedder.rescaled`), of near-duplicates: memories that say the same (`Memory.duplicates`). A near-duplicate of a chosen memory has no value."""
 
-_POOL = 4096  # memories to choose from at most, for a question: far above what a budget can hold
-# Other choices of a question that are tried where the first one is not proven to be the best, and
-# the share of the value that it may be proven to be short of the best: no better one is looked for.
+_POOL = 4096  # maximum memories to choose from: far more than a budget can hold
+# Limit of alternatives tried for a question if the first choice is not proven optimal, and the
+# relative gap to the optimum at which the search stops.
 _WORK, _GAP = 64, 1e-4
-# Types of edges whose ends stand in order: of a dependency the target comes first, else the source.
+# Types of edges with an order: the target of a dependency comes first, else the source.
 _ORDER_EDGES = ("dependency", "causes", "precedes", "implication")
-_GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
-_KEPT = 8192  # memories that are kept as read
-_LED = ("named", "date", "event", "reply", "succession")  # signals that lead by no word
-_BROUGHT = 0.25  # of all that speaks for or against a hit: with less from edges it is not led to
+_GRAIN = 8  # tokens of a short entry: at most budget / 8 memories are considered
+_KEPT = 8192  # maximum cached memories
+_LED = ("named", "date", "event", "reply", "succession")  # signals that lead to hits without shared words
+_BROUGHT = 0.25  # minimum share of edges in the absolute score of a connected hit
 _LEAST = 1e-6
 _CHATS = ("openai", "anthropic")
 _REFUSED = "the memory has no record of it"
@@ -80,14 +79,14 @@ _PROMPT = (
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """How contexts are made.
+    """Settings of contexts.
 
     Attributes:
-        config: Order and the rest; its tokenizer and format do not count.
-        tokenizer: What counts; see `text.tokens.get_counter`.
-        layout: How memories and prompts are written.
-        shorten: What says what is written of memories; None: their text.
-        redundancy: Cosine from which memories are near-duplicates; above 1: none are.
+        config: Order and other settings; its tokenizer and format are ignored.
+        tokenizer: Counter of tokens; see `text.tokens.get_counter`.
+        layout: Format of memories and prompts.
+        shorten: Function that shortens memories; None: full texts.
+        redundancy: Minimum cosine of near-duplicates; above 1: none are.
     """
 
     config: ContextConfig
@@ -97,18 +96,18 @@ class ContextSettings:
     redundancy: float = REDUNDANCY
 
     def candidates(self, budgets: Sequence[int], least: int) -> int:
-        """How many memories are worth looking at for these budgets."""
+        """Return the number of memories worth considering for these budgets."""
         return min(max(least, max(budgets) // _GRAIN), _POOL)
 
 
 def context_settings(
     own: ContextConfig, layout: Layout, *, redundancy: float = REDUNDANCY
 ) -> ContextSettings:
-    """Return the settings with what a caller asks for instead.
+    """Return the settings with a caller's overrides.
 
     Raises:
-        InputError: An unknown tokenizer, order, format or field of the template, or nothing that
-            can be called to shorten texts.
+        InputError: Unknown tokenizer, order, format or field of the template, or a `shorten` that
+            is not callable.
     """
     if not isinstance(layout, Layout):
         raise InputError(f"layout: expected a Layout, got {layout!r:.80}; give Layout(format=...)")
@@ -127,10 +126,10 @@ def context_settings(
 
 
 def checked_budgets(budget: int | Sequence[int]) -> list[int]:
-    """One or several budgets as a list.
+    """Return one or several budgets as a list.
 
     Raises:
-        InputError: Something that is no whole number, or a negative one.
+        InputError: A budget is negative or no whole number.
     """
     budgets = [budget] if isinstance(budget, int) else budget
     for each in budgets if isinstance(budgets, (list, tuple)) else [budget]:
@@ -143,18 +142,18 @@ def checked_budgets(budget: int | Sequence[int]) -> list[int]:
 
 
 class ContextCompiler:
-    """Compiles contexts from what an index found; safe to share between threads.
+    """Compiles contexts from hits of an index; safe to share between threads.
 
-    Keeps what does not change from question to question: costs of entries, relations, texts.
+    Caches costs of entries, relations and texts between questions.
     """
 
     def __init__(self, store: TensorReader) -> None:
-        """Nothing is read before it is asked for."""
+        """Start with empty caches; reads on demand."""
         self._store = store
         self._lock = threading.RLock()
         self._costs: dict[tuple[str, str, str | TokenCounter, bool], TokenCosts] = {}
         self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
-        self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
+        self._atoms: dict[int, Atom] = {}  # by node; numbers are never reused
         self._pins: tuple[object, Tensor] | None = None
 
     def compile(
@@ -168,19 +167,19 @@ class ContextCompiler:
         settings: ContextSettings,
         judged: Sequence[tuple[float, bool | None]],  # B
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
-        """A context for each question and budget, and the node numbers of memories that they use.
+        """Return a context for each question and budget, and the nodes of the memories they use.
 
-        `query` is the questions as tensors, `plans` what was planned for them, `judged` how
-        sure the gate is and what it says (`questions.verdicts`); a budget is of the whole prompt.
+        `query` is the questions as tensors, `plans` their plans, `judged` the confidence and
+        verdict of the gate (`questions.verdicts`). A budget is of the whole prompt.
 
         Raises:
-            InputError: A budget below what the pinned memories and the template take.
+            InputError: A budget is too small for the pinned memories and the template.
         """
         rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
         config, allowed = settings.config, query.allowed
         values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
         unrelated = _unrelated(snapshot, query, found, config.min_relevance)
-        # What lies within a stated time answers by that, whatever its words.
+        # Memories within a stated time are related, whatever their words.
         timed = [plan is not None and plan.between is not None for plan in plans]
         unrelated = unrelated & ~torch.tensor(timed)[:, None]
         pool = gather_pool(
@@ -264,7 +263,7 @@ class ContextCompiler:
             [context(b, made, budget) for made, budget in zip(curve, budgets, strict=True)]
             for b, curve in enumerate(curves)
         ]
-        # A question that the memory may have no record of refreshes nothing.
+        # Refresh no memories for a question that the memory may not know.
         used = {
             row
             for curve, each in zip(curves, contexts, strict=True)
@@ -275,7 +274,7 @@ class ContextCompiler:
         return contexts, snapshot.node[torch.tensor(sorted(used), dtype=torch.int64)]
 
     def _repeats(self, snapshot: Snapshot, one: Tensor, other: Tensor) -> Tensor:  # [P] bool
-        """Whether the atoms of rows say the same, pair by pair."""
+        """Return whether the atoms of each pair of rows say the same."""
         rows, place = torch.cat([one, other]).unique(return_inverse=True)
         atoms = self._fetched(snapshot.node[rows].tolist())
         number: dict[Hashable, int] = {}
@@ -284,7 +283,7 @@ class ContextCompiler:
         return first == second
 
     def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
-        """The memories of nodes; what is written again and again is read once."""
+        """Return the memories of nodes, cached."""
         with self._lock:
             fresh = [node for node in nodes if node not in self._atoms]
             if len(self._atoms) + len(fresh) > _KEPT:
@@ -294,7 +293,7 @@ class ContextCompiler:
             return [self._atoms[node] for node in nodes]
 
     def _pinned(self, snapshot: Snapshot) -> Tensor:  # [P] int64
-        """Rows of the pinned memories; looked up anew when the store or the pins have changed."""
+        """Return rows of the pinned memories; cached until the store or the pins change."""
         life = self._store.life
         version = (snapshot.state, tuple(life.pins()))
         with self._lock:
@@ -305,7 +304,7 @@ class ContextCompiler:
             return self._pins[1]
 
     def _token_costs(self, settings: ContextSettings) -> TokenCosts:
-        """What entries cost that are written and counted so."""
+        """Return the costs of entries in this format with this counter."""
         layout, tokenizer = settings.layout, settings.tokenizer
         inline = layout.grouped and settings.config.order == "relevance"
         key = (layout.name, layout.reserved, tokenizer, inline)
@@ -314,7 +313,7 @@ class ContextCompiler:
         return self._costs[key]
 
     def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
-        """The relations that edges of these types make; read anew when the store has changed."""
+        """Return the relations of edges of these types; cached until the store changes."""
         key = tuple(types)
         with self._lock:
             if self._relations[0] != snapshot.state:
@@ -330,9 +329,9 @@ class ContextCompiler:
 def _unrelated(
     snapshot: Snapshot, query: QueryBatch, found: Retrieval, floor: float
 ) -> Tensor:  # [B, k] bool, on the CPU
-    """Hits that have nothing to do with the question: below the floor, and no edge leads to them.
+    """Return which hits are unrelated to the question: below the floor without edges to them.
 
-    None of a question that tells no memory from another: where no hit reaches the floor.
+    None are if no hit reaches the floor, as the question then distinguishes no memories.
     """
     rows, index = found.rows, snapshot.index
     if not floor or not rows.numel() or not index.num_atoms:
@@ -352,7 +351,7 @@ def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
     """Return a layout whose prompt asks a language model the question.
 
     Raises:
-        InputError: Nothing that can be asked, or a template without `{question}`.
+        InputError: The model is unusable, or a template lacks `{question}`.
     """
     format, template = layout.format, layout.template
     complete = getattr(llm, "complete", llm)
@@ -375,9 +374,9 @@ def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
 
 @contextmanager
 def own_loop() -> Iterator[Wait]:
-    """A function that gives the result of an awaitable, in one event loop of its own for all.
+    """Yield a function that returns the result of an awaitable, on one shared event loop.
 
-    The loop runs in a thread: the caller may be in one that has a loop already, as in a notebook.
+    The loop runs in its own thread, as the caller's thread may already have one (notebooks).
     """
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
@@ -387,7 +386,7 @@ def own_loop() -> Iterator[Wait]:
         await end.wait()
 
     def loop() -> asyncio.AbstractEventLoop:
-        if not begun.done():  # the first awaitable begins it
+        if not begun.done():  # started by the first awaitable
             thread.submit(asyncio.run, serve())
         return begun.result()[0]
 
@@ -403,7 +402,7 @@ def own_loop() -> Iterator[Wait]:
 
 @contextmanager
 def callers_loop() -> Iterator[Wait]:
-    """A function that gives a thread the result of an awaitable, in the caller's event loop."""
+    """Yield a function that gives a thread the result of an awaitable, in the caller's event loop."""
     loop = asyncio.get_running_loop()
     with _waiting(lambda: loop) as wait:
         yield wait
@@ -411,9 +410,9 @@ def callers_loop() -> Iterator[Wait]:
 
 @contextmanager
 def _waiting(loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Wait]:
-    """A function that gives the result of an awaitable in an event loop of another thread.
+    """Yield a function that runs awaitables in an event loop of another thread.
 
-    Who gives its result up cancels what runs, and nothing more is begun.
+    On an exception, running awaitables are cancelled and new ones refused.
     """
     running, ended = set[Future[Any]](), threading.Event()
 
@@ -426,7 +425,7 @@ def _waiting(loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Wait]:
             return work.result()
         except CancelledError:
             if ended.is_set():
-                raise asyncio.CancelledError from None  # which is no answer to anybody
+                raise asyncio.CancelledError from None  # not an answer
             raise
         finally:
             if work.done():
@@ -441,12 +440,12 @@ def _waiting(loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Wait]:
 
 
 async def awaited(given: Awaitable[Any]) -> Any:
-    """The result of anything that can be awaited, as a coroutine."""
+    """Await any awaitable as a coroutine."""
     return await given
 
 
 def waiting(function: Callable[..., Any], wait: Wait) -> Callable[..., Any]:
-    """A function that gives results, of one that gives these or awaitables."""
+    """Return a function that waits for the results of one that may return awaitables."""
 
     def call(*given: Any) -> Any:
         found = function(*given)
@@ -456,9 +455,9 @@ def waiting(function: Callable[..., Any], wait: Wait) -> Callable[..., Any]:
 
 
 def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
-    """Answers of `ask_model`; to contexts that are not `known` a refusal, unasked.
+    """Return the answers of `ask_model`, with refusals for contexts that are not `known`.
 
-    Of one for which nobody could tell, the model may.
+    If `known` is None, the model is asked.
     """
     asked = [context for context in contexts if context.known is not False]
     answers = iter(ask_model(llm, asked, wait))
@@ -471,9 +470,9 @@ def ask_known(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]
 
 
 def ask_model(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]:
-    """Return the answer of a language model to each context, or why there is none.
+    """Return the answer of a language model to each context, or the reason for none.
 
-    `wait` gives the result of what is awaitable.
+    `wait` returns the result of an awaitable.
     """
     complete = waiting(getattr(llm, "complete", llm), wait)
     prompts = [_prompt(context) for context in contexts]
@@ -500,7 +499,7 @@ def ask_model(llm: Any, contexts: Sequence[Context], wait: Wait) -> list[Answer]
 
 
 def _prompt(context: Context) -> str | list[dict[str, str]]:
-    """What is sent: a text, or the messages of a chat."""
+    """Return the input for the model: a text, or the messages of a chat."""
     if not context.messages:
         return context.text
     system = [] if context.system is None else [{"role": "system", "content": context.system}]
@@ -510,7 +509,7 @@ def _prompt(context: Context) -> str | list[dict[str, str]]:
 def _attempt(function: Callable[[Any], Any], given: Any) -> Any:
     try:
         return function(given)
-    except Exception as error:  # whatever a caller's function raises
+    except Exception as error:  # a caller's function may raise anything
         return error
 
 

@@ -1,6 +1,6 @@
-"""Decay: the type, age and last use of every memory, and how its type is found.
+"""Decay: the type, age and last use of every memory, and the classification of types.
 
-All of it is numbered by node and only grows, so that neither a use nor a pin rebuilds anything.
+Arrays are indexed by node and only grow, so a use or a pin rebuilds nothing.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 ORACLE = "oracle"
-"""Names an oracle where its answers are kept."""
+"""Source name of types found by an oracle."""
 
 _NONE = -1
-_CONTENT = "#content"  # ends the id of what was extracted from an atom
-_ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
+_CONTENT = "#content"  # suffix of the ids of extracted atoms
+_ASKED = 64  # atoms of a call and a transaction, lost if the oracle fails
 _CODE = {name: code for code, name in enumerate(MEMORY_TYPES)}
 
 
 class DecayState:
-    """What `docs/mathematics.md` 6 needs to know of the nodes of a store; safe between threads."""
+    """Types, ages and uses of nodes (`docs/mathematics.md` 6); safe between threads."""
 
     def __init__(
         self,
@@ -60,15 +60,15 @@ class DecayState:
         rules_name: str = RULES,
         tile: int = 4096,
     ) -> None:
-        """Nothing is read before it is asked for.
+        """Start empty; reads on demand.
 
         Args:
-            store: Of the memories.
-            config: Half-lives, and whether rules find the types that are not stated.
-            clock: Now, seconds since the epoch UTC.
-            rules: Types of atoms.
-            rules_name: Under which the store keeps what they found; what others did is found anew.
-            tile: Atoms that the rules look at before what they found is stored.
+            store: Store of the memories.
+            config: Half-lives, and whether rules find missing types.
+            clock: Current time, seconds since the epoch UTC.
+            rules: Classifier of atoms.
+            rules_name: Name of the rules in the store; types from other rules are found again.
+            tile: Atoms that are classified before a write.
         """
         self._store, self._config, self._clock = store, config, clock
         self._rules, self._rules_name, self._tile = rules, rules_name, tile
@@ -76,38 +76,38 @@ class DecayState:
         self._forget()
 
     def types(self, nodes: Tensor) -> list[str | None]:  # [n] int64
-        """The memory type of each node; None where none is stated and none was looked for."""
+        """Return the memory type of each node; None if none was stated or found."""
         with self._lock:
             self._refresh()
             codes = self._kind[nodes].tolist()
         return [None if code < 0 else MEMORY_TYPES[code] for code in codes]
 
     def retention(self, nodes: Tensor, when: float | None = None) -> Tensor:  # [n] -> [n] float32
-        """Return f(t, h) of `ops.fading`, t since a memory was last used, or since it came to be.
+        """Return f(t, h) of `ops.fading`, with t the time since the last use or the creation.
 
         Args:
             nodes: [n] int64 node numbers.
-            when: Now, seconds since the epoch UTC; what was used later counts as not used yet. By
-                default as the settings say.
+            when: Current time, seconds since the epoch UTC; later uses are ignored. By default that
+                of the settings.
         """
         with self._lock:
             self._refresh()
             now = self.now() if when is None else when
             used, born = self._store.uses.last(nodes, now), self._born[nodes]
             half_life = torch.where(self._is_pinned()[nodes], 0.0, self._half_life[nodes])
-        # What has neither a known use nor a known time has no age: it keeps everything.
+        # Without a known use or time there is no age, so retention is 1.
         since = torch.where(born > used, born, used)
         since = torch.where(since > -torch.inf, since, born.nan_to_num(nan=torch.inf))
         return fading((now - since) / DAY, half_life, dtype=torch.float32)
 
     def born(self, nodes: Tensor) -> Tensor:  # [n] int64 -> [n] float64
-        """When memories came to be: their time, else when they were stored; NaN: unknown."""
+        """Return the times of memories, or else when they were stored; NaN: unknown."""
         with self._lock:
             self._refresh()
             return self._born[nodes]
 
     def now(self) -> float:
-        """What is now, as the settings say."""
+        """Return the current time: the clock or the latest memory, by the settings."""
         if self._config.now == "clock":
             return self._clock()
         with self._lock:
@@ -115,39 +115,39 @@ class DecayState:
             return self._latest if self._latest > -math.inf else self._clock()
 
     def _is_pinned(self) -> Tensor:  # [N] bool
-        """By node: procedural of itself, or pinned, and not unpinned."""
+        """Return which nodes are pinned, or procedural by their own type and not unpinned."""
         named = self._store.life.pins()
         if not named:
             return self._procedural
         node, pinned = torch.tensor(named).unbind(1)
-        known = node < len(self._procedural)  # a writer may have gone on meanwhile
+        known = node < len(self._procedural)  # a writer may have added nodes meanwhile
         return self._procedural.index_put((node[known],), pinned[known].bool())
 
     def _forget(self) -> None:
         self._version = self._removals = -1
         self._latest = -math.inf  # time of the latest memory
         self._kind = torch.empty(0, dtype=torch.int8)  # place in MEMORY_TYPES
-        self._procedural = torch.empty(0, dtype=torch.bool)  # by its own word
+        self._procedural = torch.empty(0, dtype=torch.bool)  # its own type says so
         self._half_life = torch.empty(0, dtype=torch.float64)  # days, 0: never fades
         self._born = torch.empty(0, dtype=torch.float64)  # seconds, NaN: unknown
 
     def _refresh(self) -> None:
-        """Reads what came since: types that were found, nodes."""
-        version = self._store.life.types_version  # first, lest one of meanwhile passes unseen
+        """Read new types and nodes."""
+        version = self._store.life.types_version  # read first, so that no later change is missed
         if version != self._version:
             self._forget()
         self._version = version
         start, removals = len(self._kind), self._store.life.removals
         if removals != self._removals and self._config.now == "latest":
-            self._latest = self._store.life.latest(start)  # it may be among what is gone
+            self._latest = self._store.life.latest(start)  # the latest may have been removed
         self._removals = removals
         if start < self._store.next_node:
-            with self._store.reading():  # a writer may go on meanwhile
+            with self._store.reading():  # a writer may add nodes meanwhile
                 stop, columns = self._store.next_node, self._store.columns(start)
             self._read(start, stop, columns)
 
     def _read(self, start: int, stop: int, columns: Columns) -> None:
-        """Takes in the nodes of a range."""
+        """Append the nodes of a range."""
         place, types = columns.node - start, columns.type
         codes = torch.tensor([*(_CODE.get(name, _NONE) for name in types.names), _NONE])
         kind = torch.full((stop - start,), _NONE, dtype=torch.int8)
@@ -157,7 +157,7 @@ class DecayState:
         found = self._found(start, untyped)
         rows = torch.tensor(list(found), dtype=torch.int64) - start
         kind[rows] = torch.tensor([_CODE[name] for name, _ in found.values()], dtype=torch.int8)
-        # The code of what has no type takes the entry after the last one: it does not fade.
+        # An untyped node has code -1, the last entry: it does not fade.
         lives = [*(self._config.half_life_days.get(name, 0.0) for name in MEMORY_TYPES), 0.0]
         half_life = torch.tensor(lives, dtype=torch.float64)[kind.long()]
         own = [(i, half_life_of(each)) for i, (_, each) in enumerate(found.values()) if each]
@@ -169,7 +169,7 @@ class DecayState:
         born[place] = torch.where(columns.time.isnan(), stored, columns.time)
         stated = columns.time[~columns.time.isnan()]
         self._latest = max(self._latest, float(stated.max()) if len(stated) else -math.inf)
-        # All at once, lest an interrupt leaves them of different lengths.
+        # Assign all at once, so that an interrupt cannot leave different lengths.
         self._kind, self._procedural, self._half_life, self._born = (
             torch.cat([self._kind, kind]),
             torch.cat([self._procedural, procedural]),
@@ -178,11 +178,11 @@ class DecayState:
         )
 
     def _found(self, start: int, untyped: Sequence[int]) -> dict[int, tuple[str, float | None]]:
-        """The types of nodes that state none, as far as they are known or can be found."""
+        """Return the types of untyped nodes, as far as they are known or can be found."""
         kept = {
             node: (name, factor)
             for node, name, factor, source in self._store.life.found_types(start)
-            if source in (self._rules_name, ORACLE)  # what other rules found is found anew
+            if source in (self._rules_name, ORACLE)  # types from other rules are found again
         }
         found = {node: kept[node] for node in untyped if node in kept}
         if self._config.classify == "rules":
@@ -190,7 +190,7 @@ class DecayState:
         return found
 
     def _classified(self, nodes: Sequence[int]) -> dict[int, tuple[str, float | None]]:
-        """What the rules say of these nodes; kept in the store where it can be written."""
+        """Return the types that the rules find, and store them if the store is writable."""
         found: dict[int, tuple[str, float | None]] = {}
         life, keeping = self._store.life, not self._store.readonly
         for first in range(0, len(nodes), self._tile):
@@ -201,7 +201,7 @@ class DecayState:
                 try:
                     life.set_found_types(fresh, self._rules_name, keep=ORACLE, durable=False)
                     self._version += 1
-                except StoreError as error:  # an answer must not fail with the disk
+                except StoreError as error:  # a full disk must not fail an answer
                     _log.warning("types of memories are found but not kept: %s", error)
                     keeping = False
             found |= fresh
@@ -210,14 +210,14 @@ class DecayState:
 
 @dataclass(frozen=True)
 class Classified:
-    """What a `classify` did.
+    """Result of `classify`.
 
     Attributes:
-        types: How many atoms were found to be of each type.
-        failed: How many of them the oracle gave no usable answer for: the local rules found their
-            type, and the next call asks again. What an oracle has said of them before stays.
-        contents: Memories that were added, or changed, for what the oracle extracted.
-        relations: Edges that it stated, and that were not there yet.
+        types: Number of classified atoms by type.
+        failed: Number of atoms without a usable answer of the oracle. The local rules found their
+            type, and the next call asks again; earlier answers stay.
+        contents: Number of memories added or changed by extraction.
+        relations: Number of new edges that the oracle stated.
     """
 
     types: Mapping[str, int] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class Classified:
     relations: int = 0
 
     def __add__(self, other: Classified) -> Classified:
-        """Both together."""
+        """Return the sum of both."""
         types = Counter(self.types) + Counter(other.types)
         return Classified(
             dict(sorted(types.items())),
@@ -237,12 +237,11 @@ class Classified:
 
 
 def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
-    """What an oracle extracted from an atom as one derived from it; None where it is its text.
+    """Return the content an oracle extracted as a derived atom; None if it equals the text.
 
-    A memory of its own, not a note beside the text: it is found by its own words, its source
-    through it, and it is erased with its source. `edge_writes.dated` gives it its time. Its
-    type is the oracle's word, not its own, which
-    would pin what is procedural.
+    A separate memory can be found by its own words, leads to its source and is erased with it.
+    `edge_writes.dated` sets its time. Its type is stored only as found: a procedural type of its
+    own would pin it.
     """
     content = " ".join(str(node["content"]).split())
     own = {" ".join(text.split()) for text in (atom.text, atom.rendered)}
@@ -264,10 +263,9 @@ def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
 def stated_edges(
     found: Sequence[tuple[Atom, Mapping[str, Any]]], known: Container[str]
 ) -> list[tuple[str, str, EdgeType]]:
-    """Relations that an oracle stated between stored atoms.
+    """Return the relations that an oracle stated between stored atoms.
 
-    A type that the graph does not have, such as "resulted_in", is `RELATED_TO`: that there is a
-    relation is kept, its name is not.
+    A type unknown to the graph, such as "resulted_in", becomes `RELATED_TO`; its name is lost.
     """
     pairs = [(atom.id, *each) for atom, node in found for each in node.get("relations", ())]
     named = {each.name: each for each in EdgeType}
@@ -279,7 +277,7 @@ def stated_edges(
 
 
 def open_nodes(store: MemoryStore) -> list[int]:
-    """Nodes of the atoms whose type neither they themselves nor an oracle has said."""
+    """Return nodes of atoms without a type of their own or from an oracle."""
     columns = store.columns()
     said = {node for node, _, _, source in store.life.found_types() if source == ORACLE}
     untyped = (columns.type.codes < 0) & ~columns.is_concept
@@ -292,13 +290,13 @@ def classify_nodes(
     nodes: Sequence[int],
     extract: Callable[[Sequence[tuple[Atom, Mapping[str, Any]]]], Classified] | None = None,
 ) -> Iterator[Classified]:
-    """Finds the types of nodes; yields what each call gave once it is stored.
+    """Find the types of nodes; yields the result of each call after storing it.
 
-    The oracle's answers are nodes of the published contract (`oracle.memory_node`): type and decay
-    factor per hour are kept; `extract` is given atoms with their answers, to keep the rest.
+    An oracle answers with nodes of the published contract (`oracle.memory_node`): type and decay
+    factor per hour are stored. `extract` receives the atoms with their answers to store the rest.
 
     Raises:
-        StoreError: Read-only store or full disk; what earlier calls gave is kept.
+        StoreError: Read-only store or full disk; results of earlier calls are kept.
     """
     for start in range(0, len(nodes), _ASKED):
         store.expect_writable()
@@ -315,7 +313,7 @@ def classify_nodes(
             if answer is not None
         }
         pairs = [(a, node) for a, node in zip(atoms, answers, strict=True) if node is not None]
-        # First: what is known to be of a type is not asked about again.
+        # Extract first: atoms with a stored type are not asked about again.
         kept = extract(pairs) if extract is not None and pairs else Classified()
         left = [i for i, node in enumerate(part) if node not in answered]
         names = memory_types([atoms[i] for i in left])
