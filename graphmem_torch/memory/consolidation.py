@@ -77,7 +77,7 @@ class Consolidation:
 
     @property
     def news(self) -> object:
-        """Return a value that changes with the input of a consolidation; None if that includes time."""
+        """Return a value that changes with the input of `run`; None if the input includes time."""
         refine, store = self._state.config.refine, self._store
         if refine.prune_below and refine.half_life_days:
             return None

@@ -57,7 +57,8 @@ Wait = Callable[[Awaitable[Any]], Any]
 _log = logging.getLogger(__name__)
 
 REDUNDANCY = 0.95
-"""Minimum cosine, for all-MiniLM-L6-v2 (`text.embedder.rescaled`), of near-duplicates: memories that say the same (`Memory.duplicates`). A near-duplicate of a chosen memory has no value."""
+"""Minimum cosine, for all-MiniLM-L6-v2 (`text.embedder.rescaled`), of near-duplicates: memories
+that say the same (`Facts.duplicates`). A near-duplicate of a chosen memory has no value."""
 
 _POOL = 4096  # maximum memories to choose from: far more than a budget can hold
 # Limit of alternatives tried for a question if the first choice is not proven optimal, and the
@@ -67,7 +68,7 @@ _WORK, _GAP = 64, 1e-4
 _ORDER_EDGES = ("dependency", "causes", "precedes", "implication")
 _GRAIN = 8  # tokens of a short entry: at most budget / 8 memories are considered
 _KEPT = 8192  # maximum cached memories
-_LED = ("named", "date", "event", "reply", "succession")  # signals that lead to hits without shared words
+_LED = ("named", "date", "event", "reply", "succession")  # signals of hits without shared words
 _BROUGHT = 0.25  # minimum share of edges in the absolute score of a connected hit
 _LEAST = 1e-6
 _CHATS = ("openai", "anthropic")
@@ -402,7 +403,7 @@ def own_loop() -> Iterator[Wait]:
 
 @contextmanager
 def callers_loop() -> Iterator[Wait]:
-    """Yield a function that gives a thread the result of an awaitable, in the caller's event loop."""
+    """Yield a function for a thread that runs awaitables in the caller's event loop."""
     loop = asyncio.get_running_loop()
     with _waiting(lambda: loop) as wait:
         yield wait

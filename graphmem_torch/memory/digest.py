@@ -1,7 +1,7 @@
 """Text of an aggregate: sentences of its members that stand alone, and their value.
 
-`docs/mathematics.md` 5.6. A sentence counts if it says something of its own, and if its days are
-told absolutely; which of them are said maximises relevance minus complexity.
+`docs/mathematics.md` 5.6. A sentence needs content of its own and absolute days. The choice of
+sentences maximises relevance minus complexity.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ __all__ = [
     "together",
 ]
 
-_TOLD = 3  # words of a sentence that says something by itself
+_TOLD = 3  # minimum words of a sentence with content of its own
 _STAMP = 3  # words of a day
-_MEMBERS = 3  # a theme is said by one member in so many at least,
-_GROUPS = 4  # and in one aggregate in so many at most
-_NICK = 3  # letters that a short form shares with a name
+_MEMBERS = 3  # a theme has at least one in this many members,
+_GROUPS = 4  # and at most one in this many aggregates
+_NICK = 3  # minimum letters that a short form shares with a name
 _FACT = re.compile(r"\d+(?:[.,:]\d+)*|(?<=[a-z,;] )[A-Z]\w+")  # numbers, and names inside sentences
-_BRACKETED = re.compile(r"\s*\[[^\]]*\]")  # captions of images and the like, which nobody says
-# Nouns that no extractor of runs finds: alone between an article and what is no word of a topic.
+_BRACKETED = re.compile(r"\s*\[[^\]]*\]")  # captions of images and the like, which are not speech
+# Nouns that extractors of runs miss: alone between an article and a word that is no topic.
 _NOUN = re.compile(
     r"\b(?:an?|the|my|our|his|her|their|its) ([^\W\d_]+)(?= ?[^\w\s'-]| ?$| ([^\W\d_]+))",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-# Somebody or something that there is, or what happened: without either a sentence is a saying.
+# A particular person, thing or past event; a sentence without any is a saying.
 _PARTICULAR = re.compile(
     r"\b(?:I|my|mine|we(?! (?:can|could|all|should|must|need)\b)|he|she|his|hers?|him|been"
     rf"|\w{{2,}}[^\We]ed|{PAST_VERBS})\b"
     r"|^(?:(?:and|but|so|plus|also|yes|yeah|oh|well),? )*(?:the|our) ",
     re.IGNORECASE,
 )
-# What an assistant says out of courtesy, or of itself.
+# Courtesy of an assistant, or its words about itself.
 _COURTESY = re.compile(
     r"(?:oh|wow|ah|and|yes|well)?,? ?(?:congrat\w*|thanks|thank you|sorry|apologies|welcome"
     r"|good luck|best of luck|enjoy|happy \w+ing|stay \w+,|(?:you're|you are) welcome"
@@ -69,14 +69,14 @@ _YOURS = re.compile(r"\b(?:you|your|yours|yourself|u|ya|let['\u2019]s)\b", re.IG
 
 
 class Telling(NamedTuple):
-    """A sentence that says something of its own.
+    """Sentence with content of its own.
 
     Attributes:
-        speaker: Who says it; empty: nobody is named.
+        speaker: Name of the speaker; empty: unknown.
         kind: Kind of its memory.
-        text: The sentence, its days absolute; empty: it has a relative time that cannot be placed,
-            and is not said by an aggregate.
-        day: When it was said, where only that places its days; else empty.
+        text: The sentence with absolute days; empty: it has a relative time that cannot be
+            resolved, and no aggregate says it.
+        day: Day it was said, if its relative days need that; else empty.
         units: Stems of its names and nouns, its numbers and days.
         words: Stems of all its words that may be a topic.
     """
@@ -90,20 +90,20 @@ class Telling(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Words, those of its day included."""
+        """Number of words, with those of its day."""
         return len(self.text.split()) + (_STAMP if self.day else 0)
 
 
 class SpeakerNames:
-    """The names of those who speak in a memory, which are no topic, and their short forms."""
+    """Names of the speakers of a memory, which are no topics, and their short forms."""
 
     def __init__(self, speakers: Iterable[str]) -> None:
-        """Take the names apart."""
+        """Split the names into words."""
         self._parts = {part for name in speakers for part in name_words(name)}
         self._known: dict[str, bool] = {}
 
     def __contains__(self, word: str) -> bool:
-        """Whether a word, in lower case, is one of the names: "mel", "mell" for Melanie."""
+        """Return whether a lower-case word is one of the names: "mel", "mell" for Melanie."""
         if word not in self._known:
             self._known[word] = word in self._parts or any(
                 len(word) <= len(part) and len(word) >= _NICK and part[:_NICK] == word[:_NICK]
@@ -113,18 +113,20 @@ class SpeakerNames:
 
 
 def tellings(atom: Atom, concepts: Iterable[str], names: SpeakerNames) -> list[Telling]:
-    """Return the sentences of a memory that say something of their own.
+    """Return the sentences of a memory with content of their own.
 
-    Left out are questions, captions, headings, scraps, what has no name, number, date or noun, what
-    one person says to another of the two of them, sayings ("Flowers bring joy."), and the courtesy
-    of assistants. Marks of lists and of bold type are no part of a sentence. Of a text in another
-    language than English nobody knows which times are relative, or which words are nouns: it is
-    quoted with the day it was said, and all its words count.
+    Left out are:
+
+    - questions, captions, headings, scraps and sentences without name, number, date or noun
+    - words of one speaker to the other, sayings ("Flowers bring joy."), courtesy of assistants
+
+    Marks of lists and bold type are removed. For languages other than English, relative times and
+    nouns are unknown: the text is quoted with its day, and all its words count.
 
     Args:
         atom: The memory.
         concepts: Names of the concepts that it mentions.
-        names: Names of all who speak.
+        names: Names of all speakers.
     """
     other = foreign(atom.text, STOP_WORDS)
     topic = {stem for name in concepts for stem in _topics(name.split(), names)}
@@ -133,14 +135,14 @@ def tellings(atom: Atom, concepts: Iterable[str], names: SpeakerNames) -> list[T
     found = []
     for sentence, dated in absolute_sentences(_BRACKETED.sub("", atom.text), atom.time):
         sentence, own = sentence.strip(), {*terms(sentence)}
-        announces = sentence.rstrip("*_ ").endswith(":")  # a heading, or what a list follows
+        announces = sentence.rstrip("*_ ").endswith(":")  # a heading, or an introduction to a list
         heads = _HEADING.fullmatch(_MARKER.sub("", sentence)) is not None
         if len(own) < _TOLD or announces or heads or is_question(sentence):
             continue
         sentence = _unmarked(sentence)
         if not other:
             facts = _facts(sentence, atom.time, names)
-            # What an assistant says to its user is advice, and stays.
+            # Words of an assistant to its user are advice, and stay.
             if role == -1 and _COURTESY.match(sentence):
                 continue
             if role == 0 and not facts and _YOURS.search(sentence):
@@ -158,12 +160,12 @@ def tellings(atom: Atom, concepts: Iterable[str], names: SpeakerNames) -> list[T
 
 
 def _unmarked(sentence: str) -> str:
-    """A sentence without the mark of a list in front, and without bold type."""
+    """Return a sentence without a leading list mark and without bold type."""
     return _MARKER.sub("", sentence).replace("**", "")
 
 
 def together(members: Sequence[Sequence[Telling]]) -> list[list[Telling]]:
-    """The sentences of a cluster: what is a noun in one of them is the same noun in the others."""
+    """Return the sentences of a cluster: a noun in one sentence counts as a noun in all of them."""
     nouns = frozenset().union(*(each.units for own in members for each in own))
     return [
         [each._replace(units=each.units | (each.words & nouns)) for each in own] for own in members
@@ -171,12 +173,12 @@ def together(members: Sequence[Sequence[Telling]]) -> list[list[Telling]]:
 
 
 def _day_of(atom: Atom) -> str:
-    """When a memory was said; empty where nobody knows."""
+    """Return the day of a memory; empty if unknown."""
     return "" if atom.time is None else spelled_day(datetime.fromtimestamp(atom.time, UTC).date())
 
 
 def _topics(words: Iterable[str], names: SpeakerNames) -> list[str]:
-    """Stems of the words that are no names of speakers, and not too general to be a topic."""
+    """Return the stems of words that are no names of speakers and not too general for a topic."""
     return terms(
         " ".join(w for word in words if (w := word.lower()) not in GENERIC and w not in names)
     )
@@ -191,7 +193,7 @@ def _nouns(sentence: str) -> list[str]:
 
 
 def _facts(sentence: str, said: float | None, names: SpeakerNames) -> set[str]:
-    """Numbers, names and days of an English sentence."""
+    """Return the numbers, names and days of an English sentence."""
     found = {*_topics(_FACT.findall(sentence), names)}
     if (days := told_days(sentence, said)) != (0, 0):
         found.add(f"days {days[0]} {days[1]}")
@@ -199,15 +201,15 @@ def _facts(sentence: str, said: float | None, names: SpeakerNames) -> set[str]:
 
 
 class Digest(NamedTuple):
-    """Text of an aggregate.
+    """Text of an aggregate with its value.
 
     Attributes:
         text: Sentences of its members.
-        relevance: Share of the weight of what its members are about, in [0, 1].
-        complexity: Its words as a share of those that it may have.
+        relevance: Share of the weight of its members' units, in [0, 1].
+        complexity: Number of words as a share of the limit.
         value: Relevance minus `price` times complexity.
-        bound: Upper bound of all choices of sentences; `value` if these are the best.
-        weight: Weight of each unit that its members are about.
+        bound: Upper bound of all choices of sentences; `value` if the choice is optimal.
+        weight: Weight of each unit of its members.
     """
 
     text: str
@@ -218,7 +220,7 @@ class Digest(NamedTuple):
     weight: Mapping[str, float]
 
     def said(self, text: str, words: int, price: float) -> Digest:
-        """The same of another text, such as an oracle's."""
+        """Return the digest of another text, such as an oracle's."""
         own = {*terms(text)}
         covered = sum(value for unit, value in self.weight.items() if unit in own)
         relevance = covered / (sum(self.weight.values()) or 1.0)
@@ -237,14 +239,14 @@ def digest(
     words: int,
     price: float,
 ) -> Digest | None:
-    """Choose the sentences of an aggregate: relevance minus complexity; None if none is worth it.
+    """Choose the sentences of an aggregate by relevance minus complexity; None if none is worth it.
 
     Args:
-        members: The sentences of each member, by time.
-        frequency: Aggregates that are about each unit.
-        groups: All aggregates.
-        words: That the text may have, or its shortest sentence if that is longer.
-        price: Cost of these words, in shares of the relevance.
+        members: Sentences of each member, by time.
+        frequency: Number of aggregates with each unit.
+        groups: Number of all aggregates.
+        words: Maximum words of the text, or those of its shortest sentence if that is longer.
+        price: Cost of this many words, as a share of the relevance.
     """
     said = Counter(unit for own in members for unit in {u for each in own for u in each.units})
     theme = {
@@ -270,7 +272,7 @@ def digest(
 
 
 def _written(chosen: Sequence[Telling]) -> str:
-    """Sentences, with who says them wherever that changes."""
+    """Return sentences as a text that names each change of speaker."""
     named = any(each.speaker for each in chosen)
     parts, before = [], ""
     for each in chosen:
@@ -283,7 +285,7 @@ def _written(chosen: Sequence[Telling]) -> str:
 
 
 def retold(atom: Atom) -> str:
-    """A memory as an oracle is given it: its days absolute, or the day it was said in front."""
+    """Return a memory's text for an oracle: with absolute days, or with its own day in front."""
     parts = [part for _, part in absolute_sentences(atom.text, atom.time)]
     text = "".join(part for part in parts if part is not None)
     known = len(parts) == sum(part is not None for part in parts)
@@ -293,7 +295,7 @@ def retold(atom: Atom) -> str:
 
 
 def claims_nothing_new(text: str, members: str) -> bool:
-    """Whether every number, name and day of a text is said by the members, and none is relative."""
+    """Return whether members say every number, name and day of a text, and none is relative."""
     days = {place[2:4] for place in dated_places(members, None)}
     return (
         all(fact in members for fact in _FACT.findall(text))

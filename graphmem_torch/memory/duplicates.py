@@ -1,11 +1,11 @@
 """Groups of memories that say the same, as reconciling found them, and their place in an index.
 
-A memory that says again what an earlier one says supports it (`docs/mathematics.md` 5.8), so the
-groups are in the graph: nothing else is kept of them, and what is deleted leaves them.
+A memory that repeats an earlier one supports it (`docs/mathematics.md` 5.8). The graph has these
+edges, so nothing else is stored and deleted memories leave their groups.
 
-`ComparedContent.repeats` is the definition of saying the same; reconciling, groups, `rank.unique`
-and contexts use it. Groups and contexts also ask for a cosine. Search by modes asks for less, equal
-text whoever says it (`TensorReader.first_nodes`), as the design that it follows prints it.
+`ComparedContent.repeats` defines saying the same for reconciling, groups, `rank.unique` and
+contexts. Groups and contexts also need a minimum cosine. Search by modes needs only equal text, of
+any speaker (`TensorReader.first_nodes`), as in the published design.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from graphmem_torch.text.wording import wording
 __all__ = ["DUPLICATE_COSINE", "ComparedContent", "DuplicateGroups"]
 
 DUPLICATE_COSINE = 0.75
-"""Cosine from which memories that say the same word for word are duplicates."""
+"""Minimum cosine of duplicates whose words are equal."""
 
-_SAYING = 2  # content words of a text that says something: every "thanks" would support another
+_SAYING = 2  # minimum content words: else every "thanks" would support another
 
 
 @dataclass(frozen=True)
 class ComparedContent:
-    """Content of a memory, to be compared with that of another one.
+    """Content of a memory, for comparison with another.
 
     Attributes:
         atom: The memory.
         words: `text.wording` of it.
-        days: Days that it tells of, as `text.times.told_days` reads them from when it was said.
+        days: Days it mentions, as `text.times.told_days` resolves them at its time.
     """
 
     atom: Atom
@@ -55,16 +55,15 @@ class ComparedContent:
 
     @property
     def content(self) -> Hashable:
-        """Equal for memories that say the same: of one speaker, in the same words, of one day.
+        """Key that is equal for memories that say the same: speaker, words and days agree.
 
-        Every word and sign counts, in its order (`text.wording`): another word is another fact more
-        often than another word for the same, and so are the same words in another order.
-        "Yesterday" is another day each time.
+        Every word and sign counts, in order (`text.wording`). Other words, or another order, are
+        more often a new fact than the same one. "Yesterday" is another day each time.
         """
         return composed(self.atom.speaker or ""), self.words, self.days
 
     def repeats(self, other: ComparedContent) -> bool:
-        """Whether both say the same, and say something."""
+        """Return whether both say the same and have enough content words."""
         if self.content != other.content:
             return False
         content = {word for word in self.words if any(map(str.isalnum, word))} - STOP_WORDS
@@ -72,10 +71,10 @@ class ComparedContent:
 
 
 class DuplicateGroups:
-    """The groups of a store; safe between threads. Pairs are looked at once."""
+    """Groups of a store; safe between threads. Each pair is compared once."""
 
     def __init__(self, store: TensorReader, least: float) -> None:
-        """Read nothing yet.
+        """Start empty; reads on demand.
 
         Args:
             store: Store of the memories.
@@ -83,11 +82,11 @@ class DuplicateGroups:
         """
         self._store, self._least = store, least
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, int], bool] = {}  # by pair of nodes; their texts never change
+        self._known: dict[tuple[int, int], bool] = {}  # by pair of nodes, whose texts never change
         self._found: tuple[str, list[list[int]]] | None = None
 
     def groups(self) -> list[list[int]]:
-        """Nodes that say the same, ascending in each group; the groups by their first one."""
+        """Return the groups of nodes that say the same, ascending; groups ordered by first node."""
         store = self._store
         with self._lock:
             if self._found is not None and self._found[0] == store.state:
@@ -114,9 +113,9 @@ class DuplicateGroups:
         atoms: Mapping[int, Atom],
         vectors: Tensor,  # [n, d]
     ) -> dict[tuple[int, int], bool]:
-        """Return whether the memories of a pair say the same, for pairs that are both there.
+        """Return whether the memories of a pair say the same, for pairs with both ends stored.
 
-        `vectors` are those of `atoms`, in their order.
+        `vectors` has a row for each of `atoms`.
         """
         there = [pair for pair in pairs if pair[0] in atoms and pair[1] in atoms]
         if not there:
@@ -138,7 +137,7 @@ class DuplicateGroups:
         }
 
     def column(self, snapshot: Snapshot) -> Tensor | None:  # [A] int64
-        """The number of each atom's group, from 1, 0 where it is in none; None: there are none."""
+        """Return each atom's group number, from 1, or 0 without a group; None without groups."""
         groups = self.groups()
         if not groups:
             return None
@@ -153,7 +152,7 @@ class DuplicateGroups:
 
 
 def _components(pairs: Tensor) -> list[list[int]]:  # [2, P]
-    """What pairs join, directly or by others."""
+    """Return the connected components of pairs."""
     if not pairs.shape[1]:
         return []
     from scipy.sparse import coo_array

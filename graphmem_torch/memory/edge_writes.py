@@ -1,4 +1,4 @@
-"""Edges between stored atoms: those that code states, and those that an oracle judges."""
+"""Write edges between stored atoms: stated by callers or judged by an oracle."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ __all__ = [
 ]
 
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
-_JUDGED = 64  # pairs a call: what a failing oracle can lose, and a transaction
+_JUDGED = 64  # pairs of a call and a transaction, lost if the oracle fails
 _FORM = "(source, target), (source, target, type), (source, target, type, weight) or (source, Link)"
 
 
 def _stated_edge(value: Any) -> tuple[str, Link]:
-    """Source and link of an edge that a caller wrote, checked without the store.
+    """Return the source and link of a caller's edge, checked without the store.
 
     The type gives the sign: a contradiction is stored negative whatever the sign of its weight
-    (`Link.strength`), every other type takes a positive weight.
+    (`Link.strength`). Every other type needs a positive weight.
 
     Raises:
-        InputError: Another form, an unknown type (naming the nearest), an atom with itself, or a
-            weight that is not finite, 0, negative or beyond the largest.
+        InputError: Another form, an unknown type (naming the nearest), a self-loop, or a weight
+            that is not finite, 0, negative or too large.
     """
     parts = tuple(value) if isinstance(value, (tuple, list)) else ()
     if len(parts) == 2 and isinstance(parts[1], Link):
@@ -84,13 +84,13 @@ def _edge_type(value: object) -> EdgeType:
 
 
 def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
-    """Stores edges of the forms that `GraphEdits.connect` takes in one transaction: all, or none.
+    """Store edges of the forms that `GraphEdits.connect` takes in one transaction: all, or none.
 
-    Of the edges of one (source, target, type) the strongest counts, as everywhere in the engine
-    (`Graph.from_edges`): one that is not stronger than what is stored is passed over.
+    The strongest edge of each (source, target, type) counts, as in `Graph.from_edges`: an edge no
+    stronger than the stored one is skipped.
 
     Raises:
-        InputError: No edge of these forms (`_stated_edge`), or an id that is not stored.
+        InputError: Not an edge of these forms (`_stated_edge`), or an id that is not stored.
         StoreError: Read-only store or full disk; nothing is stored then.
     """
     if not isinstance(values, Iterable):
@@ -98,7 +98,7 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
     edges = [_stated_edge(value) for value in values]
     if not edges:
         return Added(0, 0)
-    with store.turn():  # lest an end is deleted meanwhile
+    with store.turn():  # so that no end is deleted meanwhile
         node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
         asked = EdgeBlock.of(
             [node[source] for source, _ in edges],
@@ -114,10 +114,10 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
 
 
 def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeType | None) -> int:
-    """Deletes the edges from one atom to another, of one type or of all; how many there were.
+    """Delete the edges from one atom to another, of one type or all; returns their number.
 
     Raises:
-        InputError: An id that is not stored, or an unknown type.
+        InputError: An id is not stored, or the type is unknown.
     """
     wanted = None if kind is None else int(_edge_type(kind))
     node = nodes_of(store, [source, target])
@@ -130,9 +130,9 @@ def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeTyp
 
 
 def told_since(store: StoreReader, ids: Iterable[str]) -> dict[str, float | None]:
-    """From when on stored atoms told what they tell now: their time, or when they were changed.
+    """Return when stored atoms got their content: their time, or that of the last change.
 
-    None for those of unknown time, which are in no answer of a moment.
+    None for unknown times; these atoms are in no answer at a moment.
     """
     known = store.known(list(dict.fromkeys(ids)))
     nodes = [node for node, _ in known.values()]
@@ -144,9 +144,9 @@ def told_since(store: StoreReader, ids: Iterable[str]) -> dict[str, float | None
 
 
 def dated(store: StoreReader, made: Sequence[Atom]) -> list[Atom]:
-    """Atoms that are derived from others, at the time from which on these told all of it.
+    """Return derived atoms with the time since which their sources had all this content.
 
-    A moment must not be told what was said later; of unknown time where that of a source is.
+    A moment must not see later content. The time is unknown if that of a source is.
     """
     since = told_since(store, (link.target for atom in made for link in atom.edges))
     found = []
@@ -158,12 +158,12 @@ def dated(store: StoreReader, made: Sequence[Atom]) -> list[Atom]:
 
 
 def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
-    """The strongest of each (source, target, type) asked for, where none as strong is stored."""
+    """Return the strongest edge asked for each (source, target, type), if stronger than stored."""
     ends = (asked.source, asked.target, stored.source, stored.target)
     nodes = 1 + int(torch.cat(ends).max())
     asking = torch.zeros(nodes, dtype=torch.bool)
     asking[asked.source] = True
-    near = asking[stored.source]  # no other edge can be one of those asked for
+    near = asking[stored.source]  # other edges cannot match
     stored = stored.take(near)
     both = EdgeBlock.cat([stored, asked])
     key, order = ((both.source * nodes + both.target) * 256 + both.type).sort(stable=True)
@@ -173,13 +173,13 @@ def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
 
 @dataclass(frozen=True, slots=True)
 class JudgedEdges:
-    """What a `GraphEdits.judge` did.
+    """Result of `GraphEdits.judge`.
 
     Attributes:
-        entailed, contradicted, neutral: Pairs by verdict.
-        failed: Pairs without a usable verdict; they got no edge and can be asked again.
-        new: Edges stored.
-        known: Edges that were there already, as strong or more.
+        entailed, contradicted, neutral: Number of pairs by verdict.
+        failed: Number of pairs without a usable verdict; they got no edge and can be asked again.
+        new: Number of edges stored.
+        known: Number of edges that existed with at least this strength.
     """
 
     entailed: int = 0
@@ -191,19 +191,19 @@ class JudgedEdges:
 
     @property
     def judged(self) -> int:
-        """Pairs that were asked about so far."""
+        """Number of pairs judged so far."""
         return self.entailed + self.contradicted + self.neutral + self.failed
 
 
 def judge_pairs(
     store: MemoryStore, judge: Judge, pairs: Sequence[tuple[str, str]]
 ) -> Iterator[JudgedEdges]:
-    """Judges pairs (premise, hypothesis) of atom ids; yields the count after each call.
+    """Judge pairs (premise, hypothesis) of atom ids; yields the count after each call.
 
-    What each call of the oracle gave is stored before the next one: an interrupted run keeps it.
+    Results of each call are stored before the next, so an interrupted run keeps them.
 
     Raises:
-        InputError: An id that is not stored; before anything is asked.
+        InputError: An id is not stored; raised before the first call.
         StoreError: As in `connect_all`.
     """
     node = nodes_of(store, [end for pair in pairs for end in pair])
@@ -235,11 +235,11 @@ def judge_pairs(
 def _verdict_edge(
     premise: str, hypothesis: str, verdict: Verdict | None, node: dict[str, int]
 ) -> tuple[str, Link] | None:
-    """The edge that a verdict makes; None for neutral or no verdict (`docs/mathematics.md` 2.1).
+    """Return the edge of a verdict; None for neutral or no verdict (`docs/mathematics.md` 2.1).
 
-    Entailment gives an implication of weight 0.5 to 1 by its confidence, contradiction an edge that
-    weighs minus its confidence, from the later atom to the earlier: it has no direction of its own,
-    and one way of writing it keeps it from being stored twice.
+    Entailment gives an implication of weight 0.5 to 1 by its confidence. Contradiction gives an
+    edge of weight minus its confidence. It is symmetric, and always stored from later to earlier so
+    that it is stored once.
     """
     if verdict is None or verdict.label == "neutral":
         return None
@@ -251,15 +251,15 @@ def _verdict_edge(
 
 
 def contradiction(later: str, earlier: str, confidence: float) -> tuple[str, Link]:
-    """The edge that says that two atoms contradict each other; it has a least weight."""
+    """Return the contradiction edge of two atoms, with a minimum weight above 0."""
     return later, Link(earlier, EdgeType.CONTRADICTS, max(confidence, _LEAST))
 
 
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pairs (premise, hypothesis), each once.
+    """Return pairs (premise, hypothesis), each once.
 
     Raises:
-        InputError: Something that is no pair of two different ids.
+        InputError: Not a pair of two different ids.
     """
     if not isinstance(pairs, Iterable):
         raise InputError(f"pairs: expected pairs (premise, hypothesis) of ids, got {pairs!r:.80}")
@@ -280,7 +280,7 @@ def similar_pairs(
     k: int,
     least: float,
 ) -> Tensor:  # [2, P] int64, later row and earlier row
-    """Each atom with its k most similar earlier ones, where the cosine is `least` or more.
+    """Return each atom with its k most similar earlier ones, with a cosine of at least `least`.
 
     Raises:
         InputError: k below 1, or `least` outside [-1, 1].
@@ -297,7 +297,7 @@ def similar_pairs(
 def similar_ids(
     store: MemoryStore, snapshot: Snapshot, *, k: int, least: float
 ) -> list[tuple[str, str]]:
-    """The pairs of `similar_pairs` as ids of atoms, both ways round."""
+    """Return the pairs of `similar_pairs` as ids of atoms, in both directions."""
     rows = similar_pairs(snapshot.index.embeddings.float(), k=k, least=least).cpu()
     every = rows.unique()
     atoms = store.atoms(snapshot.node[every].tolist())
@@ -307,7 +307,7 @@ def similar_ids(
 
 
 def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[NamedEdge]:
-    """The edges but those that linking has made again, whose weight may differ by rounding."""
+    """Return edges without those that linking rebuilt, whose weight may differ by rounding."""
     node = nodes_of(store, [end for edge in edges for end in edge[:2]])
     asked = EdgeBlock.of(
         [node[edge[0]] for edge in edges],

@@ -1,10 +1,7 @@
-"""Export and import: everything that a caller has put into a memory, as lines of JSON.
+"""Import: read everything that a caller has put into a memory from lines of JSON.
 
-A header, the memories and their earlier versions in the order of storing, the edges between them,
-what was learned and feedback, and a line that ends the file with a checksum: what was cut or
-changed is refused before anything is stored. What linking makes of the memories (concepts, temporal
-edges) is made again. The same again for each namespace, whose header has its name; the first header
-says how many there are.
+`memory.exporting` describes the file. Its checksum refuses cut or changed files before anything is
+stored. Edges from linking (concepts, temporal edges) are not in it: they are rebuilt.
 """
 
 from __future__ import annotations
@@ -57,13 +54,13 @@ _AGAIN = "export the memory again"
 
 @dataclass(frozen=True)
 class ExportedPart:
-    """A memory of an export file, or one of its namespaces.
+    """Memory of an export file, or one of its namespaces.
 
     Attributes:
         path: The file.
-        header: Its first line.
+        header: First line of the part.
         line: Number of that line.
-        offset: Byte where it begins.
+        offset: Byte offset of that line.
     """
 
     path: Path
@@ -78,7 +75,7 @@ class ExportedPart:
 
 
 def check_export(path: Path) -> list[ExportedPart]:
-    """What is in an export, the memory itself first, once the whole file was looked at.
+    """Check a whole export and return its parts, the memory itself first.
 
     Raises:
         InputError: No export, one of a later version, or one that was cut or changed.
@@ -141,12 +138,12 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
 
 
 def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Exported]:
-    """The memories of what `check_export` has looked at, in order.
+    """Yield the memories of a part from `check_export`, in order.
 
-    Their vectors are read for an embedder that they are of, None: not at all.
+    Vectors are read if they are of `embedder`; None reads none.
 
     Raises:
-        InputError: A line that no export has.
+        InputError: Invalid line.
     """
     for where, record in _lines(part, "atom"):
         try:
@@ -170,7 +167,7 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
 
 
 def versions_apart(entries: Iterable[Exported]) -> Iterator[tuple[Exported, Exported | None]]:
-    """Each entry, and the version before it where it is a later one."""
+    """Yield each entry with its previous version, or None for a first one."""
     last: dict[str, Exported] = {}
     for entry in entries:
         yield entry, last.pop(entry.atom.id, None)
@@ -179,12 +176,12 @@ def versions_apart(entries: Iterable[Exported]) -> Iterator[tuple[Exported, Expo
 
 
 def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Container[int]) -> None:
-    """Pins and found types of memories that are stored by now, but for what is known already.
+    """Restore pins and found types of stored memories without overwriting known ones.
 
-    `pinned` are the nodes whose pins stay; so do the types that an oracle found.
+    The pins of the nodes in `pinned` stay, as do types that an oracle found.
     """
     known = store.known([entry.atom.id for entry in entries])
-    # One may have been deleted meanwhile.
+    # Skip memories deleted meanwhile.
     found = [(known[entry.atom.id][0], entry) for entry in entries if entry.atom.id in known]
     for value in (False, True):
         nodes = [n for n, entry in found if entry.pinned is value and n not in pinned]
@@ -201,10 +198,10 @@ def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Contai
 def exported_edges(
     part: ExportedPart, kind: Literal["edge", "tied_edge"] = "edge"
 ) -> Iterator[NamedEdge]:
-    """The edges of an export, or those that an archive keeps.
+    """Yield the edges of an export, or those that an archive keeps.
 
     Raises:
-        InputError: A line that no export has.
+        InputError: Invalid line.
     """
     for where, record in _lines(part, kind):
         edge = record[kind]
@@ -221,10 +218,10 @@ def exported_edges(
 def exported_validity(
     part: ExportedPart, kind: Literal["validity", "tied_validity"] = "validity"
 ) -> Iterator[NamedStatement]:
-    """What an export says of when memories were true, or what an archive keeps of that.
+    """Yield the validity statements of an export, or those that an archive keeps.
 
     Raises:
-        InputError: A line that no export has.
+        InputError: Invalid line.
     """
     for where, record in _lines(part, kind):
         try:
@@ -239,15 +236,15 @@ def exported_validity(
 
 
 def _end(value: Any) -> float | None:
-    """A start or stop, infinite where it is open."""
+    """Return a start or stop, infinite if it is open."""
     return None if value is None else float(value) if value in _OPEN else parse_time(value)
 
 
 def exported_splits(part: ExportedPart) -> set[str]:
-    """The names that were split from others.
+    """Return the names that were split from others.
 
     Raises:
-        InputError: A line that no export has.
+        InputError: Invalid line.
     """
     found = set[str]()
     for where, record in _lines(part, "split_names"):
@@ -259,7 +256,7 @@ def exported_splits(part: ExportedPart) -> set[str]:
 
 
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
-    """What was learned from the memories of an export, all of which are stored, and feedback."""
+    """Restore the learned values and feedback of an export whose memories are all stored."""
     erased = store.learned.erased
     for where, record in _lines(part, "learned"):
         try:
@@ -284,7 +281,7 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
 
 
 def _lines(part: ExportedPart, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of a part that hold this, with their places."""
+    """Yield the lines of a part with this key, each with its place."""
     path, start = part.path, f'{{"{kind}"'.encode()
     for number, line in enumerate(raw_lines(path, part.offset), start=part.line):
         if line.startswith(_END):
@@ -295,7 +292,7 @@ def _lines(part: ExportedPart, kind: str) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _read_vectors(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor, Tensor, Tensor]:
-    """The vectors of a line; ValueError where they are not of the embedder's widths."""
+    """Return the vectors of a line; ValueError if their widths are not the embedder's."""
     width = embedder.token_dim
     embedding = _values_of(record["vector"], np.float32)
     tokens = _values_of(record.get("tokens", ""), np.int8)
@@ -310,7 +307,7 @@ def _values_of(text: str, kind: type[np.generic]) -> Tensor:
 
 
 def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Embedding, token vectors and pieces of each text; without token vectors empty ones."""
+    """Return embedding, token vectors and pieces of each text; empty without token vectors."""
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
     if tokens is None or pieces is None or offsets is None:
         none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
@@ -321,20 +318,20 @@ def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """As `rows_of`, of each node."""
+    """Return the `rows_of` each node."""
     embeddings, tokens = store.vectors(nodes)
     return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
 
 
 class KnownVectors:
-    """An embedder that need not encode the texts whose vectors an export brought.
+    """Embedder that returns imported vectors without encoding their texts.
 
     Attributes:
-        name, dim, token_dim, num_pieces, fingerprint, tokenizer, window: As in `Embedder`.
+        name, dim, token_dim, num_pieces, fingerprint, tokenizer, window: Values of the embedder.
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        """Knows nothing yet."""
+        """Start without vectors."""
         self._embedder = embedder
         self._known: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self.name, self.fingerprint = embedder.name, embedder.fingerprint
@@ -344,11 +341,11 @@ class KnownVectors:
 
     @property
     def background(self) -> float:
-        """As in `Embedder`."""
+        """Background of the embedder."""
         return getattr(self._embedder, "background", 0.0)
 
     def learn(self, entries: Sequence[Exported], ahead: Iterable[str] = ()) -> None:
-        """Knows the vectors of these and of texts that come next, and no others any more."""
+        """Replace the known vectors by those of entries and of the texts that come next."""
         known = {
             entry.atom.rendered: entry.vectors for entry in entries if entry.vectors is not None
         }
@@ -358,13 +355,13 @@ class KnownVectors:
         self._known = known
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """Vectors of texts, known ones as they were exported."""
-        known = self._known  # another thread may learn others
+        """Return vectors of texts; known ones as they were exported."""
+        known = self._known  # another thread may replace it
         given = [known[text] for text in texts if text in known]
         if not given:
             return self._embedder.encode(texts, progress=progress)
         fresh = self._embedder.encode([t for t in texts if t not in known], progress=progress)
-        # Those that are encoded come first, then those that are known.
+        # Encoded texts come first, then known ones.
         is_known = torch.tensor([text in known for text in texts])
         pick = torch.where(
             is_known, len(fresh.pooled) + is_known.cumsum(0) - 1, (~is_known).cumsum(0) - 1

@@ -1,9 +1,8 @@
-"""Export: everything that a caller has put into a memory, as lines of JSON.
+"""Export: write everything that a caller has put into a memory as lines of JSON.
 
-A header, the memories and their earlier versions in the order of storing, the edges between them,
-what was learned and feedback, and a line that ends the file with a checksum. The same again for
-each namespace, whose header has its name; the first header says how many there are. How they are
-read: `memory.exchange`.
+Each part has a header, memories and earlier versions in storing order, their edges, learned values
+and feedback, and a last line with a checksum. Each namespace is another part with its name in the
+header. The first header has their number. `memory.exchange` reads them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = [
 ]
 
 VectorsOf = Callable[[Any, Sequence[int]], list[tuple["Tensor", "Tensor", "Tensor"]]]
-"""Embedding [d], token vectors [t, m] and their pieces [t] of each of some nodes of a store."""
+"""Reader of embedding [d], token vectors [t, m] and their pieces [t] of nodes of a store."""
 
 VERSION = 1
 """Version of an export without earlier versions of memories."""
@@ -56,7 +55,7 @@ VERSION = 1
 VERSIONED = 2
 """Version of an export with earlier versions of memories."""
 
-_TILE = 4096  # atoms that are read at once
+_TILE = 4096  # atoms read per batch
 
 
 def write_export(
@@ -71,19 +70,19 @@ def write_export(
     """Write a memory and its namespaces; see `Memory.export`.
 
     Args:
-        path: The file, which is replaced; or an open stream of text.
+        path: File, which is replaced, or an open text stream.
         store: Store of the memory.
-        within: What opens the store of a namespace or archive.
-        names: Names of those that are written as well.
-        own: Folder of the memory, in which no export may lie.
-        vectors: What reads embeddings and token vectors; None: they are left out.
+        within: Function that opens the store of a namespace or archive.
+        names: Names of the namespaces to write as well.
+        own: Folder of the memory, which must not contain the export.
+        vectors: Reader of embeddings and token vectors; None leaves them out.
 
     Returns:
         The number of memories.
 
     Raises:
-        InputError: No file, one in the folder of the store, or in a folder that is not there.
-        StoreError: The file cannot be written; one of before is as it was.
+        InputError: Not a file, inside the folder of the store, or in a missing folder.
+        StoreError: The file cannot be written; an existing file is unchanged.
     """
 
     def write(file: TextIO) -> int:
@@ -100,7 +99,7 @@ def write_export(
     if not isinstance(path, (str, os.PathLike)):
         try:
             path.write("")
-        except (AttributeError, TypeError, ValueError) as error:  # none, of bytes, or closed
+        except (AttributeError, TypeError, ValueError) as error:  # not a text stream, or closed
             raise InputError(
                 f"path: expected a file, or an open stream of text, got {path!r:.80}; open one "
                 "with mode 'w' and encoding 'utf-8'"
@@ -109,7 +108,7 @@ def write_export(
     target = _target(Path(path), own)
     partial = target.with_name(target.name + ".partial")
     try:
-        partial.unlink(missing_ok=True)  # which may be a link to anything
+        partial.unlink(missing_ok=True)  # it may be a link to anything
         with partial.open("x", encoding="utf-8", newline="\n") as file:
             count = write(file)
             file.flush()
@@ -130,10 +129,10 @@ def _written(file: TextIO, lines: Iterator[str]) -> int:
 
 
 def _target(path: Path, own: Path | None) -> Path:
-    """A file to write an export into.
+    """Return the path of the file to write.
 
     Raises:
-        InputError: It is none, or one of the store's own.
+        InputError: It is no file, or inside the store's folder.
     """
     if own is not None and path.resolve().is_relative_to(own):
         raise InputError(
@@ -144,20 +143,20 @@ def _target(path: Path, own: Path | None) -> Path:
             f"path: expected a new file, or one to replace, got {str(path)!r}, which is none; "
             "name a file"
         )
-    return Path(os.path.realpath(path))  # a link stays one
+    return Path(os.path.realpath(path))  # replace the target of a link, not the link
 
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """A memory of an export.
+    """Memory of an export.
 
     Attributes:
         where: File and line.
-        atom: Exactly as it was.
+        atom: Unchanged atom.
         pinned: Whether it was pinned or unpinned by name; None: neither.
-        found_type: Type that was found, decay factor per hour or None, and who found it.
-        vectors: Its embedding [d], its token vectors [t, m] and their pieces [t].
-        until: When the next version of it, a later line, took its place; None: it is the last.
+        found_type: Found type, decay factor per hour or None, and source of both.
+        vectors: Embedding [d], token vectors [t, m] and their pieces [t].
+        until: Time when its next version, on a later line, replaced it; None: it is the last.
     """
 
     where: str
@@ -175,13 +174,13 @@ def export_lines(
     tied: tuple[Iterable[NamedEdge], Iterable[NamedStatement]] = ((), ()),
     **header: str | int,
 ) -> Iterator[str]:
-    """The lines of an export, without line feeds; of one moment: writers wait meanwhile.
+    """Yield the lines of an export of one moment, without line feeds; writers wait meanwhile.
 
     Args:
-        store: Of the memories.
-        vectors: What reads embeddings and token vectors, which are then written as well.
-        tied: What an archive keeps of edges and validity.
-        header: `namespace`, its name; or `namespaces`, how many follow.
+        store: Store of the memories.
+        vectors: Reader of embeddings and token vectors to write as well.
+        tied: Edges and validity kept by an archive.
+        header: `namespace`, its name; or `namespaces`, the number of parts that follow.
     """
     digest, count = hashlib.sha256(), 0
     with store.reading():
@@ -217,7 +216,7 @@ def _records(
     for entry in stored_entries(store, told, vectors):
         yield _record_of(entry)
         for link in entry.atom.edges if entry.until is None else ():
-            weight = float(np.float32(link.strength))  # as edges are stored
+            weight = float(np.float32(link.strength))  # the precision of stored edges
             stated.add((entry.atom.id, link.target, int(link.type), weight))
     names = [kind.name.lower() for kind in EdgeType]
     columns_of = zip(*(column.tolist() for column in edges), strict=True)
@@ -254,14 +253,14 @@ def _tied_records(
 
 
 def _told(said: NamedStatement) -> list[Any]:
-    """As JSON has it, which has no word for infinity."""
+    """Return a statement for JSON, which has no infinity."""
     return [str(each) if each in (-math.inf, math.inf) else each for each in said]
 
 
 def stored_entries(
     store: StoreReader, nodes: Sequence[int], vectors: VectorsOf | None
 ) -> Iterator[Exported]:
-    """Atoms and earlier versions as they are stored, by ascending node number."""
+    """Yield atoms and earlier versions as they are stored, by ascending node number."""
     earlier = {node: (until, atom) for node, until, atom in store.earlier()}
     pins = dict(store.life.pins())
     found = {node: checked_type(rest) for node, *rest in store.life.found_types()}
@@ -277,7 +276,7 @@ def stored_entries(
 
 
 def checked_type(value: Any) -> tuple[str, float | None, str] | None:
-    """What was found of a type; ValueError or TypeError for what no one finds."""
+    """Return a found type; ValueError or TypeError for an invalid one."""
     if value is None:
         return None
     name, factor, source = value
@@ -289,7 +288,7 @@ def checked_type(value: Any) -> tuple[str, float | None, str] | None:
 
 
 def _record_of(entry: Exported) -> dict[str, Any]:
-    """The line of a memory."""
+    """Return the line of a memory."""
     record: dict[str, Any] = {"atom": atom_to_record(entry.atom)}
     if entry.until is not None:
         record["until"] = entry.until
