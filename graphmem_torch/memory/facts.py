@@ -30,13 +30,10 @@ __all__ = ["Facts"]
 
 
 class Facts:
-    """What holds when, what said otherwise before, and what contradicts what.
-
-    `docs/mathematics.md` 5.1 and 5.8.
-    """
+    """Validity, versions and contradictions of memories (`docs/mathematics.md` 5.1 and 5.8)."""
 
     def __init__(self, writing: Writing) -> None:
-        """Load nothing yet.
+        """Keep the part that writes; loads nothing.
 
         Args:
             writing: Writing to the memory.
@@ -54,26 +51,26 @@ class Facts:
     ) -> Validity:
         """State that an atom replaced another, which was true until then and stays stored.
 
-        The old atom is valid until `when`, not included: from then on the signal `ended` counts
-        against it, and `valid_at` leaves it out. No index is rebuilt. The same statement again
-        changes nothing; another atom in the old one's place is a later statement. Deleting or
-        forgetting either atom drops the statement, and the old one is valid as before.
+        The old atom is valid until `when`, exclusive. From then on the signal `ended` counts
+        against it, and `valid_at` leaves it out. No index is rebuilt. Repeating a statement changes
+        nothing; naming another successor is a later statement. Deleting or forgetting either atom
+        drops the statement, and the old one is valid as before.
 
         Args:
             old: Id of the atom whose content is no longer true.
             new: Id of the atom that is true in its place.
-            when: Moment of the change, a time as in `Memory.retrieve`. By default the moment at
-                which the new atom begins to be true, but not before the old one began; an end of
-                the old atom that is stated already, or its own, is never moved back.
-            known: Moment at which this became known, which `as_of` goes by; by default now, and
-                never before what is known of both already.
+            when: Moment of the change, a time as in `Memory.retrieve`. By default the start of the
+                new atom's validity, but not before that of the old one. An earlier end of the old
+                atom is never moved back.
+            known: Moment at which this became known, for `as_of`. By default now, and never before
+                the latest statement about both.
 
         Returns:
             The validity of the old atom.
 
         Raises:
-            InputError: An id that is not stored, an atom that would supersede itself, directly or
-                through others, or an end before the beginning.
+            InputError: An id is not stored, an atom would supersede itself, directly or through
+                others, or the end is before the start.
             StoreError: Read-only store or full disk; nothing has changed then.
         """
         now = self._state.clock()
@@ -88,21 +85,22 @@ class Facts:
         stop: TimeLike | EllipsisType | None = ...,
         known: TimeLike | None = None,
     ) -> dict[str, Validity]:
-        """State from when to when the content of atoms was true, all or none.
+        """State the validity of atoms, all or none.
 
         Args:
             ids: Ids of stored atoms.
-            start: Beginning, a time as in `Memory.retrieve`; `-math.inf` for always, None for what
-                the atom says. Left out, it stays as it is.
-            stop: End, not included; `math.inf` for open, None for what the atom says, also if
-                another one superseded it. Left out, it stays as it is.
+            start: Start, a time as in `Memory.retrieve`; `-math.inf` for always, None for the time
+                in the atom. If omitted, it is unchanged.
+            stop: End, exclusive; `math.inf` for open, None for the time in the atom, even if it was
+                superseded. If omitted, it is unchanged.
             known: Moment at which this became known, as in `supersede`.
 
         Returns:
             The validity of each atom.
 
         Raises:
-            InputError: An id that is not stored, no end given, or an end before the beginning.
+            InputError: An id is not stored, `start` and `stop` are both omitted, or the end is
+                before the start.
             StoreError: Read-only store or full disk; nothing has changed then.
         """
         resolve, now = self._state.resolve_ids, self._state.clock()
@@ -111,18 +109,18 @@ class Facts:
     def validity(
         self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
     ) -> dict[str, Validity]:
-        """Return from when to when the content of atoms was true, as known at a moment.
+        """Return the validity of atoms, as known at a moment.
 
         An atom without a statement is valid from its `event_time`, else its `time`, to its
-        `event_end`. The beginning is unknown if the end is before the atom was said.
+        `event_end`. The start is unknown if the end is before the atom was said.
 
         Args:
             ids: Ids of stored atoms.
-            as_of: The moment, a time as in `Memory.retrieve`; by default now. Atoms are read as
-                they are today.
+            as_of: Moment, a time as in `Memory.retrieve`; by default now. Atoms are read in their
+                current version.
 
         Raises:
-            InputError: An id that is not stored, or that of a concept.
+            InputError: An id is not stored, or is that of a concept.
         """
         moment = None if as_of is None else parse_time(as_of, "as_of")
         with self._store.reading():
@@ -130,10 +128,10 @@ class Facts:
             return self._state.as_given(ids, validity_of(self._store, nodes, moment))
 
     def versions(self, id: str) -> list[Version]:
-        """Return the versions of an atom, the first one first and that of today last.
+        """Return the versions of an atom, from first to current.
 
         Raises:
-            InputError: An id that is not stored, or that of a concept.
+            InputError: An id is not stored, or is that of a concept.
         """
         with self._store.reading():
             return versions_of(self._store, self._state.resolve_ids(id)[1][0])
@@ -141,27 +139,27 @@ class Facts:
     def history(self, id: str) -> History:
         """Return the versions of an atom, the statements of its validity, and its chain.
 
-        The chain holds what it superseded and what superseded it, directly or through others, each
-        with its times.
+        The chain has the atoms it superseded and those that superseded it, directly or through
+        others, each with its times.
 
         Raises:
-            InputError: An id that is not stored, or that of a concept.
+            InputError: An id is not stored, or is that of a concept.
         """
         with self._store.reading():
             return history_of(self._store, self._state.resolve_ids(id)[1][0])
 
     def changes(self, since: TimeLike) -> list[Change]:
-        """Return what has changed since a moment, that included, in the order it became known.
+        """Return the changes since a moment, inclusive, in the order they became known.
 
         Lists atoms that were added or restored, updated, superseded, archived, or given a validity.
-        Of deletions only the number is kept. Changes that an older release stored without their
+        For deletions only the number is kept. Changes that an older release stored without their
         time are missing.
 
         Args:
-            since: The moment by the clock of the memory, a time as in `Memory.retrieve`.
+            since: Moment by the clock of the memory, a time as in `Memory.retrieve`.
 
         Raises:
-            InputError: No time.
+            InputError: Invalid time.
         """
         moment, archive = parse_time(since, "since"), self._state.archive()
         with self._store.reading():
@@ -178,29 +176,28 @@ class Facts:
     ) -> Reconciled:
         """Find memories that contradict or repeat each other.
 
-        Compares each memory that is new since the last call with those that share a key with it
+        Compares each memory that is new since the last call with those that share a key
         (`docs/mathematics.md` 5.8). A contradiction is an open conflict: `conflicts` lists it with
-        its reason, and it changes no ranking and no validity. Without an oracle a memory ends in
-        one case: a later memory of the same speaker or source states the change in so many words
-        ("moved to", "no longer", "changed from A to B", "renamed"). A memory that says again what
-        an earlier one says supports it, and counts as a use of it. Nothing is deleted. Each block
-        of memories commits before the next starts, so an interrupted run can be repeated; a second
-        call finds nothing to do. Readers and writers are not blocked.
+        its reason; rankings and validity stay. Without an oracle, only an explicit change by the
+        same speaker or source ends a memory ("moved to", "no longer", "changed from A to B",
+        "renamed"). A memory that repeats an earlier one supports it, and counts as a use of it.
+        Nothing is deleted. Each block of memories commits before the next starts, so an interrupted
+        run can be repeated. Idempotent; readers and writers are not blocked.
 
         Args:
-            oracle: Judge as in `GraphEdits.judge`, asked both ways round about each pair that is
-                similar or shares a key. What it calls a contradiction is resolved by the policy. If
-                it says that one contradicts the other, and the other follows from the one, the pair
-                is neutral, with a warning. By default the local rules, which know English.
-            policy: Policy in place of that of the settings. `recency`: the later one supersedes the
-                earlier; `importance`: the more important one the other, if an oracle judges;
-                `both`: both stay, and an aggregate derived from both states the conflict.
-            block: Memories whose pairs are judged before what was found is stored.
+            oracle: Judge as in `GraphEdits.judge`, asked in both directions about each pair that is
+                similar or shares a key. The policy resolves its contradictions. A contradiction in
+                one direction with an entailment in the other is neutral, with a warning. By default
+                the local rules for English.
+            policy: Policy in place of that of the settings. `recency`: the later memory supersedes
+                the earlier. `importance`: the more important one supersedes the other, if an oracle
+                judges. `both`: both stay, and an aggregate derived from both states the conflict.
+            block: Number of memories whose pairs are judged before a commit.
             progress: Whether to show a bar on stderr.
 
         Raises:
-            InputError: No oracle, or an unknown policy.
-            StoreError: Read-only store or full disk; what was done stays.
+            InputError: Unusable oracle, or an unknown policy.
+            StoreError: Read-only store or full disk; committed blocks stay.
         """
         check_count("block", block)
         settings = self._state.config.reconcile
@@ -217,18 +214,18 @@ class Facts:
     def conflicts(self) -> list[Conflict]:
         """Return memories that contradict each other, each pair with its reason.
 
-        They were found by `reconcile` or `GraphEdits.judge`, or connected by a caller. A conflict
-        is open if both memories count as true at one time and no aggregate states it.
+        `reconcile`, `GraphEdits.judge` or a caller found them. A conflict is open if the validity
+        of both overlaps and no aggregate states it.
         """
         return explained(conflicts_of(self._store), LexicalJudge(self._state.embedder))
 
     def duplicates(self) -> list[tuple[str, ...]]:
         """Return groups of ids of memories that say the same, as `reconcile` found them.
 
-        The first memory is in front. All of a group are of one speaker, of equal text or of a
-        cosine of at least 0.75, and have the same words and signs in the same order, whatever their
-        case, punctuation and greetings; "today" is the same day in all of them. With
-        `rank.unique` only the best of them is a hit.
+        Each group starts with its first memory. Its memories share the speaker, the days they
+        mention, and the words and signs in order, whatever case, punctuation and greetings. Texts
+        that differ need a cosine of at least 0.75. With `rank.unique` only the best of a group is a
+        hit.
         """
         with self._store.reading():
             groups = self._state.duplicates.groups()
@@ -239,10 +236,9 @@ class Facts:
     def split_name(self, name: str) -> bool:
         """Separate a name from the concept that it shares with others, for good.
 
-        The name is a concept of its own from then on: memories that are added later do not join it
-        with another, and neither does a copy of the store or an import. What is kept of it is a
-        SHA-256 with the store's own salt. Forgetting the last memory that says the name drops that
-        too.
+        The name becomes a concept of its own, also in copies and imports: later memories never join
+        it with another. Only its SHA-256 with the store's own salt is kept, until the last memory
+        with the name is forgotten.
 
         Args:
             name: Name of a concept, in any case.
@@ -257,7 +253,7 @@ class Facts:
         return self._state.writer().split(self._said_name(name), alone=True)
 
     def join_name(self, name: str) -> bool:
-        """Undo `split_name`: the name joins others again if the memories show that it should.
+        """Undo `split_name`: the name joins other names again if the memories show that it should.
 
         Args:
             name: Name that was split, in any case.
@@ -272,7 +268,7 @@ class Facts:
         return self._state.writer().split(self._said_name(name), alone=False)
 
     def _said_name(self, name: str) -> str:
-        """Return the name of a concept as the store has it."""
+        """Return the name of a concept as it is stored."""
         if not isinstance(name, str):
             raise InputError(
                 f"name: expected a name of a concept, got {type(name).__name__}; give its text"
@@ -297,7 +293,7 @@ def reconcile_before(
         settings: Settings of the comparison.
         judge: Oracle; None is the local rules.
         stop: First node that is left out; None takes all.
-        block: Memories whose pairs are judged before what was found is stored.
+        block: Number of memories whose pairs are judged before a commit.
         progress: Whether to show a bar on stderr.
     """
     state = writing.state

@@ -1,7 +1,7 @@
-"""Values of a field of many memories as columns, which compare with one value at a time.
+"""Store the values of a field as columns, and compare a column with a value in one pass.
 
-A column has the value of each memory and, apart from these, the elements of those that are lists:
-a comparison is one pass over the values, and one over the elements where there are any.
+A column has the value of each memory and, apart from these, the elements of lists. A comparison is
+one pass over the values, and one over the elements if there are any.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPE_OF = {
     dict: _OBJECT,
 }
 _Exact = int | Fraction | float
-"""The exact value of a number; infinite ones are floats."""
+"""Exact value of a number; infinite ones are floats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +47,11 @@ class _Values:
 
     Attributes:
         type: [n] int8 place in `_TYPES`.
-        code: [n] int32 place of a string in `names`, or in `odd` of a number that no float64 holds,
-            0 or 1 of a truth value, else -1.
-        number: [n] float64, the nearest to a number; NaN where there is none.
-        names: Places of the strings, in NFC; those of later atoms may be after them.
-        odd: Places of the numbers that no float64 holds.
+        code: [n] int32: for a string its place in `names`, for a number that no float64 equals its
+            place in `odd`, for a truth value 0 or 1, else -1.
+        number: [n] float64 nearest to a number, else NaN.
+        names: Places of the strings, in NFC; later atoms may have added more.
+        odd: Places of the numbers that no float64 equals.
     """
 
     type: Tensor
@@ -62,7 +62,7 @@ class _Values:
 
     @classmethod
     def of(cls, values: Sequence[Any], names: dict[str, int], odd: dict[_Exact, int]) -> _Values:
-        """Values of JSON; what is new among strings and odd numbers is appended to those known."""
+        """Return values of JSON; new strings and odd numbers are appended to the known ones."""
         types, codes, numbers = list[int](), list[int](), list[float]()
         for value in values:
             kind = _TYPE_OF[type(value)]
@@ -88,13 +88,13 @@ class _Values:
 
     @cached_property
     def held(self) -> set[int]:
-        """The types of its values."""
+        """Types of the values."""
         counts = torch.bincount(self.type.long(), minlength=len(_TYPES)).tolist()
         return {kind for kind, count in enumerate(counts) if count}
 
     @cached_property
     def ordered(self) -> tuple[list[str], Tensor]:
-        """The strings in their order, and the place of each value in it [n], -1 = none."""
+        """Sorted strings, and the rank of each value among them [n], -1 for no string."""
         names = list(self.names)
         order = sorted(range(len(names)), key=names.__getitem__)
         rank = torch.empty(len(names) + 1, dtype=torch.int32)
@@ -105,16 +105,16 @@ class _Values:
 
     @cached_property
     def odd_values(self) -> list[_Exact]:
-        """The numbers that no float64 holds, by place."""
+        """Numbers that no float64 equals, by place."""
         return list(self.odd)
 
     def take(self, places: Tensor) -> _Values:  # [m] int64
-        """Some of the places, in that order."""
+        """Return the values of some places, in that order."""
         parts = self.type[places], self.code[places], self.number[places]
         return _Values(*parts, self.names, self.odd)
 
     def spread(self, places: Tensor, count: int) -> _Values:  # [n] int64
-        """The same at some of `count` places, and nothing at the others."""
+        """Return `count` places with these values at `places`, and missing values elsewhere."""
 
         def whole(part: Tensor, empty: float) -> Tensor:
             return torch.full((count,), empty, dtype=part.dtype).index_copy(0, places, part)
@@ -123,18 +123,18 @@ class _Values:
         return _Values(type_, code, whole(self.number, math.nan), self.names, self.odd)
 
     def cat(self, other: _Values) -> _Values:
-        """The places of both, one after the other; `other` shares the strings and odd numbers."""
+        """Return the places of both in sequence; `other` shares the strings and odd numbers."""
         type_, code = torch.cat([self.type, other.type]), torch.cat([self.code, other.code])
         number = torch.cat([self.number, other.number])
         return _Values(type_, code, number, self.names, self.odd)
 
     def to(self, device: torch.device) -> _Values:
-        """The same on another device."""
+        """Return a copy on another device."""
         type_, code, number = (part.to(device) for part in (self.type, self.code, self.number))
         return _Values(type_, code, number, self.names, self.odd)
 
     def equals(self, value: Any) -> Tensor:  # [n] bool
-        """Where it is this; what is missing is null."""
+        """Return which values equal `value`; missing ones equal null."""
         if value is None:
             return self.type <= NULL
         if isinstance(value, str):
@@ -147,7 +147,7 @@ class _Values:
         return (self.number == nearest) & (self.code == self._code_of(exact, nearest))
 
     def one_of(self, values: Sequence[Any]) -> Tensor:  # [n] bool
-        """Where it is one of these; as `equals`, but all strings and all numbers in one pass."""
+        """Return which values equal one of `values`, in one pass for strings and one for numbers."""
         strings = [self.names.get(value, -2) for value in values if isinstance(value, str)]
         numbers = [value for value in values if type_of(value) == _NUMBER]
         sizes = [_nearest(value) for value in numbers]
@@ -165,16 +165,17 @@ class _Values:
         return found
 
     def compares(self, operator: str, value: Any) -> Tensor:  # [n] bool
-        """Where it is greater or less; strings by code points, numbers by their exact values."""
+        """Return which values are greater or less; strings by code points, numbers exactly."""
         if isinstance(value, str):
             names, mine = self.ordered
-            # Whole places on both sides of the string, which need not be among them.
+            # The string may be absent, so compare with the ranks on both sides.
             left, right = bisect_left(names, value), bisect_right(names, value)
             ends = {"$gt": right - 1, "$gte": left, "$lt": left, "$lte": right - 1}
             return _COMPARED[operator](mine, ends[operator]) & (self.type == _STRING)
         exact, nearest = exact_value(value), _nearest(value)
-        # No float64 lies between a number and the one nearest to it, and where two numbers are
-        # nearest to different ones, these compare as they do.
+        # No float64 lies between a number and its nearest float64. Numbers with different nearest
+        # float64
+        # compare as these do.
         beside = {} if exact == nearest else _ABOVE if exact > nearest else _BELOW
         found = _COMPARED[beside.get(operator, operator)](self.number, nearest)
         if self.odd:
@@ -185,7 +186,7 @@ class _Values:
         return found
 
     def _code_of(self, exact: _Exact, nearest: float) -> int:
-        """The code that a number has, where it is there; -1 of one that float64 holds."""
+        """Return the code of a number: -1 if a float64 equals it, -2 if it is an unknown one."""
         return -1 if exact == nearest else self.odd.get(exact, -2)
 
     def _code_in(self, codes: Sequence[int]) -> Tensor:  # [n] bool
@@ -198,18 +199,18 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "$lt": operator.lt,
     "$lte": operator.le,
 }
-# How float64 compare with a number that lies above, or below, the one nearest to it.
+# Operators for float64 values if the exact number lies above, or below, its nearest float64.
 _ABOVE = {"$gte": "$gt", "$lt": "$lte"}
 _BELOW = {"$gt": "$gte", "$lte": "$lt"}
 
 
 def type_of(value: object) -> int:
-    """The place in `_TYPES` of the type of an operand, which may be a number of any library."""
+    """Return the place in `_TYPES` of an operand's type; numbers may be of any library."""
     return _TYPE_OF.get(type(value), _NUMBER)
 
 
 def _nearest(value: Any) -> float:
-    """The float64 nearest to a number."""
+    """Return the float64 nearest to a number."""
     try:
         return float(value)
     except OverflowError:
@@ -218,12 +219,12 @@ def _nearest(value: Any) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FieldColumn:
-    """A field of A atoms.
+    """Field of A atoms.
 
     Attributes:
-        own: The value of each atom.
-        owner: [E] int64 atoms of the elements, where a value is a list.
-        element: The elements.
+        own: Value of each atom.
+        owner: [E] int64 atom of each list element.
+        element: List elements.
     """
 
     own: _Values
@@ -232,26 +233,26 @@ class FieldColumn:
 
     @classmethod
     def empty(cls) -> FieldColumn:
-        """A field of no atoms."""
+        """Return a field of no atoms."""
         none = _Values.of([], {}, {})
         return cls(none, torch.empty(0, dtype=torch.int64), none)
 
     @cached_property
     def held(self) -> set[int]:
-        """The types of what is compared: values, and elements of lists."""
+        """Types of the compared values and list elements."""
         return self.own.held | self.element.held
 
     @property
     def is_held(self) -> bool:
-        """Whether any atom has the field."""
+        """Return whether any atom has the field."""
         return bool(self.own.held - {MISSING})
 
     def extended(self, values: Iterable[tuple[int, list[Any], bool]], stop: int) -> FieldColumn:
-        """The column by node number with what the nodes up to `stop` - 1 have to say.
+        """Return the column by node number, extended to the nodes before `stop`.
 
         Args:
-            values: Node number, what it has there, and whether that is a list by itself.
-            stop: After the last node.
+            values: Node number, its values, and whether these are a list in the atom.
+            stop: Node after the last one.
         """
         nodes, owns, owners, elements = list[int](), list[Any](), list[int](), list[Any]()
         for node, found, listed in values:
@@ -271,7 +272,7 @@ class FieldColumn:
         )
 
     def take(self, node: Tensor) -> FieldColumn:  # [A] int64, distinct
-        """Some of the atoms, in that order."""
+        """Return the column of some atoms, in that order."""
         if not len(self.owner):
             return FieldColumn(self.own.take(node), self.owner, self.element)
         row = torch.full((len(self.own.type),), -1, dtype=torch.int64)
@@ -281,11 +282,11 @@ class FieldColumn:
         return FieldColumn(self.own.take(node), owner[kept], self.element.take(kept))
 
     def to(self, device: torch.device) -> FieldColumn:
-        """The same on another device."""
+        """Return a copy on another device."""
         return FieldColumn(self.own.to(device), self.owner.to(device), self.element.to(device))
 
     def meets(self, comparison: Comparison) -> Tensor:  # [A] bool
-        """Where a comparison holds."""
+        """Return for which atoms a comparison holds."""
         operator, values = comparison.operator, comparison.values
         if operator == "$exists":
             return self.own.type != MISSING
@@ -300,7 +301,7 @@ class FieldColumn:
         return self._has_one_of(values)
 
     def _either(self, holds: Callable[[_Values], Tensor]) -> Tensor:  # [A] bool
-        """Where it holds of the value, or of one of the elements."""
+        """Return for which atoms it holds of the value or of a list element."""
         own = holds(self.own)
         return own | self._has(holds) if len(self.owner) else own
 
@@ -308,17 +309,17 @@ class FieldColumn:
         return self._has(lambda part: part.one_of(values))
 
     def _has(self, holds: Callable[[_Values], Tensor]) -> Tensor:  # [A] bool
-        """Where it holds of one of the elements."""
+        """Return for which atoms it holds of a list element."""
         found = torch.zeros_like(self.own.type, dtype=torch.bool)
         found[self.owner[holds(self.element)]] = True
         return found
 
 
 def _flat(found: Iterable[Any]) -> list[Any]:
-    """The elements of lists, and what is no list."""
+    """Return all values, with lists replaced by their elements."""
     return [part for each in found for part in (each if isinstance(each, list) else (each,))]
 
 
 def names_of_types(held: Iterable[int]) -> str:
-    """Names of the types of a field's values."""
+    """Return the names of the types of a field's values."""
     return " and ".join(_TYPES[kind] for kind in sorted(held) if kind > NULL)

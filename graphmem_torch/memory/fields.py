@@ -1,4 +1,4 @@
-"""Fields of memories, read as columns when a filter first asks for them, and who meets a filter."""
+"""Fields of memories as columns, read on the first filter, and the evaluation of filters."""
 
 from __future__ import annotations
 
@@ -44,42 +44,42 @@ __all__ = ["AtomFields", "one_warning"]
 
 _log = logging.getLogger(__name__)
 
-_COMPARED_NAMES = 2000  # names of fields among which the nearest is looked for
+_COMPARED_NAMES = 2000  # maximum names of fields in a search for the nearest
 _META_DOT = f"{META}."
-_ASKED = 16  # memories whose fields are looked at for a warning
+_ASKED = 16  # memories whose fields are read for a warning
 
 
 class AtomFields:
-    """The fields of the atoms of a store as columns; safe to share between threads.
+    """Fields of the atoms of a store as columns; safe to share between threads.
 
-    A field is read when a filter first asks for it, and after that only what was added: what an
-    atom says never changes under its node number.
+    The first filter on a field reads it; later ones read only new atoms, as the content of a node
+    never changes.
     """
 
     def __init__(self, store: TensorReader) -> None:
-        """Nothing is read before it is asked for."""
+        """Start empty; reads on demand."""
         self._store = store
         self._lock = threading.RLock()
         self._read: dict[str, FieldColumn] = {}  # by node number
         self._placed: tuple[object, dict[str, FieldColumn]] = None, {}  # by row, of one state
-        self._names: dict[str, None] = {}  # of what is in `meta`, up to a node
+        self._names: dict[str, None] = {}  # names of fields in `meta`, up to a node
         self._named = 0
 
     def where(
         self, snapshot: Snapshot, where: Where, *, removing: bool = False
     ) -> Tensor:  # [A] bool
-        """The atoms of a snapshot that fit, on its device; see `Memory.retrieve`.
+        """Return which atoms of a snapshot meet conditions, on its device; see `Memory.retrieve`.
 
-        Warns of fields that no atom has, and of values that compare with none of a field's.
+        Warns of fields that no atom has, and of values of a type that the field never has.
 
         Args:
-            snapshot: A atoms.
-            where: Conditions, or what `parse_where` made of them.
-            removing: Whether the atoms are to be erased: none may fit only because its field is
-                not there, or compares with nothing.
+            snapshot: Snapshot of A atoms.
+            where: Conditions, or the result of `parse_where`.
+            removing: Whether the atoms are to be erased: then a missing field or another type must
+                not be the only reason for a match.
 
         Raises:
-            InputError: As `parse_where`; atoms that would be erased for such a reason.
+            InputError: As `parse_where`; atoms would be erased for such a reason.
         """
         index = snapshot.index
         node, device = snapshot.node[: index.num_atoms], index.kind.device
@@ -100,7 +100,7 @@ class AtomFields:
             return _Evaluation(column, every, notes, near, removing).mask(parse_where(where))
 
     def _column(self, name: str, node: Tensor) -> FieldColumn:
-        """A field of the atoms `node` [A]."""
+        """Return a field of the atoms `node` [A]."""
         base, _, keys = name.partition(".")
         with self._lock:
             read = self._read.get(name) or FieldColumn.empty()
@@ -114,30 +114,29 @@ class AtomFields:
         return read.take(node)
 
     def _near(self, node: Tensor, name: str) -> list[str]:  # [A] int64
-        """The field in `meta` of the atoms `node` whose name is most like another, if any is."""
+        """Return the field name in `meta` of the atoms `node` that is most like `name`, if any."""
         with self._lock, self._store.reading():
             stop = self._store.next_node
             for _, meta in self._store.fields(META, self._named):
                 self._names |= dict.fromkeys(_leaves(meta))
             self._named = stop
             names = list(islice(self._names, _COMPARED_NAMES))
-        near = _close(name, names, 3)  # what was deleted may have been the nearest
+        near = _close(name, names, 3)  # the nearest may be of deleted atoms
         return [*islice((each for each in near if self._column(each, node).is_held), 1)]
 
 
 def _single(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-    """Values of a built-in field, as `FieldColumn.extended` takes them."""
+    """Yield the values of a built-in field for `FieldColumn.extended`."""
     return ((node, [value], False) for node, value in values)
 
 
 def _nested(values: Iterable[tuple[int, Any]], keys: str) -> Iterator[tuple[int, list[Any], bool]]:
-    """Return the values under a path; its dots divide keys or are part of one.
+    """Yield the values under a path; its dots divide keys or are part of one.
 
-    The elements of a list of mappings are looked at one by one. What is found in several places is
-    a list.
+    The elements of a list of mappings are searched one by one. Several finds make a list.
     """
     ways = _ways(keys.split("."))
-    if len(ways) == 1 and keys.isascii():  # by far the most
+    if len(ways) == 1 and keys.isascii():  # by far the most common case
         for node, meta in values:
             if keys in meta:
                 yield node, [meta[keys]], False
@@ -153,7 +152,7 @@ _Ways = list[tuple[str, "_Ways"]]
 
 
 def _ways(parts: Sequence[str]) -> _Ways:
-    """The first keys that parts of a name may be, each with what may follow; [] at the end."""
+    """Return the possible first keys of a split name, each with its possible rest; [] for none."""
     after: list[_Ways] = [[]]
     for start in range(len(parts) - 1, -1, -1):
         count = len(parts) - start
@@ -163,12 +162,12 @@ def _ways(parts: Sequence[str]) -> _Ways:
 
 
 def _look(value: Any, ways: _Ways, found: list[Any], plain: bool) -> bool:
-    """Appends what is found in a mapping; whether any of it is in a list.
+    """Append the values found in a mapping; returns whether any of them is in a list.
 
     Args:
-        value: Mapping, or a list of some.
+        value: Mapping, or a list of mappings.
         ways: Keys to follow.
-        found: Receives the values.
+        found: List that receives the values.
         plain: Whether all keys are ASCII; else they are compared in NFC.
     """
     if isinstance(value, list):
@@ -192,7 +191,7 @@ def _look(value: Any, ways: _Ways, found: list[Any], plain: bool) -> bool:
 
 
 def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the values in a mapping, with dots where it is nested, also in lists."""
+    """Yield the names of the values in a mapping, dotted if nested, also in lists."""
     inside: list[tuple[str, Any]] = [(META, meta)]
     while inside:
         name, value = inside.pop()
@@ -205,7 +204,7 @@ def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _close(name: str, names: Iterable[str], count: int) -> list[str]:
-    """The names that are most like another; what they all begin with makes none alike."""
+    """Return the names most like another, compared without their common prefix."""
     keys = list(dict.fromkeys(each.removeprefix(_META_DOT) for each in names))
     near = nearest_names(name.removeprefix(_META_DOT), keys, count)
     return [_META_DOT + each for each in near]
@@ -213,12 +212,13 @@ def _close(name: str, names: Iterable[str], count: int) -> list[str]:
 
 @dataclass(eq=False)
 class _Notes:
-    """Return the warnings about the fields of a filter over several memories.
+    """Collects warnings about the fields of a filter over several memories.
 
     Attributes:
-        absent: For each field that a memory did not have, what finds names like it there.
-        other: For each field whose values were of another type than what was asked for, why.
-        fine: Fields that some memory had, with values that compare.
+        absent: For each missing field, functions that find similar names in the memories without
+            it.
+        other: For each field with values of another type than the operand, the warning.
+        fine: Fields that some memory has with comparable values.
     """
 
     absent: dict[str, list[Callable[[str], list[str]]]] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class _Notes:
     fine: set[str] = field(default_factory=set)
 
     def log(self) -> None:
-        """Logs one warning for each field that is not fine."""
+        """Log one warning for each field that is not fine."""
         for name, said in self.other.items():
             if name not in self.fine:
                 _log.warning("%s", said)
@@ -244,7 +244,7 @@ _NOTES: ContextVar[_Notes | None] = ContextVar("notes", default=None)
 
 @contextmanager
 def one_warning() -> Iterator[_Notes]:
-    """Has filters inside warn once of each field, at the end, and only if no memory has it."""
+    """Merge the warnings of all filters inside: at the end, one for each field in no memory."""
     notes = _NOTES.get()
     if notes is not None:
         yield notes
@@ -263,11 +263,11 @@ class _Evaluation:
     """Decides conditions on A atoms.
 
     Attributes:
-        column: Gives the column of a field.
-        every: [A] bool, True.
-        notes: Receives what is to be said of the fields.
-        near: Finds names of fields that are like another.
-        removing: Whether what is found is erased, as in `AtomFields.where`.
+        column: Function that returns the column of a field.
+        every: [A] bool, all True.
+        notes: Collector of warnings.
+        near: Function that finds similar names of fields.
+        removing: Whether matches are erased, as in `AtomFields.where`.
     """
 
     column: Callable[[str], FieldColumn]
@@ -277,7 +277,7 @@ class _Evaluation:
     removing: bool
 
     def mask(self, condition: Condition, negated: bool = False) -> Tensor:  # [A] bool
-        """Where a condition holds; `negated`: it stands in an odd number of negations."""
+        """Return for which atoms a condition holds; `negated`: under an odd number of negations."""
         if isinstance(condition, Comparison):
             return self._compared(condition, negated)
         if isinstance(condition, Not):
@@ -311,7 +311,7 @@ class _Evaluation:
         return found
 
     def _misfit(self, comparison: Comparison, column: FieldColumn) -> str | None:
-        """Why no value compares; empty where there is none, None where one does."""
+        """Return why no value is comparable: empty without values, None if one is."""
         name, operator, values = comparison.field, comparison.operator, comparison.values
         if name in FIELDS:
             return None

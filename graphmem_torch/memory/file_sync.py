@@ -1,7 +1,7 @@
-"""Following files: what changed in them since they were last read, and what that changes here.
+"""Following files: detects changed files and applies the changes to the store.
 
-A file that has the size and times it had is not read. One that was read is compared chunk by chunk
-(line by line): what says the same keeps its id and is not encoded again.
+A file with unchanged size and times is not read. A changed one is compared chunk by chunk (line by
+line): equal content keeps its id and is not encoded again.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ __all__ = ["FileSync", "ReadSettings"]
 
 _log = logging.getLogger(__name__)
 
-_BASE = "sources.base"  # key of the folder that sources are named from
-_SINCE = "sources.since"  # key of the node number from which on all that files say is followed
-_FRESH = 2_000_000_000  # ns: a file that has just changed may change again within its time stamp
-_MANY = 1024  # memories that are replaced at once
+_BASE = "sources.base"  # key of the folder that names of sources are relative to
+_SINCE = "sources.since"  # key of the first node whose files are all followed
+_FRESH = 2_000_000_000  # ns: a file changed just now may change again with the same time stamp
+_MANY = 1024  # memories replaced per batch
 
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How files become memories.
+    """Settings for reading files as memories.
 
     Attributes:
-        tokenizer: What counts the tokens of a chunk.
-        tokenizer_name: Its name, where the settings name one.
-        max_tokens: Tokens of a chunk, at most.
+        tokenizer: Counter of tokens.
+        tokenizer_name: Name of the tokenizer in the settings, if any.
+        max_tokens: Maximum tokens of a chunk.
         format: Name of the format of every file, whatever its suffix.
-        input: What is read of LoCoMo.
-        batch: Memories that are stored at once.
+        input: Parts of LoCoMo to read.
+        batch: Memories stored per batch.
     """
 
     tokenizer: Tokenizer
@@ -85,15 +85,15 @@ class ReadSettings:
 
 @dataclass
 class _File:
-    """A file that was found.
+    """File that was found.
 
     Attributes:
-        source: How it is to be read.
-        name: Its name in the store.
-        row: What the store knows of it.
-        reading: By what settings it is read.
-        stamp: Its size and times, and those of what is read with it; empty: they tell nothing.
-        digest: SHA-256 of its content, where it had to be read.
+        source: Path and format.
+        name: Name in the store.
+        row: Row of the store, if it was followed before.
+        reading: Settings it is read with.
+        stamp: Sizes and times of it and the files read with it; empty: unknown.
+        digest: SHA-256 of its content, if it had to be read.
     """
 
     source: Source
@@ -118,36 +118,37 @@ class _File:
 
 
 class FileSync:
-    """One run over files; `run` may be called once."""
+    """One run over files; call `run` once."""
 
     def __init__(self, writing: Writing, reading: ReadSettings, *, dry_run: bool) -> None:
-        """Read nothing yet.
+        """Prepare a run; reads nothing.
 
         Args:
             writing: Writing to the memory that the files go to.
-            reading: How they are read.
-            dry_run: Whether nothing is changed, and everything only counted.
+            reading: Settings for reading.
+            dry_run: Whether to count only and change nothing.
         """
         self._writing, self._state = writing, writing.state
         self._store, self._reading = writing.state.store, reading
         self._known = None if dry_run else KnownVectors(self._state.embedder)
-        # Encodes with `_known`; None: nothing is changed.
+        # Encodes with `_known`; None in a dry run.
         self._writer = None if self._known is None else self._state.writer_with(self._known)
-        self._switches: list[RegimeSwitch] = []  # of which nobody is notified yet
+        self._switches: list[RegimeSwitch] = []  # not notified yet
         self._deleted: set[str] = set()
         self._bar: Progress | None = None
         self._done = Indexed()
-        # What waits to be stored: source, ids that become its own, atoms, those among them that it
-        # held; and the sources of which all is stored when that is.
+        # Queue to store: source, ids that become its own, atoms, and the atoms it held before.
+        # `_ended`
+        # has the sources that are complete once the queue is stored.
         self._queue: list[tuple[int, list[str], list[Atom], dict[str, Held]]] = []
         self._ended: list[SourceRow] = []
-        self._given: dict[str, int] = {}  # by label, the first number that this run has not given
-        self._since = 0  # nodes below it may be of files that an older release read
+        self._given: dict[str, int] = {}  # by label, the next free number of this run
+        self._since = 0  # earlier nodes may be of files read by an older release
         self._skipped: list[str] | None = None
         self._skip_bad = False
         self._losses: Counter[str] = Counter()
         self._origins: dict[str, str] = {}
-        self._planned: set[str] = set()  # ids of what is only counted
+        self._planned: set[str] = set()  # ids counted in a dry run
 
     def run(
         self,
@@ -161,7 +162,7 @@ class FileSync:
         several = list(paths) if isinstance(paths, Iterable) else []
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else several
         if self._writer is not None:
-            self._writer.load()  # before anybody waits for this run
+            self._writer.load()  # before taking the lock
         with (
             nullcontext() if self._writer is None else self._store.following(),
             Progress(what="index", unit="atoms", shown=progress) as self._bar,
@@ -169,7 +170,7 @@ class FileSync:
             try:
                 done = self._run(listed, prune=prune, skip_bad=skip_bad)
             except BaseException:
-                self._state.regimes.read_again()  # what the detector has read may be undone
+                self._state.regimes.read_again()  # nodes the detector has read may be rolled back
                 raise
             self._advance(0)
         if self._writer is not None:
@@ -197,7 +198,7 @@ class FileSync:
                 check_paths(given, self._reading.format)
             found = list(find_sources(given, self._reading.format, self._skipped, emptied))
         if self._skipped is None:
-            self._skipped = []  # one bad file, or line, stops no other; the error comes last
+            self._skipped = []  # a bad file or line stops no other; its error is raised last
         if base is None:
             base = self._new_base(given, found)
         self._begin(kept)
@@ -205,15 +206,15 @@ class FileSync:
         changed = self._changed(files)
         there = {file.name for file in files}
         absent = [row for name, row in rows.items() if name not in there and _is_gone(base / name)]
-        # A file that is empty is still there, and may say something again.
+        # An empty file still exists, and may get content again.
         moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
-        # What has a past first: what moved from one file to another is known then.
+        # Followed files first, so that content moved from one to another is known.
         try:
             for file in sorted(changed, key=lambda file: file.row is None):
                 with leaving_out(self._skipped):
                     self._follow(file, moved)
-        finally:  # what was read before an error is stored
+        finally:  # store what was read before an error
             self._flush()
         for source in found:
             if source.path is None:
@@ -231,20 +232,20 @@ class FileSync:
         losses = dict(+self._losses)
         return replace(self._done, skipped=tuple(self._skipped or ()), losses=losses)
 
-    # What there is to do.
+    # Find the changes.
 
     def _new_base(self, paths: Sequence[str | os.PathLike[str]], found: Sequence[Source]) -> Path:
-        """The folder that sources are named from from now on, whatever the current one is."""
+        """Return the folder for relative names of sources, and store it."""
         base, here = common_base(paths), Path.cwd()
         names = (source_name(each.path, here) for each in found if each.path is not None)
         if any(self._store.numbered(name) for name in names):
-            base = here  # as older releases did
+            base = here  # as in older releases
         if self._known is not None:
             self._store.meta_set(_BASE, str(base))
         return base
 
     def _begin(self, kept: str | None) -> None:
-        """Notes which nodes may be of files that an older release read."""
+        """Set the node before which atoms may be of files read by an older release."""
         since = self._store.meta_get(_SINCE)
         if since is None:
             since = "0" if kept is None else str(self._store.next_node)
@@ -253,9 +254,9 @@ class FileSync:
         self._since = int(since)
 
     def _changed(self, files: list[_File]) -> list[_File]:
-        """The files that say something else than they did, or are read by other settings.
+        """Return the files with changed content or settings.
 
-        Those in which nothing stands are taken out of `files`.
+        Removes empty files from `files`.
         """
         suspects = []
         for file in files:
@@ -280,7 +281,7 @@ class FileSync:
             elif file.path not in sets and file.proofs:
                 file.reading = self._settings(file.source, {})
             with leaving_out(self._skipped):
-                # Before it is read: what changes meanwhile is found by the next run.
+                # Stamp before reading, so that the next run finds changes made meanwhile.
                 file.stamp = _stamp(file)
                 file.digest = _digest(file)
                 if not file.digest and not file.source.named:
@@ -296,7 +297,7 @@ class FileSync:
         return changed
 
     def _settings(self, source: Source, old: Mapping[str, object]) -> dict[str, object]:
-        """By what a file is read, as far as its content does not say."""
+        """Return the settings that a file is read with, beyond its content."""
         own = self._reading
         if source.format in ("jsonl", "locomo") and old.get("as") == "proofs" and not own.format:
             return dict(old)
@@ -311,10 +312,10 @@ class FileSync:
         return {"as": "text", "max_tokens": own.max_tokens, "tokenizer": own.tokenizer_name}
 
     def _match(self, changed: Sequence[_File], gone: Sequence[SourceRow]) -> dict[str, str]:
-        """Gives new files the rows of those that are gone and said the same; old names by new.
+        """Give new files the rows of removed files with equal content; returns old names by new.
 
-        A file that is still there keeps its ids, whatever it and others say now: what was copied
-        from it, or changed places with it, is another file.
+        A file that still exists keeps its ids: a copy of it, or one swapped with it, is another
+        file.
         """
         before = defaultdict[str, list[SourceRow]](list)
         for row in gone:
@@ -340,10 +341,10 @@ class FileSync:
         self._note(unchanged=len(files), known=known)
         self._advance(known)
 
-    # Doing it.
+    # Apply the changes.
 
     def _follow(self, file: _File, moved: Mapping[str, str]) -> None:
-        """Brings the store to what a file says."""
+        """Update the store to the content of a file."""
         sources, before = self._store.sources, len(self._skipped or ())
         text = file.reading["as"] == "text"
         row, held = file.row, dict[str, Held]()
@@ -351,14 +352,14 @@ class FileSync:
             row, held = self._first(file, text)
         else:
             held = sources.held(row.number)
-        # What was deleted or forgotten of a file comes again with other content alone.
+        # Atoms deleted or forgotten from a file come back only if its content changes.
         same = file.name in moved and row.reading == file.settings
-        # Until all of it is stored.
+        # Not current until all of it is stored.
         row = replace(row, digest=None, stamp="", reading=file.settings)
         atoms = self._atoms(file, row)
         if text:
             stored = self._store.atoms([each.node for each in held.values()])
-            if held:  # another document may have had its label, and given numbers since
+            if held:  # another document with the same label may have used numbers since
                 given = self._store.numbered(row.label)
                 row = replace(row, next=max([row.next, *(number + 1 for _, number in given)]))
             row = replace(row, next=max(row.next, self._given.get(row.label, 0)))
@@ -368,7 +369,7 @@ class FileSync:
                 fresh = [atom for atom in fresh if atom.id in held]
             atoms, row = iter(fresh), replace(row, next=following)
         first = next(atoms, None)
-        if first is None:  # JSON of another kind, which the reader has warned of
+        if first is None:  # JSON of another kind; the reader has warned
             return
         atoms = chain([first], atoms)
         if self._known is not None:
@@ -394,13 +395,13 @@ class FileSync:
             self._ended.append(replace(row, digest=file.digest, stamp=_settled(file.stamp)))
 
     def _first(self, file: _File, text: bool) -> tuple[SourceRow, dict[str, Held]]:
-        """The row of a file that was never followed, and what it holds already."""
+        """Return the row of a file that was never followed, and the atoms it already holds."""
         row = SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
         numbered = self._store.numbered(file.name) if text else []
         if not numbered:
             return row, {}
         ids = [name for name, _ in numbered]
-        if self._store.sources.holders(ids):  # another document had this name before
+        if self._store.sources.holders(ids):  # an earlier document had this name
             return replace(row, next=1 + numbered[-1][1]), {}
         known = {name: Held(*each) for name, each in self._store.known(ids).items()}
         chunks = self._store.atoms([each.node for each in known.values()])
@@ -408,7 +409,7 @@ class FileSync:
             return row, {}
         if any(atom.session != file.name for atom in chunks):
             return row, {}
-        # An older release read this file.
+        # The file was read by an older release.
         row = replace(row, next=1 + numbered[-1][1])
         if self._known is not None:
             row = self._store.sources.put(row)
@@ -416,7 +417,7 @@ class FileSync:
         return row, {name: known[name] for name in ids}
 
     def _atoms(self, file: _File, row: SourceRow) -> Iterator[Atom]:
-        """What a file says, as it stands there."""
+        """Yield the atoms of a file in its order."""
         own = self._reading
         if file.proofs:
             prefix = str(file.reading["prefix"])
@@ -437,9 +438,9 @@ class FileSync:
     def _compare(
         self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom], broken: bool
     ) -> bool:
-        """Stores what a source says now, and lets go what it says no longer; whether it differs.
+        """Store the new content of a source and release the removed; returns whether it differs.
 
-        Of one that is broken nothing is let go: a line that cannot be read may be what is missing.
+        A broken source releases nothing, as unreadable lines may hold what is missing.
         """
         said: dict[str, Atom] = {}
         twice = 0
@@ -473,9 +474,9 @@ class FileSync:
         return bool(away or turned or rest)
 
     def _turn(self, atoms: Sequence[Atom]) -> None:
-        """Gives atoms that say something else in their place a new version each."""
+        """Give each changed atom that keeps its place a new version."""
         if atoms:
-            self._flush()  # what was read before them is stored before them
+            self._flush()  # store what was read before them first
         for atom in atoms:
             with leaving_out(self._skipped):
                 self._update(atom)
@@ -488,12 +489,12 @@ class FileSync:
         )
 
     def _store_all(self, row: SourceRow, atoms: list[Atom], held: Mapping[str, Held]) -> None:
-        """Stores atoms of a source, in their order; those that it held are put anew.
+        """Store atoms of a source in order; replaces those that it held.
 
-        A message of a chat that another export has is known, or has been edited since.
+        A chat message that another export has too is known, or was edited since.
 
         Raises:
-            InputError: An id is stored with other content that is not this source's.
+            InputError: An id is stored with other content from elsewhere.
         """
         ids = [atom.id for atom in atoms]
         waiting = {atom.id for each in self._queue for atom in each[2] if is_export_atom(atom)}
@@ -517,7 +518,7 @@ class FileSync:
                 taken.append(atom)
                 again[atom.id] = Held(*kept)
             elif atom.is_of(kept[1]):
-                # What no source holds a caller has added.
+                # An atom without a source was added by a caller.
                 mine += [atom.id] if atom.id in holders else []
                 self._note(known=1)
             elif atom.id in holders and is_export_atom(atom):
@@ -532,7 +533,7 @@ class FileSync:
             self._turn(edited)
             return
         self._queue.append((row.number, mine, taken, again))
-        # What goes is looked for in all that is stored, once for many.
+        # Deleting scans the whole store, so use larger batches.
         most = _MANY if any(each[3] for each in self._queue) else self._reading.batch
         if sum(len(each[2]) for each in self._queue) >= most:
             self._flush()
@@ -540,7 +541,7 @@ class FileSync:
         self._advance(len(atoms))
 
     def _later(self, atoms: Sequence[Atom], known: Mapping[str, tuple[int, str]]) -> list[Atom]:
-        """The messages of an export that say something else, and no earlier, than is stored."""
+        """Return the messages of an export that differ from the stored ones and are not older."""
         stored = self._store.atoms([known[atom.id][0] for atom in atoms])
         pairs = zip(atoms, stored, strict=True)
         later = [atom for atom, old in pairs if edited_at(atom) >= edited_at(old)]
@@ -548,7 +549,7 @@ class FileSync:
         return later
 
     def _flush(self) -> None:
-        """Stores what waits, and ends the sources of which that was the last."""
+        """Store the queue, and mark the sources that it completes."""
         queue, self._queue = self._queue, []
         ended, self._ended = self._ended, []
         before = len(self._skipped or ())
@@ -567,17 +568,17 @@ class FileSync:
         again: Mapping[str, Held],
         mine: Sequence[tuple[int, Sequence[str]]],
     ) -> None:
-        """Stores atoms in place of those of the same ids, and notes whose they are."""
+        """Store atoms, replacing those of the same ids, and record their sources."""
         assert self._known is not None and self._writer is not None
         store, ids = self._store, list(again)
-        # Beforehand, lest others wait for it.
+        # Encode before taking the lock.
         old = store.present([each.node for each in again.values()])
         hashes = {atom.rendered: text_hash(atom.rendered) for atom in atoms}
         stored = store.cached(list(hashes.values()))
         fresh = [text for text, own in hashes.items() if own not in stored]
         self._known.learn(self._exported([*old, *self._mentioned(old)]), fresh)
         self._writer.prepare(atoms)
-        # In one transaction: what is said of those that are put anew is never said of none.
+        # One transaction, so that statements about replaced atoms are never lost.
         with store.gathering() if ids else nullcontext():
             nodes = [node for node, _ in store.known(ids).values()]
             before = {atom.id: (n, atom) for n, atom in zip(nodes, store.atoms(nodes), strict=True)}
@@ -604,12 +605,12 @@ class FileSync:
         )
 
     def _exported(self, nodes: Sequence[int]) -> list[Exported]:
-        """Nodes with their vectors."""
+        """Return nodes with their vectors."""
         rows = zip(self._store.atoms(nodes), stored_rows(self._store, nodes), strict=True)
         return [Exported("", atom, None, None, own) for atom, own in rows]
 
     def _connected(self, nodes: Sequence[int]) -> list[tuple[str, str, EdgeType, float]]:
-        """What callers connected with atoms that are put anew."""
+        """Return the callers' edges of atoms that are replaced."""
         if not nodes:
             return []
         edges, own = self._store.connected_edges(), torch.tensor(nodes)
@@ -626,7 +627,7 @@ class FileSync:
         ]
 
     def _mentioned(self, nodes: Sequence[int]) -> list[int]:
-        """The concepts of atoms that are put anew."""
+        """Return the concepts of atoms that are replaced."""
         edges = self._store.edges() if nodes else EdgeBlock.empty()
         own = torch.isin(edges.source, torch.tensor(nodes, dtype=torch.int64))
         own &= edges.type == int(EdgeType.ABSTRACTION)
@@ -660,7 +661,7 @@ class FileSync:
         self._switches = []
 
     def _sound(self, atoms: list[Atom]) -> Added:
-        """Adds atoms, where that is wanted without those that cannot be stored."""
+        """Add atoms; with `skip_bad`, without those that cannot be stored."""
         try:
             return self._add(atoms)
         except (InputError, EmbedderError) as error:
@@ -673,7 +674,7 @@ class FileSync:
             return self._sound(atoms[:half]) + self._sound(atoms[half:])
 
     def _plan(self, atoms: Sequence[Atom], again: Mapping[str, Held]) -> None:
-        """Counts what `_put` would do."""
+        """Count the results of `_put` without storing."""
         old = self._store.atoms([each.node for each in again.values()])
         texts = {atom.id: atom.text for atom in old}
         same = sum(texts.get(atom.id) == atom.text for atom in atoms)
@@ -684,7 +685,7 @@ class FileSync:
         )
 
     def _pour(self, source: Source) -> None:
-        """Adds what comes through standard input, which nothing follows."""
+        """Add atoms from standard input, which is not followed."""
         own = self._reading
         atoms = read_source(
             source,
@@ -706,7 +707,7 @@ class FileSync:
             self._advance(len(batch))
 
     def _part_from(self, row: SourceRow, prune: bool) -> None:
-        """Lists a source whose file is gone, and lets it go where that is wanted."""
+        """List a source whose file is gone, or release its atoms with `prune`."""
         if not prune:
             self._note(gone=(row.name,))
             return
@@ -717,7 +718,7 @@ class FileSync:
             self._note(deleted=self._store.sources.counts().get(row.number, 0))
 
     def _delete_released(self) -> None:
-        """Deletes what no source says any more, also what an earlier run left."""
+        """Delete atoms without a source, also those an earlier run left."""
         if self._known is None:
             return
         ids = list(self._store.sources.held(NOBODY))
@@ -725,13 +726,13 @@ class FileSync:
             self._note(deleted=self._delete(ids))
 
     def _note(self, **counts: Any) -> None:
-        """Adds to what was done."""
+        """Add to the counts and lists of the result."""
         now = {name: getattr(self._done, name) + more for name, more in counts.items()}
         self._done = replace(self._done, **now)
 
 
 class _StoredFile:
-    """Whether an id is that of a stored memory."""
+    """Container of the ids of stored memories."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -741,7 +742,7 @@ class _StoredFile:
 
 
 def _files(found: Sequence[Source], base: Path, rows: Mapping[str, SourceRow]) -> list[_File]:
-    """Each file once, however often and by whichever links it was found."""
+    """Return each file once, however often and by whichever links it was found."""
     files: dict[str, _File] = {}
     for source in found:
         if source.path is None:
@@ -750,21 +751,21 @@ def _files(found: Sequence[Source], base: Path, rows: Mapping[str, SourceRow]) -
         if source.path.is_symlink() and name not in rows:
             name = source_name(source.path.resolve(), base)
         file = files.setdefault(name, _File(source, name, rows.get(name)))
-        # What was named is taken at its word, however else it was found.
+        # A file named by the caller counts as named, even if also found otherwise.
         if source.named and not file.source.named:
             file.source = source
     return list(files.values())
 
 
 def _parts(file: _File) -> list[Path]:
-    """The files that are read for one."""
+    """Return the files that are read for a file, with tables beside it."""
     table = file.proofs and file.path.suffix.lower() == ".jsonl"
     beside = [edges_beside(file.path)] if table else slack_tables(file.path)
     return [file.path, *beside]
 
 
 def _stamp(file: _File) -> str:
-    """Sizes and times, ns, of what is read for a file; empty where they cannot be had."""
+    """Return sizes and times, ns, of the files read for a file; empty if unavailable."""
     try:
         found = [path.stat() for path in _parts(file)]
     except OSError:
@@ -773,16 +774,16 @@ def _stamp(file: _File) -> str:
 
 
 def _settled(stamp: str) -> str:
-    """A stamp that tells the next run whether it has to look; empty of a file just written."""
+    """Return a stamp that the next run can trust; empty for a file written just now."""
     fresh = time.time_ns() - _FRESH
     return stamp if stamp and all(part[1] < fresh for part in json.loads(stamp)) else ""
 
 
 def _digest(file: _File) -> str:
-    """SHA-256 of what is read for a file; empty where nothing stands in it.
+    """Return the SHA-256 of the files read for a file; empty without content.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: A file cannot be read.
     """
     digest, blank = hashlib.sha256(), True
     for path in _parts(file):
@@ -794,13 +795,13 @@ def _digest(file: _File) -> str:
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether there is no such file any more, or nothing stands in it."""
+    """Return whether a file no longer exists, or is empty."""
     try:
         size = path.stat().st_size
         return path.is_file() and (size == 0 or says_nothing(raw_parts(path)))
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except (OSError, InputError):  # it may be there
+    except (OSError, InputError):  # it may exist
         return False
 
 
@@ -809,29 +810,29 @@ def _is_within(path: Path, scope: Sequence[Path]) -> bool:
 
 
 def _was_followed(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
-    """Whether a path that is gone is that of a source, or of a folder of sources."""
+    """Return whether a missing path was a source, or a folder of sources."""
     return str(path) != "-" and not path.exists() and _holds_one(path, base, rows)
 
 
 def _holds_one(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
-    """Whether a path is that of a source, or of a folder of sources."""
+    """Return whether a path is a source, or a folder of sources."""
     return any(_is_within(base / name, [path.resolve()]) for name in rows)
 
 
 def _renumbered(
     atoms: Sequence[Atom], stored: Sequence[Atom], row: SourceRow
 ) -> tuple[list[Atom], int]:
-    """The chunks of a document with the ids of those of the same text, wherever that stood.
+    """Return the chunks of a document with the ids of stored chunks of equal text.
 
-    A chunk of another text has the id of the one that stood in its place, while there is one.
+    A new text takes the id of the stored chunk in its place, if that is free.
 
     Args:
-        atoms: The chunks now.
-        stored: Those before, in their order.
-        row: The source, whose `next` is the first number that was never given.
+        atoms: Current chunks.
+        stored: Stored chunks, in order.
+        row: The source; its `next` is the first free number.
 
     Returns:
-        The chunks, and the first number that was not given yet.
+        The chunks, and the next free number.
     """
     texts, ids = [atom.text for atom in stored], [atom.id for atom in stored]
     old = len(texts)
@@ -869,19 +870,19 @@ def _renumbered(
 
 
 def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection[str]) -> set[str]:
-    """Ids of the atoms that stay where they are, so that a session's are in the order of a file.
+    """Return the ids of atoms that need no replacement to keep each session in file order.
 
-    Turns of equal times, and those without, are in the order of storing: those behind a new one are
-    put anew behind it.
+    Turns of equal or unknown time are ordered by storing. Those after a new turn are therefore
+    stored again after it.
 
     Args:
-        held: In the order of storing.
-        fresh: In the order of the file.
-        turned: Ids of those that say something else where they are.
+        held: Held atoms in storing order.
+        fresh: Atoms in file order.
+        turned: Ids of changed atoms that keep their place.
     """
     staying: set[str] = set()
     place = {name: i for i, name in enumerate(held)}
-    last: dict[str, float] = {}  # place of the last turn of a session that stays
+    last: dict[str, float] = {}  # place of the last staying turn of a session
     for atom in fresh:
         kept = held.get(atom.id)
         same = kept is not None and (kept.digest == atom.digest or atom.id in turned)

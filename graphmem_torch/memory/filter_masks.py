@@ -1,7 +1,4 @@
-"""Filters: what a caller says about the memories that may be hits, as masks over the atoms.
-
-And where a question sets out beside what it finds by itself.
-"""
+"""Filters: masks of the atoms that may be hits, and the concepts that a question starts from."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["atom_masks", "concept_nodes", "entity_seeds", "over_moments"]
 
-_NEAREST = 3  # names of concepts in a message
+_NEAREST = 3  # maximum names of concepts in a message
 
 
 def atom_masks(
@@ -38,26 +35,24 @@ def atom_masks(
     excluded: Sequence[Sequence[int]] = (),
     valid: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The filters of a retrieval as the masks `allowed` [1 or T, A] and `listed` [1 or B, A].
+    """Return the masks `allowed` [1 or T, A] and `listed` [1 or B, A] of a retrieval's filters.
 
-    `between`, `as_of` and `valid_at` say which atoms there are for the question, an aggregate only
-    with all of its members; `kinds`, `where`
-    and `exclude` only which of them are listed: a fact still leads to the turns it was derived
-    from, an answer is found by the question before it, whoever asked it, and what an agent has read
-    leads on to what it has not. Aggregates are listed only if `kinds` names them, or `where` speaks
-    of `kind` or `id`.
+    `between`, `as_of` and `valid_at` set which atoms exist for the question; an aggregate needs all
+    of its members. `kinds`, `where` and `exclude` set only which are listed. Unlisted atoms are
+    still traversed: a fact leads to its turns, a question to its answer. Aggregates are listed only
+    if `kinds` has them, or `where` uses `kind` or `id`.
 
     Args:
-        snapshot: A atoms.
-        fields: Of its store.
+        snapshot: Snapshot of A atoms.
+        fields: Fields of the store.
         filters: Kinds, span and conditions.
         instants: T moments of `as_of`, seconds since the epoch UTC; None: now.
-        excluded: Nodes of the atoms that may not be hits, for each question or for all.
-        valid: [1 or T, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
+        excluded: Nodes that may not be hits, for each question or for all.
+        valid: [1 or T, A] bool, atoms that were true at `valid_at`; None: any.
 
     Raises:
-        InputError: An unknown kind, a time that is none, a span that ends before it begins, a
-            condition that cannot be decided.
+        InputError: Unknown kind, invalid time, a span that ends before it starts, or an unusable
+            condition.
     """
     index, masks = snapshot.index, {}
     kinds, between, where = filters.scope.kinds, filters.between, filters.where
@@ -93,7 +88,7 @@ def atom_masks(
             dtype=torch.float64,
             device=index.time.device,
         )
-        # An unknown time is NaN, which is in no span.
+        # An unknown time is NaN, outside of every span.
         masks["allowed"] = (index.time >= start) & (index.time <= last)
         if between is not None:
             masks["allowed"] = whole(snapshot, masks["allowed"])
@@ -106,23 +101,23 @@ def atom_masks(
 def entity_seeds(
     snapshot: Snapshot, store: TensorReader, named: Sequence[Sequence[str]], count: int
 ) -> dict[str, Tensor]:
-    """Concepts as the columns `seeds` and `seed_keys` [B, S] of a `QueryBatch`.
+    """Return concepts as the columns `seeds` and `seed_keys` [B, S] of a `QueryBatch`.
 
     Args:
-        snapshot: Of the store.
-        store: Where the concepts are.
-        named: Their names, for each of the questions or for all.
-        count: B.
+        snapshot: Snapshot of the store.
+        store: Store of the concepts.
+        named: Names of concepts, for each question or for all.
+        count: Number of questions B.
 
     Raises:
-        InputError: A name that no concept has, with the nearest that one has.
+        InputError: No concept has the name; the message has the nearest names.
     """
     if not any(named):
         return {}
     plain = [list(map(plain_name, names)) for names in named]
     found = concept_nodes(store, [*chain(*named)], "seeds")
     there = {name: node for name, node in found.items() if node < snapshot.index.num_nodes}
-    concepts = store.atoms(list(there.values()))  # their own names, where others are theirs, too
+    concepts = store.atoms(list(there.values()))  # their main names, as a concept may have several
     terms, ends = snapshot.vocabulary.encode([concept.text for concept in concepts], grow=False)
     keys = dict(zip(there, map(name_key, terms.tensor_split(ends[1:-1])), strict=True))
     width = max(map(len, plain))
@@ -139,13 +134,13 @@ def entity_seeds(
 
 
 def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> dict[str, Tensor]:
-    """Columns of a `QueryBatch` in which each of B questions has a row for each of T moments.
+    """Return columns of a `QueryBatch` with a row for each of B questions at each of T moments.
 
     Args:
-        masks: Of the questions (`seeds`, `seed_keys` and `listed`, which may be [1, A] for all), or
-            of the moments (the others, [T, A]).
-        questions: B.
-        moments: T.
+        masks: Columns of the questions (`seeds`, `seed_keys` and `listed`, which may be [1, A] for
+            all), or of the moments (the others, [T, A]).
+        questions: Number of questions B.
+        moments: Number of moments T.
     """
     if moments == 1:
         return dict(masks)
@@ -161,16 +156,16 @@ def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> d
 def concept_nodes(
     store: TensorReader, named: Sequence[str], argument: str, do: str = "leave it out"
 ) -> dict[str, int]:
-    """The nodes of concepts by `plain_name`.
+    """Return the nodes of concepts by `plain_name`.
 
     Args:
-        store: Has the concepts.
-        named: Names.
-        argument: Name of the argument that holds them.
-        do: Remedy if none is like a name.
+        store: Store of the concepts.
+        named: Names of concepts.
+        argument: Name of the argument, for the error.
+        do: Remedy if no name is similar.
 
     Raises:
-        InputError: A name that no concept has, with the nearest that one has.
+        InputError: No concept has the name; the message has the nearest names.
     """
     found = store.concepts(list(dict.fromkeys(map(plain_name, named))))
     for given in named:

@@ -1,4 +1,4 @@
-"""Forgetting: the selection of atoms by conditions, and their erasure here and in the archive."""
+"""Forgetting: selects atoms by conditions, and erases them here and in the archive."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Conditions:
     Attributes:
         session: Session of the atoms.
         speaker: Speaker of the atoms.
-        before: Moment that the time of the atoms must be earlier than.
+        before: Upper bound of the time of the atoms, exclusive.
         where: Conditions on fields, as in `Memory.retrieve`.
-        question: Question whose `k` best hits are meant, of what the rest leaves.
+        question: Question whose `k` best hits are selected, from atoms that meet the rest.
         k: Number of hits.
     """
 
@@ -49,16 +49,16 @@ class Conditions:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no condition."""
+        """Return whether no condition is set."""
         given = self.session, self.speaker, self.before, self.where, self.question
         return all(each is None for each in given)
 
 
 class Forgetting:
-    """Erases the atoms of one memory for good, and those of its archive with them."""
+    """Erases atoms of one memory for good, here and in its archive."""
 
     def __init__(self, asking: Asking, writing: Writing) -> None:
-        """Load nothing yet.
+        """Keep the parts of the memory; loads nothing.
 
         Args:
             asking: Asking of the memory.
@@ -80,12 +80,12 @@ class Forgetting:
         return receipt
 
     def forgettable(self, ids: str | Iterable[str] | None, conditions: Conditions) -> list[Atom]:
-        """Return what `forget` would erase, archived atoms last; changes nothing."""
+        """Return the atoms that `forget` would erase, archived ones last; changes nothing."""
         with self._forgetting(ids, conditions) as (archive, nodes, away):
             atoms = self._state.store.atoms(nodes)
             if archive is not None:
                 atoms += archive.store.atoms(away)
-        # An interrupt may have left one in both.
+        # An interrupted move may have left an atom in both.
         return list({atom.id: atom for atom in reversed(atoms)}.values())[::-1]
 
     @contextmanager
@@ -94,10 +94,10 @@ class Forgetting:
     ) -> Iterator[tuple[State | None, list[int], list[int]]]:
         """Select the nodes to erase here and in the archive.
 
-        Nobody else writes inside the context; if the store is only read, no write is seen.
+        Holds the turn inside the context; for a read-only store, one state of it.
         """
         state = self._state
-        # No condition at all is no condition to erase by.
+        # Without ids, at least one condition is required.
         where = parse_where(conditions.where) if conditions.where else None
         conditions = replace(conditions, where=where)
         no_question = conditions.question is None
@@ -132,7 +132,7 @@ def select_nodes(
     """Return the node numbers of the atoms for which all conditions hold.
 
     Raises:
-        InputError: An id, session or speaker that is not stored, or an unusable condition.
+        InputError: An id, session or speaker is not stored, or a condition is unusable.
     """
     state = asking.state
     named = None if ids is None else state.resolve_ids(ids)[1]
@@ -170,10 +170,10 @@ def select_nodes(
 def _select_in_both(
     asking: Asking, archive: State, ids: Sequence[str] | None, conditions: Conditions
 ) -> tuple[list[int], list[int]]:
-    """Return the node numbers of what fits here and in the archive.
+    """Return the node numbers of matching atoms here and in the archive.
 
     Raises:
-        InputError: A condition that can be decided in neither.
+        InputError: A condition is unusable in both.
     """
     store = asking.state.store
     mine, theirs = (None, None) if ids is None else apart(ids, store, archive.store)
@@ -181,7 +181,7 @@ def _select_in_both(
     for memory, own in ((asking, mine), (Asking(archive), theirs)):
         try:
             found.append(select_nodes(memory, own, conditions))
-        except InputError as error:  # a name that only the other knows
+        except InputError as error:  # a name that only the other store has
             found.append([])
             errors.append(error)
     if len(errors) == len(found):

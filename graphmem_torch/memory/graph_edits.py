@@ -1,4 +1,4 @@
-"""Graph edits: edges between the memories of one memory, and what they make of it."""
+"""Graph edits: edges between the memories of one memory, and the structure of its graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GraphEdits:
     """Edges that callers and oracles state, and the structure of the graph."""
 
     def __init__(self, state: State) -> None:
-        """Load nothing yet.
+        """Keep the state of the memory; loads nothing.
 
         Args:
             state: State of the memory.
@@ -41,23 +41,23 @@ class GraphEdits:
     ) -> Added:
         """Connect stored atoms: `connect("a", "b", "supports")`, or many edges at once.
 
-        The edges are on disk when the call returns. Of the edges of one (source, target, type) the
-        strongest counts; one that is not stronger than the stored one is passed over.
+        The edges are on disk when the call returns. The strongest edge of each (source, target,
+        type) counts; one no stronger than the stored edge is skipped.
 
         Args:
             source: Id of an atom; or an iterable of (source, target), (source, target, type),
-                (source, target, type, weight) or (source, Link), stored in one transaction.
+            (source, target, type, weight) or (source, Link), stored in one transaction.
             target: Id of another atom.
             type: Name of an `EdgeType`.
-            weight: Strength, by default that of the type. Contradictions are stored as negative
-                numbers whatever the sign; for other types it must be positive.
+            weight: Strength, by default that of the type. Contradictions are stored negative
+            whatever the sign; other types need a positive weight.
 
         Returns:
             Numbers of new and of known edges.
 
         Raises:
-            InputError: An id that is not stored, an unknown type, or an unusable weight; nothing is
-                stored then.
+            InputError: An id is not stored, a type is unknown, or a weight is unusable; nothing is
+            stored then.
             StoreError: Read-only store or full disk; nothing is stored then.
         """
         if isinstance(source, str):
@@ -77,7 +77,7 @@ class GraphEdits:
             type: Name of an `EdgeType`; None is any.
 
         Raises:
-            InputError: An id that is not stored, or an unknown type.
+            InputError: An id is not stored, or the type is unknown.
             StoreError: Read-only store or full disk.
         """
         return edge_writes.disconnect(self._store, source, target, type)
@@ -94,19 +94,20 @@ class GraphEdits:
         """Add implications and contradictions between atoms, as an oracle judges them.
 
         An implication weighs 0.5 to 1 by the confidence of the verdict, a contradiction minus the
-        confidence (`docs/mathematics.md` 2.1). If an oracle fails, only its pairs get no edges.
+        confidence (`docs/mathematics.md` 2.1). If a call of the oracle fails, its pairs get no
+        edges.
 
         Args:
             oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
                 local rules (`judge.entailment.LexicalJudge`).
             pairs: Ids (premise, hypothesis); by default each atom with its most similar earlier
-                ones, both ways round.
+            ones, in both directions.
             k: Maximum number of earlier atoms for each atom.
             least: Minimum cosine of these.
             progress: Whether to show a bar on stderr.
 
         Raises:
-            InputError: An id that is not stored, no pair, or no oracle.
+            InputError: An id is not stored, a pair is invalid, or the oracle is unusable.
         """
         local = LexicalJudge(self._state.embedder) if oracle is None else oracle
         judge = method_of(local, "judge")
@@ -148,8 +149,7 @@ class GraphEdits:
             type: Name of an `EdgeType`.
 
         Raises:
-            InputError: An unknown type, fewer than 2 edges of it to learn from, or more than 20,000
-                memories.
+            InputError: Unknown type, fewer than 2 edges of it, or more than 20,000 memories.
         """
         kind = parse_edge_type(type) if isinstance(type, str) else type
         return missing_links(self._store, k, type=kind)
