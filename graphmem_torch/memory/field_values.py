@@ -147,7 +147,7 @@ class _Values:
         return (self.number == nearest) & (self.code == self._code_of(exact, nearest))
 
     def one_of(self, values: Sequence[Any]) -> Tensor:  # [n] bool
-        """Return which values equal one of `values`, in one pass for strings and one for numbers."""
+        """Return which values equal one of `values`; one pass for strings, one for numbers."""
         strings = [self.names.get(value, -2) for value in values if isinstance(value, str)]
         numbers = [value for value in values if type_of(value) == _NUMBER]
         sizes = [_nearest(value) for value in numbers]

@@ -1,4 +1,4 @@
-"""What became of the atoms of a store, and when that was known."""
+"""History: versions of atoms, chains of supersession, and the changes since a moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["changes_since", "history_of", "versions_of", "with_archived"]
 
 
 def versions_of(store: StoreReader, node: int) -> list[Version]:
-    """See `Facts.versions`; inside `store.reading()`."""
+    """Return the versions of an atom (`Facts.versions`); inside `store.reading()`."""
     earlier, (atom,) = store.versions(node), store.atoms([node])
     ends = [until for _, until in earlier]
     atoms = [*(version for version, _ in earlier), atom]
@@ -20,7 +20,7 @@ def versions_of(store: StoreReader, node: int) -> list[Version]:
 
 
 def history_of(store: StoreReader, node: int) -> History:
-    """See `Facts.history`; inside `store.reading()`."""
+    """Return the history of an atom (`Facts.history`); inside `store.reading()`."""
     (atom,) = store.atoms([node])
     found: dict[str, tuple[int, Validity]] = {}
     front = {atom.id: node}
@@ -28,7 +28,7 @@ def history_of(store: StoreReader, node: int) -> History:
         there = validity_of(store, front)
         found |= {name: (front[name], span) for name, span in there.items()}
         after = [span.by for span in there.values() if span.by is not None]
-        # On some of these a later statement says something else.
+        # A later statement may name another successor for some of these.
         said = store.atoms(store.validity.superseded_by(list(front.values())))
         before = [
             name
@@ -61,11 +61,11 @@ def _nodes(store: StoreReader, ids: list[str]) -> dict[str, int]:
 
 
 def changes_since(store: StoreReader, since: float) -> list[Change]:
-    """See `Facts.changes`; inside `store.reading()`.
+    """Return the changes since a moment (`Facts.changes`); inside `store.reading()`.
 
     Args:
         store: Store of the atoms.
-        since: Seconds since the epoch UTC.
+        since: Moment, seconds since the epoch UTC.
     """
     found = [Change("added", when, id_) for when, _, id_ in store.stored_since(since)]
     found += [Change("updated", when, id_) for when, _, id_ in store.replaced_since(since)]
@@ -88,6 +88,6 @@ def changes_since(store: StoreReader, since: float) -> list[Change]:
 
 
 def with_archived(changes: list[Change], archive: StoreReader, since: float) -> list[Change]:
-    """The same with what came into an archive since."""
+    """Return the changes with those that archived atoms since, by time."""
     away = [Change("archived", when, id_) for when, _, id_ in archive.stored_since(since)]
     return sorted([*changes, *away], key=lambda change: change.when)

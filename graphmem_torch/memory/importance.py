@@ -1,7 +1,7 @@
-"""Importance: what a memory is worth by itself, whoever asks (`docs/mathematics.md` 5.4).
+"""Importance: value of a memory, whatever the question (`docs/mathematics.md` 5.4).
 
-It begins with what is new in a memory, is raised by use, and fades in between. All memories are
-weighed at once; what is kept of one is only what its uses have made of it.
+It starts with the novelty of a memory, increases with use and decays in between. All memories are
+weighed at once; only the effects of uses are stored.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from graphmem_torch.store.insights import StoredImportance
 
 __all__ = ["Importance", "initial_importance"]
 
-# Rounded by hand on LoCoMo and LongMemEval: half of their turns hold 86 and 97 % of the evidence.
+# Tuned by hand on LoCoMo and LongMemEval: half of the turns hold 86 and 97 % of the evidence.
 _QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0
 
-# The paper leaves its constants open (arXiv 2506.08098). Use raises importance and takes nothing
-# away (alpha = 1), the first use by 0.15 and many by 0.3 at most.
+# The paper leaves its constants open (arXiv 2506.08098). Use increases importance and removes none
+# (alpha = 1): the first use adds 0.15, many add at most 0.3.
 _RETAINED, _ACCESS = 1.0, 0.3  # alpha, beta
-_AGGREGATES = 0.1  # gamma: what the mean importance of its aggregates adds to a memory
-_ENDED = 0.5  # factor for a superseded memory: it goes first, and still answers what was
+_AGGREGATES = 0.1  # gamma: weight of the mean importance of a memory's aggregates
+_ENDED = 0.5  # factor for a superseded memory: archived first, but still answers about the past
 
 
 def initial_importance(index: MemoryIndex) -> Tensor:  # [A] float64
-    """I_0 of memories that were never used: sigma(ln(1 + n) + cues - 2).
+    """Return I_0 of memories that were never used: sigma(ln(1 + n) + cues - 2).
 
-    n is the number of words that no earlier memory has, the speaker's name among them. A question
-    has half a point less, what an assistant said four, what tells a time one more.
+    n is the number of words that no earlier memory has, with the speaker's name. Cues are -0.5 for
+    a question, -4 for words of an assistant and +1 for a mention of time.
     """
     memory = index.tensors
     first = memory.bm25.first_documents()
@@ -49,10 +49,10 @@ def initial_importance(index: MemoryIndex) -> Tensor:  # [A] float64
 
 
 class Importance:
-    """The importance of the memories of a store; safe between threads."""
+    """Importance of the memories of a store; safe between threads."""
 
     def __init__(self, store: MemoryStore, config: RefineConfig, decay: DecayState) -> None:
-        """Nothing is read before it is asked for."""
+        """Keep the store and settings; reads on demand."""
         self._store, self._config, self._decay = store, config, decay
 
     def at(
@@ -61,7 +61,7 @@ class Importance:
         now: float,
         ended: Tensor | None = None,  # [A] bool
     ) -> Tensor:  # [A] float64
-        """Importance at a moment, seconds since the epoch UTC; what has `ended` counts less."""
+        """Return the importance at a moment, seconds since the epoch UTC; halved if `ended`."""
         value = self._faded(snapshot, now)[0]
         made = _aggregates(snapshot)
         if made is not None:
@@ -77,7 +77,7 @@ class Importance:
         return value.clamp(max=1.0)
 
     def reinforce(self, snapshot: Snapshot, now: float) -> int:
-        """Takes in the uses that came since it last did; of how many memories.
+        """Add the uses since the last call; returns the number of memories used.
 
         Raises:
             StoreError: Read-only store or full disk; nothing has changed then.
@@ -92,7 +92,7 @@ class Importance:
         columns = (
             snapshot.node[row].tolist(),
             raised.clamp(max=1.0).tolist(),
-            since[row].clamp(min=now).tolist(),  # a clock may go backwards
+            since[row].clamp(min=now).tolist(),  # the clock may go backwards
             count.tolist(),
         )
         self._store.insights.set_importance(
@@ -101,7 +101,7 @@ class Importance:
         return len(row)
 
     def _faded(self, snapshot: Snapshot, now: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each atom what is left at a moment [A], the uses in it [A], and since when [A]."""
+        """Return each atom's decayed importance, its counted uses and their time, each [A]."""
         config, node = self._config, snapshot.node
         value = initial_importance(snapshot.index)
         if said := self._store.insights.said_importance():
@@ -112,7 +112,7 @@ class Importance:
         since = torch.where(since.isnan(), now, since)
         uses = torch.zeros(len(node), dtype=torch.int64)
         if kept := self._store.insights.importance():
-            # Numbers of nodes and seconds fit into float64, and not into float32.
+            # Node numbers and seconds fit into float64, but not into float32.
             number, own, time, count = torch.tensor(kept, dtype=torch.float64).unbind(1)
             there = torch.isin(number.long(), node)
             row = torch.searchsorted(node, number[there].long())
@@ -128,9 +128,9 @@ class Importance:
         *,
         stop: int,
     ) -> list[int]:
-        """Nodes before `stop` that the settings want archived, the least important first.
+        """Return nodes before `stop` to archive by the settings, the least important first.
 
-        Pinned memories and aggregates stay. Of equal ones the one that was stored first goes.
+        Pinned memories and aggregates stay. Of equal ones the one stored first goes first.
         """
         config, value = self._config, self.at(snapshot, now, ended)
         free, made = snapshot.node < stop, _aggregates(snapshot)
@@ -147,7 +147,7 @@ class Importance:
 
 
 def _aggregates(snapshot: Snapshot) -> Tensor | None:  # [A] bool
-    """Which atoms are made of others; None: none of them."""
+    """Return which atoms are aggregates; None without any."""
     if AGGREGATE not in snapshot.kinds:
         return None
     kind: Tensor = snapshot.index.get_buffer("kind")

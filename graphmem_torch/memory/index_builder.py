@@ -1,4 +1,4 @@
-"""From the store to an index: columns of `MemoryIndex.build`, its snapshot, modes carried along."""
+"""Build the index of a store and its snapshot, and update modes between states."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 14  # of what the snapshot holds
-_TAIL = 8  # atoms of the base for each one that is read behind it
-_BEHIND = 256  # commits whose removals are read behind it
-_MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
+_FORMAT = 14  # version of the snapshot's content
+_TAIL = 8  # minimum base atoms for each atom added after it
+_BEHIND = 256  # maximum commits after it to read removals from
+_MODES = ("select", "count", "epsilon", "assign")  # settings that the modes depend on
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """An index and what belongs to it outside the device.
+    """Index with its host-side data.
 
     Attributes:
         index: The index.
-        state: Which state of the store it shows.
+        state: State of the store that it shows.
         node: [A] int64 node number of every atom of the index; its nodes are those of the store.
         vocabulary: Terms of the lexical index.
-        kinds, speakers: Names behind the codes.
+        kinds, speakers: Names of the codes.
         called: For each speaker the single words that are names of the same concept.
         concept: [K] int64 node number of every concept, in the order of `rank.hops.HopParts`.
         share: `ModeCache.share` of the modes of the index.
@@ -76,7 +76,7 @@ class Snapshot:
     share: float = 0.0
 
     def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
-        """The rows of those nodes that are atoms of the index."""
+        """Return the rows of the nodes that are atoms of the index."""
         wanted = torch.tensor(nodes, dtype=torch.int64)
         place = torch.searchsorted(self.node, wanted).clamp(max=max(0, len(self.node) - 1))
         return place[self.node[place] == wanted]
@@ -92,7 +92,7 @@ class Snapshot:
 
     @cached_property
     def speaker_words(self) -> dict[str, list[int]]:
-        """For each word of the speakers' names, the speakers; to find them in questions."""
+        """Speakers by each word of their names, for finding them in questions."""
         words: dict[str, list[int]] = {}
         for code, (name, others) in enumerate(zip(self.speakers, self.called, strict=True)):
             for word in dict.fromkeys(each for own in (name, *others) for each in name_words(own)):
@@ -101,43 +101,43 @@ class Snapshot:
 
 
 class IndexBuilder:
-    """Makes the index of each state of a store, from that of the state before where there is one.
+    """Builds the index of each state of a store, from that of the previous state if possible.
 
-    One thread at a time. Whoever holds the index of an earlier state keeps it.
+    For one thread at a time. Indexes of earlier states remain valid.
     """
 
     def __init__(self, modes: ModeCache | None = None) -> None:
-        """Has made none yet; `modes` knows the modes of an earlier state, and takes up each."""
+        """Start without an index; `modes` has the modes of an earlier state, and is updated."""
         self._modes = ModeCache() if modes is None else modes
         self._columns, self._growing = StoreColumns(), GrowingIndex(Config())
-        self._config: Config | None = None  # what the growing index is built with
-        self._kept = ""  # the state of the snapshot on the disk, where it can be followed
-        self._atoms = 0  # that it has
+        self._config: Config | None = None  # settings of the growing index
+        self._kept = ""  # state of the snapshot on disk, if it can be extended
+        self._atoms = 0  # number of its atoms
 
     def __call__(self, store: TensorReader, config: Config, num_pieces: int) -> Snapshot:
-        """The index of everything in the store, at one state of it.
+        """Return the index of everything in one state of the store.
 
         Args:
             store: Atoms, vectors and edges.
-            config: What the index is built with.
+            config: Settings of the index.
             num_pieces: Size of the vocabulary of the token vectors.
         """
         try:
-            with torch.inference_mode(False):  # what is made inside of it could not be added to
+            with torch.inference_mode(False):  # inference tensors could not be extended
                 return self._assembled(store, config, num_pieces)
         except BaseException:
-            # Whatever came between, Ctrl-C included: columns of different lengths help nobody.
+            # After any interrupt, Ctrl-C included, columns may have different lengths.
             self._config = None
             raise
 
     @property
     def follows(self) -> bool:
-        """Whether the index of the next state will be made from one that is there."""
+        """Return whether the next index will extend the current one."""
         return self._config is not None
 
     @property
     def rank_error(self) -> float:
-        """At most how far the PageRank of the last index is from the exact one, relative L1."""
+        """Upper bound of the last index's PageRank error, relative L1."""
         return self._growing.rank_error
 
     def _assembled(self, store: TensorReader, config: Config, num_pieces: int) -> Snapshot:
@@ -150,7 +150,7 @@ class IndexBuilder:
             elif len(changes.gone):
                 concepts = [code for kind, code in self._columns.kinds.items() if kind == CONCEPT]
                 self._columns.rename(self._growing.remove(changes.gone, concepts))
-            modes = config.modes.build  # only they read which atoms have equal content
+            modes = config.modes.build  # only modes need atoms of equal content
             added = self._columns.read(store, num_pieces, changes, duplicates=modes)
             called = _called(store, self._columns.speakers)
         cut = None if changes is None else changes.cut
@@ -174,19 +174,19 @@ class IndexBuilder:
         return Snapshot(index, columns.state, node, words, *names, *parts)
 
     def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
-        """The index as `save` kept it, where it is that of the store's present state.
+        """Return the saved index (`save`) if it is of the store's present state.
 
-        One of an earlier state is followed from, as soon as an index is asked for, if the store
-        remembers what was taken away since. What is damaged or set up otherwise is passed over.
+        An older one is extended when an index is next built, if the store knows what was removed
+        since. Ignores a damaged one or one with other settings.
         """
-        # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
+        # Verify all of it: a flipped bit would cause wrong answers or a crash. 350 MB take 0.2 s.
         kept = store.load_snapshot(verify=True, stale=True)
         if kept is None or kept[1].get("built") != _signature(config):
             return None
         try:
             with torch.inference_mode(False), store.reading():
                 return self._take_up(store, *kept, config)
-        # Whatever a file says that was not written here; the database knows better.
+        # A foreign file may raise any of these; the database is authoritative.
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             _log.warning("%s: the snapshot is damaged (%s); it is made anew", store.path, error)
             return None
@@ -198,7 +198,7 @@ class IndexBuilder:
         meta: Mapping[str, str],
         config: Config,
     ) -> Snapshot | None:
-        """An error of any kind where the file does not fit the store."""
+        """Restore a snapshot; raises an error of any kind if it does not fit the store."""
         words = tensors["vocabulary"].numpy().tobytes()
         vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
         columns = StoreColumns.from_dict(json.loads(meta["columns"]), vocabulary)
@@ -227,16 +227,16 @@ class IndexBuilder:
             self._modes.follow(last_switch(store))
             if self._modes.switched == int(meta.get("switched", NEVER)):
                 self._modes.restore(index.modes, config.modes, node, float(meta["share"]))
-            else:  # a regime has switched since they were found
+            else:  # a regime switched after the modes were found
                 state, current = "", False
         self._columns, self._growing = columns, GrowingIndex.from_tensors(config, parts)
         self._config, self._kept, self._atoms = config, state, len(node)
         return self._snapshot(index, columns, _called(store, columns.speakers)) if current else None
 
     def save(self, store: MemoryStore, snapshot: Snapshot) -> None:
-        """Writes the file from which `load` opens at once: of the last index that was made.
+        """Write the last index to the file that `load` reads.
 
-        Does nothing where that is another, or was not made here.
+        Does nothing for another snapshot, or one that was not built here.
         """
         if self._config is None or self._columns.state != snapshot.state:
             return
@@ -256,7 +256,7 @@ class IndexBuilder:
         self._kept, self._atoms = snapshot.state, index.num_atoms
 
     def worth_saving(self, store: MemoryStore) -> bool:
-        """Whether following from the snapshot on the disk costs more than a part of making it."""
+        """Return whether updating the snapshot on disk would cost a notable part of a new build."""
         with store.reading():
             if self._kept == store.state:
                 return False
@@ -266,28 +266,28 @@ class IndexBuilder:
 
 
 def _signature(config: Config) -> str:
-    """The settings that are baked into the tensors of an index, and what its terms are."""
+    """Return the settings that the tensors of an index depend on, and the version of its terms."""
     settings = config_to_dict(config)
     own, spread = (former_section(name, settings[name]) for name in ("modes", "spread"))
-    # Presets without modes share a snapshot; how a question uses modes is not baked in.
+    # Presets without modes share a snapshot; the use of modes in questions is left out.
     modes = {name: own[name] for name in _MODES} if own["build"] else None
-    # So that what routing reads is kept beside them and not derived at each opening.
+    # Included so that a snapshot has the buffers for routing and opening need not derive them.
     routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
     return json.dumps([_FORMAT, TERMS, DAYS, spread, modes, routing], sort_keys=True)
 
 
 NEVER = -1
-"""The last switch of a store in which no regime has switched."""
-SWITCHED_KEY = "regime.switched"  # under which the store keeps the node of the last switch
+"""Last switch of a store whose regime never switched."""
+SWITCHED_KEY = "regime.switched"  # key of the node of the last switch
 
 
 def last_switch(store: TensorReader) -> int:
-    """The node at which a regime has switched last, as far as it was found; else `NEVER`."""
+    """Return the node of the last known regime switch; else `NEVER`."""
     return int(store.meta_get(SWITCHED_KEY) or NEVER)
 
 
 def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
-    """Edges between rows instead of node numbers; edges of deleted nodes are dropped."""
+    """Return edges between rows instead of node numbers, without those of deleted nodes."""
     if not len(edges):
         return edges
     size = max(int(edges.source.max()), int(edges.target.max()), int(node.max())) + 1
@@ -299,27 +299,31 @@ def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of
 
 
 def _called(store: TensorReader, speakers: Iterable[str]) -> list[list[str]]:
-    """Return for each speaker the words by which memories call the same person."""
+    """Return for each speaker the words that memories use as names of the same person."""
     plain = [plain_name(name) for name in speakers]
     known = store.namesakes(list(dict.fromkeys(plain)))
     return [[each for each in known.get(name, ()) if " " not in each] for name in plain]
 
 
 class ModeCache:
-    """The modes of a memory, updated from state to state (`docs/mathematics.md` 1.8).
+    """Modes of a memory, updated from state to state (`docs/mathematics.md` 1.8).
 
-    Where atoms were only added since the last state, a `ModeTracker` counts the new ones in; the
-    old ones are read once a process, for its sums. All modes are found anew at first, where the
-    drift exceeds `modes.drift`, after `expire`, and where the settings changed or anything else
-    became of the old atoms. What is kept is derived: sums of size d², and a few numbers an atom.
-    Safe to share between threads.
+    If atoms were only added since the last state, a `ModeTracker` adds the new ones to its sums,
+    reading the old ones once per process. All modes are computed anew:
+
+    - at first and after `expire`
+    - if the drift exceeds `modes.drift`
+    - if the settings or old atoms changed
+
+    Only derived values are kept: sums of size d², and a few numbers per atom. Safe to share between
+    threads.
 
     Attributes:
-        found: How often all modes were found anew.
-        updated: How often new atoms were counted in instead.
-        share: `Modes.centroid_error` when they were last found, as a share of the energy: what
-            drift is measured from.
-        switched: The last switch of regime (`last_switch`) that they know of.
+        found: Number of times that all modes were computed anew.
+        updated: Number of times that new atoms were added instead.
+        share: `Modes.centroid_error` at the last computation, as a share of the energy; the
+            reference for drift.
+        switched: Last regime switch (`last_switch`) that is taken into account.
     """
 
     def __init__(self) -> None:
@@ -333,16 +337,16 @@ class ModeCache:
 
     @property
     def empty(self) -> bool:
-        """Whether modes that were kept elsewhere would be of use."""
+        """Return whether restoring saved modes would help."""
         return self._modes is None and not self._due
 
     def expire(self) -> None:
-        """Has the modes found anew when they are next asked for."""
+        """Compute the modes anew when they are next needed."""
         with self._lock:
             self._modes, self._tracker, self._due = None, None, True
 
     def follow(self, switched: int) -> bool:
-        """Has the modes found anew if a regime has switched since, by `last_switch`; whether so."""
+        """Expire the modes if a regime switched since, by `last_switch`; returns whether so."""
         with self._lock:
             if switched == self.switched:
                 return False
@@ -351,14 +355,14 @@ class ModeCache:
         return True
 
     def restore(self, modes: Modes, settings: ModesConfig, node: Tensor, share: float) -> None:
-        """Goes on from modes of the atoms `node` [A], found by these settings at `share`."""
+        """Continue with modes of the atoms `node` [A], found with these settings at `share`."""
         shape = (len(node), modes.centroid.shape[1])
         with self._lock:
             self._modes, self._tracker, self._due = modes, None, False
             self._settings, self._node, self.share = _found_by(settings, shape), node, share
 
     def of(self, snapshot: Snapshot) -> Modes | None:
-        """The modes of a snapshot, found where its index keeps none; None without atoms."""
+        """Return the modes of a snapshot, computed if its index has none; None without atoms."""
         index = snapshot.index
         if index.num_atoms == 0 or index.modes is not None:
             return index.modes
@@ -372,7 +376,7 @@ class ModeCache:
         time: Tensor,  # [A] float64 seconds since the epoch, NaN = unknown
         node: Tensor,  # [A] int64, ascending
     ) -> Modes:
-        """The modes of the atoms, on their device; a node's number is given to no other atom."""
+        """Return the modes of the atoms, on their device; node numbers are never reused."""
         shape = (embeddings.shape[0], embeddings.shape[1])
         with self._lock:
             old = len(self._node)
@@ -391,7 +395,7 @@ class ModeCache:
     def _update(
         self, settings: ModesConfig, embeddings: Tensor, time: Tensor, node: Tensor
     ) -> None:
-        """Counts the new atoms in; leaves no modes where they drifted too far."""
+        """Add the new atoms to the modes; drops the modes if they drifted too far."""
         assert self._modes is not None
         old, device = len(self._node), embeddings.device
         if self._tracker is None:
@@ -411,7 +415,7 @@ class ModeCache:
 
 
 def _found_by(settings: ModesConfig, shape: tuple[int, int]) -> tuple[object, ...]:
-    """What modes are found by: other values make other modes."""
+    """Return the values that determine the modes."""
     count = min(settings.count, *shape)
     return settings.select, count, settings.epsilon, settings.drift
 

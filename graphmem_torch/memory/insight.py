@@ -1,10 +1,9 @@
-"""Insight particles: a memory as what it is, what it speaks of, and what it is tied to.
+"""Insight particles: a memory with its signifiers, resonance keys and relations.
 
-A particle is nothing that is stored beside its atom: it is read from the atom, its edges, times and
-uses, and from what an oracle once said of it (`docs/mathematics.md` 5.3). Where none has said
-anything, rules read signifiers and resonance keys of the text, as the paper has a language model do
-(Cognitive Weave, section 3.2). Their cues are English; of other texts (`text.words.foreign`) only
-the marks of questions are read, and what shows nothing has no signifier.
+A particle is not stored: it is read from the atom, its edges, times and uses, and an oracle's
+earlier answers (`docs/mathematics.md` 5.3). Without an answer, rules read signifiers and keys from
+the text, where the paper uses a language model (Cognitive Weave, section 3.2). Their cues are
+English; in other texts (`text.words.foreign`) they read only marks of questions.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from graphmem_torch.text.words import foreign, pairs, words
 
 __all__ = ["KEYS", "Insight", "read_insight", "to_particles", "understand_nodes"]
 
-_ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
-_IMPRINT = ("agent_state", "environment")  # fields of `meta` that are part of it
-_WORTH = ("value", "relevance", "complexity")  # likewise, of an aggregate
+_ASKED = 64  # atoms of a call and a transaction, lost if the oracle fails
+_IMPRINT = ("agent_state", "environment")  # fields of `meta` in the imprint
+_WORTH = ("value", "relevance", "complexity")  # more such fields, of aggregates
 
 KEYS = 8
-"""Resonance keys of a text at most."""
+"""Maximum resonance keys of a text."""
 
 _DAY = 86_400.0
-_READ = 2000  # characters: a long chunk must not cost more
+_READ = 2000  # maximum characters, to limit the cost of long chunks
 _PAST = (
     r"(?:was|were|had|did|went|got|took|made|said|told|came|saw|bought|met|found|left|gave|began"
     r"|ran|felt|sent|brought|wrote|won|lost|heard|broke|built|spoke|spent|taught|caught|drove|ate"
@@ -73,12 +72,12 @@ _CUES: Mapping[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What is said of a text.
+    """Signifiers and keys of a text.
 
     Attributes:
-        signifiers: Of `SIGNIFIERS`, in their order.
-        keys: Resonance keys, those of the most weight first.
-        importance: In [0, 1]; None where nobody said.
+        signifiers: Names from `SIGNIFIERS`, in that order.
+        keys: Resonance keys by decreasing weight.
+        importance: Importance in [0, 1]; None: unknown.
     """
 
     signifiers: tuple[str, ...]
@@ -87,26 +86,26 @@ class Insight:
 
 
 def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
-    """What a text is, and what it speaks of.
+    """Read the signifiers and keys of a text by rules.
 
     Args:
-        text: Any.
-        names: Concepts that it mentions: they are its first keys; behind them come its words that
-            are none of the very common ones, in the order of the text. Each is written as the text
-            writes it most often, in lower case unless it is a name.
+        text: Any text.
+        names: Concepts that it mentions, used as first keys. The less common words of the text
+            follow, in order. Each is written in its most frequent form, in lower case unless it is
+            a name.
     """
     text = text[:_READ]
     found = {"question"} if asks(text) else set[str]()
     if not foreign(text, STOP_WORDS):
         sentences = [each.strip() for each in split_sentences(text.replace("\u2019", "'"))]
-        # A word alone claims nothing.
+        # A single word is no assertion.
         told = [s.lower() for s in sentences if len(terms(s)) > 1 and not asks(s)]
         for name, cue in _CUES.items():
             if any(cue.search(each) for each in told):
                 found.add(name)
         if "event" not in found and any(tells_time(each) for each in told) and "plan" not in found:
             found.add("event")
-        # What is asked, asked for or supposed is not claimed.
+        # Questions, requests and suppositions are no assertions.
         if told and not found & {"hypothesis", "instruction"}:
             found.add("assertion")
     return Insight(tuple(name for name in SIGNIFIERS if name in found), _keys(text, names))
@@ -120,7 +119,7 @@ def _keys(text: str, names: Sequence[str]) -> tuple[str, ...]:
     spoken = {*terms(plain)}
     for word in words(plain):
         for part in [sign for sign in pairs(word) if len(sign) > 1] or [word]:
-            # Another language may have another stem, and other words that say nothing.
+            # Alone, a word of another language may get other stems; keep those of the text.
             stems = [stem for stem in terms(part) if stem in spoken]
             if stems:
                 form = part if part in proper else part.lower()
@@ -132,7 +131,7 @@ def _keys(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _proper(text: str) -> set[str]:
-    """The words of a text that are names: with a capital where no sentence begins, or inside."""
+    """Return the names in a text: words capitalised within a sentence, or inside the word."""
     found = set[str]()
     for sentence in split_sentences(text):
         own = words(sentence)
@@ -146,7 +145,7 @@ def _proper(text: str) -> set[str]:
 
 
 def _as_written(name: str, text: str, proper: Container[str]) -> str:
-    """A concept as a text writes it most often; as it is where it does not name it so."""
+    """Return a concept in its most frequent form in a text; unchanged if it is not there."""
     spaced = r"[\W_]+".join(map(re.escape, name.split()))
     written = re.findall(rf"(?<!\w){spaced}(?!\w)", text, re.IGNORECASE)
     found = Counter(" ".join(each.split()) for each in written)
@@ -162,10 +161,10 @@ def _as_written(name: str, text: str, proper: Container[str]) -> str:
 def understand_nodes(
     store: MemoryStore, extract: Extractor, nodes: Sequence[int]
 ) -> Iterator[Understood]:
-    """Asks an oracle what atoms are; yields what each call gave once it is stored.
+    """Ask an oracle for insights into atoms; yields the result of each call after storing it.
 
     Raises:
-        StoreError: Read-only store or full disk; what earlier calls gave is kept.
+        StoreError: Read-only store or full disk; results of earlier calls are kept.
     """
     for start in range(0, len(nodes), _ASKED):
         store.expect_writable()
@@ -182,13 +181,13 @@ def to_particles(
     importance: Mapping[int, float],
     validity: Mapping[str, Validity],
 ) -> list[Particle]:
-    """Atoms as particles; inside `store.reading()`.
+    """Return atoms as particles; inside `store.reading()`.
 
     Args:
         store: Store of the atoms.
-        nodes: Their numbers.
-        importance: By node.
-        validity: By id.
+        nodes: Node numbers of the atoms.
+        importance: Importance by node.
+        validity: Validity by id.
     """
     atoms = store.atoms(list(nodes))
     strands, mentions = _strands(store, nodes)
@@ -221,7 +220,7 @@ def to_particles(
 
 
 def _begun(atom: Atom, span: Validity) -> float | None:
-    """When what an atom tells of began: as is stated, else the first day that its text tells of."""
+    """Return the start of an atom's content: as stated, else the first day its text mentions."""
     if atom.event_time is not None or span.start != atom.time:
         return span.start
     first, behind = told_days(atom.text, atom.time)
@@ -231,12 +230,12 @@ def _begun(atom: Atom, span: Validity) -> float | None:
 
 
 def _known(time: float) -> float | None:
-    """A time that is neither NaN nor infinite."""
+    """Return a time, or None for NaN and infinity."""
     return time if abs(time) < float("inf") else None
 
 
 def _insight(atom: Atom, names: Sequence[str], said: Mapping[str, Any] | None) -> Insight:
-    """What an oracle said of an atom, else what the local rules read."""
+    """Return the insight that an oracle gave into an atom, else that of the local rules."""
     if said is None:
         return read_insight(atom.text, names)
     return Insight(tuple(said["signifiers"]), tuple(said["keys"][:KEYS]))
@@ -253,7 +252,7 @@ def _imprint(atom: Atom) -> dict[str, Any]:
 def _strands(
     store: MemoryStore, nodes: Sequence[int]
 ) -> tuple[dict[int, list[tuple[str, str, float]]], dict[int, list[str]]]:
-    """Edges of atoms to other atoms, outgoing ones first, and the concepts that they mention."""
+    """Return the edges of atoms to others, outgoing ones first, and their mentioned concepts."""
     edges = store.edges()
     own = torch.zeros(store.next_node, dtype=torch.bool)
     own[torch.tensor(list(nodes), dtype=torch.int64)] = True

@@ -1,4 +1,4 @@
-"""Intake: what callers give, as atoms with ids, and as changes of atoms."""
+"""Intake: makes atoms with ids, and changes of atoms, from what callers give."""
 
 from __future__ import annotations
 
@@ -26,43 +26,45 @@ from graphmem_torch.text.times import TimeLike, parse_time
 __all__ = ["FieldChanges", "Intake", "changed_atom", "changes_given", "checked", "digest_of"]
 
 _log = logging.getLogger(__name__)
-_SHOWN = 3  # messages left out that the warning quotes
+_SHOWN = 3  # skipped messages that the warning quotes
 _TEXTS = ("id", "title", "text", "kind", "speaker", "session", "meta")
 
 
 class Intake:
-    """Makes atoms with ids of what one call adds; no message of a chat keeps others out.
+    """Makes atoms with ids from the values of one call.
 
-    What has no id gets one. If the call has a `key`, it is made from that and the place in the
-    call. Otherwise what has a time is known by its content, and by how often that came before in
-    the call; what has none is another memory each time.
+    A missing id depends on:
 
-    Messages without text, and those that cannot be read or stored, are left out and reported.
-    Whatever else cannot be used is an error.
+    - the `key` of the call and the place in the call, if there is a key
+    - else, with a time: the content, and its number of earlier occurrences in the call
+    - else: a random number
+
+    Chat messages without text, or that cannot be read or stored, are skipped and reported. Any
+    other unusable value is an error.
     """
 
     def __init__(self, session: str | None = None, key: str | None = None) -> None:
-        """Nothing is taken in yet.
+        """Start empty.
 
         Args:
-            session: Session of what names none.
+            session: Session of values without one.
             key: Key of the call.
         """
         self._session, halves = replace_surrogates(session)
         self._key = key
         self._losses: Counter[str] = Counter({HALVES: halves} if halves else {})
         self._skipped: list[str] = []
-        self._places: dict[int, int] = {}  # by identity of an atom that waits, that of its message
+        self._places: dict[int, int] = {}  # place of the message, by identity of a waiting atom
 
     def atoms(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[Atom]:
-        """The atoms of what is given, one at a time.
+        """Yield the atoms of values, one at a time.
 
         Args:
-            values: Atoms, texts, or mappings as in a line of JSON lines, those of sessions among
-                them; objects of a client that stand for mappings.
+            values: Atoms, texts, mappings as in a line of JSON lines, also of sessions, or client
+                objects that stand for mappings.
 
         Raises:
-            InputError: What is no message holds what does not fit; see `atom_from_record`.
+            InputError: A value other than a message is unusable; see `atom_from_record`.
         """
         seen: Counter[str] = Counter()
         for number, (place, atom) in enumerate(self._read(values)):
@@ -74,7 +76,7 @@ class Intake:
                     made = text_hash(f"{self._key}\0{number}")[:16]
                     own = replace(own, id=f"{own.kind}:{made}")
                 elif own.time is not None:
-                    digest_of(own)  # an error that names what JSON cannot hold
+                    digest_of(own)  # raises an error that names what JSON cannot hold
                     own = replace(own, id=content_id(own.kind, own.former_digest, seen))
                 else:
                     own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
@@ -83,8 +85,8 @@ class Intake:
             yield own
 
     def _read(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[tuple[int, Atom]]:
-        """The atoms as they are given, each with the place of its message, 0 for none."""
-        # Among messages what is none is a bad one; the rest of a stream is not looked at before.
+        """Yield the atoms as given, each with the place of its message, or 0 for none."""
+        # In a list with messages, other values are bad messages; a stream is not read ahead.
         chat = isinstance(values, (list, tuple)) and any(map(_is_message, values))
         told: set[str] = set()
         for place, value in enumerate(values, start=1):
@@ -104,10 +106,10 @@ class Intake:
                         yield message, checked(atom, self._losses)
 
     def store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:
-        """Stores a batch, without the messages that cannot be stored.
+        """Store a batch without the messages that cannot be stored.
 
         Raises:
-            InputError: What is no message cannot be stored.
+            InputError: An atom other than a message cannot be stored.
         """
         try:
             return self._store(batch, add)
@@ -129,7 +131,7 @@ class Intake:
         return self._store(batch[:half], add) + self._store(batch[half:], add)
 
     def report(self) -> Added:
-        """Return what was left out, and warn of it."""
+        """Return what was skipped, and warn of it."""
         if self._skipped or self._losses:
             told = self._skipped[:_SHOWN]
             told += [f"{len(self._skipped) - _SHOWN} more"] if len(self._skipped) > _SHOWN else []
@@ -139,7 +141,7 @@ class Intake:
 
     @contextmanager
     def _leaving_out(self, message: int) -> Iterator[None]:
-        """Leaves out the message of this place if it cannot be used; 0: raises."""
+        """Skip the message of this place on an `InputError`; raises it for place 0."""
         try:
             yield
         except InputError as error:
@@ -160,7 +162,7 @@ def _is_message(value: object) -> bool:
 
 
 class FieldChanges(TypedDict, total=False):
-    """What `Memory.update` changes of an atom."""
+    """Fields of an atom that `Memory.update` changes."""
 
     text: str
     title: str | None
@@ -177,7 +179,7 @@ class FieldChanges(TypedDict, total=False):
 def changes_given(
     id: str | Mapping[str, Any], given: Mapping[str, Any] | None, named: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The id and the new values of what `Memory.update` was called with.
+    """Return the id and the new values from the arguments of `Memory.update`.
 
     Raises:
         InputError: No id, another one, no mapping, a field given twice, or a message without text.
@@ -205,7 +207,7 @@ def changes_given(
 
 
 def _said(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The new values that a message gives: its text, who speaks, and what else it says."""
+    """Return the new values in a message: its text, its speaker and other fields."""
     whole = is_message(message)
     atom = atom_from_record(message if whole else {"role": "user", **message})
     fields = {name for name in FieldChanges.__annotations__ if name in message}
@@ -222,11 +224,10 @@ def _said(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
-    """An atom with other values of some fields.
+    """Return an atom with other values of some fields.
 
     Raises:
-        InputError: No change, a field that there is none of or that never changes, an unusable
-            value.
+        InputError: No change, an unknown or unchangeable field, or an unusable value.
     """
     fixed = {"id", "edges"} & changes.keys()
     if fixed:
@@ -252,7 +253,7 @@ def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
 
 
 def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
-    """The meta of an atom for another text, which is not where a chunk lay in its document."""
+    """Return an atom's meta for another text, without the place of a chunk in its document."""
     first, last = (atom.meta.get(name) for name in ("start", "end"))
     placed = isinstance(first, int) and isinstance(last, int) and last - first == len(atom.text)
     if atom.kind != "chunk" or not placed:
@@ -261,7 +262,7 @@ def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
 
 
 def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
-    """Return an atom whose fields are checked as far as the store does not check them."""
+    """Return an atom with the fields checked that the store does not check."""
     mended, halves = replace_surrogates({name: getattr(atom, name) for name in _TEXTS})
     if halves:
         atom = replace(atom, **mended)
@@ -279,7 +280,7 @@ def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
         raise InputError(
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
         )
-    # Numbers stay as they are, and so the digests by which stored atoms are known.
+    # Numbers stay unchanged, and with them the digests of stored atoms.
     changed: dict[str, Any] = {
         name: parse_time(value, f"atom {atom.id!r}: {name}")
         for name in ("time", "event_time", "event_end")
@@ -293,10 +294,10 @@ def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
 
 
 def digest_of(atom: Atom) -> str:
-    """The digest of an atom.
+    """Return the digest of an atom.
 
     Raises:
-        InputError: It holds what JSON cannot.
+        InputError: The atom has values that JSON cannot hold.
     """
     try:
         return atom.digest
