@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 class Learning:
-    """What a memory learns: kept in its store, and used by everyone who has it open.
+    """Learned weights, threshold and correction, kept in the store and used by all who open it.
 
-    Whoever opens the store with other settings or another encoder than those it was learned with
-    does not use it. What a memory opened to read learns is its own, and ends with it.
+    They are used only with the settings and the encoder that they were learned with. A read-only
+    memory keeps what it learns to itself, until it is closed.
     """
 
     def __init__(self, asking: Asking) -> None:
-        """Load nothing yet.
+        """Create without loading anything.
 
         Args:
             asking: Asking of the memory.
@@ -96,13 +96,13 @@ class Learning:
         return report
 
     def calibrate(self, questions: Sequence[str], *, max_refusal_rate: float = 0.05) -> float:
-        """Set the gate so that it refuses at most this share of answerable questions.
+        """Set the gate so that it refuses at most a given share of answerable questions.
 
         `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these.
 
         Args:
-            questions: Answerable questions, none of them among those that the weights were fitted
-                to. With fewer than 1 / max_refusal_rate the gate never closes.
+            questions: Answerable questions, none of which the weights were fitted to. With fewer
+                than 1 / max_refusal_rate the gate never closes.
             max_refusal_rate: Share of answerable questions that may be refused, in [0, 1).
 
         Returns:
@@ -119,13 +119,13 @@ class Learning:
                 "questions: expected answerable questions, got none; give at least one"
             )
         results = self._asking.retrieve(asked, Filters(), k=1)
-        # Of a language that the encoder does not read, the confidence is on another scale.
+        # In a language that the encoder does not read, the confidence has another scale.
         sure = torch.tensor([result.confidence for result in results if result.known is not None])
         if not len(sure):
             raise InputError(
                 "questions: expected some in a language that the encoder reads, got none; give some"
             )
-        # No confidence is below 0: a gate that never closes.
+        # Confidence is never below 0: this gate never closes.
         threshold = max(conformal_threshold(sure, max_refusal_rate), 0.0)
         before = self._state.config.gate.threshold
         best = self._store.known([hit.id for result in results for hit in result.hits])
@@ -146,7 +146,7 @@ class Learning:
         return threshold
 
     def use_weights(self, weights: Mapping[str, float]) -> None:
-        """Replace the weights of the signals, for this object, until something is learned.
+        """Replace the weights of the signals, for this object, until others are learned.
 
         Args:
             weights: Weight of each signal.
@@ -164,14 +164,14 @@ class Learning:
         """Learn a correction of the weights from feedback, and use it if it is better.
 
         `fit_correction` learns from half of the questions, cited answers included, near the weights
-        that it corrects. It is used only if on the other half it ranks what was used above what was
-        not more often than the present weights: if the lower end of the 95 % bootstrap interval of
-        the difference in AUC is above 0. Takes as long as asking all of the questions.
+        that it corrects. The other half decides: the correction must rank used memories above
+        unused ones more often than the present weights. That holds if the lower end of the 95 %
+        bootstrap interval of the difference in AUC is above 0. Takes as long as asking all
+        questions.
 
         Returns:
-            The record, as in `records`, used or not; None if either half has fewer than 20
-            questions with memories that were used and others that were not, or if another thread
-            is learning.
+            The record, as in `records`, used or not. None if another thread is learning, or if
+            either half has fewer than 20 questions with both used and unused memories.
 
         Raises:
             StoreError: Read-only store or full disk, or memories were erased meanwhile.
@@ -188,7 +188,7 @@ class Learning:
         return next(each for each in self.records() if each.kind == weight_fitting.CORRECTION)
 
     def _learn_correction(self) -> bool:
-        """Learn from the feedback that there is, and return whether it was enough."""
+        """Learn from the feedback so far, and return whether it was enough."""
         self._store.uses.flush()
         rows = self._store.learned
         erased, given, known = rows.erased, rows.given(), rows.rows()
@@ -230,7 +230,7 @@ class Learning:
         return True
 
     def records(self) -> list[Learned]:
-        """Return what `fit`, `calibrate` and `correct` have learned, and whether it is used."""
+        """Return the results of `fit`, `calibrate` and `correct`, and whether each is used."""
         self._state.follow()
         with self._state.lock:
             found, own = dict(self._state.learned), dict(self._state.own)
@@ -247,7 +247,7 @@ class Learning:
         return shown
 
     def reset(self, *kinds: str) -> int:
-        """Drop what was learned, so that the settings count again, and return its number.
+        """Drop learned values, so that the settings apply again, and return their number.
 
         Args:
             kinds: `weights`, `correction`, `threshold`, by default all of them; `feedback` drops
@@ -272,9 +272,9 @@ class Learning:
         return count
 
     def export_preset(self, path: str | os.PathLike[str]) -> None:
-        """Write the settings with what was learned as a preset, which `preset=` reads.
+        """Write the settings and learned values as a preset, which `preset=` reads.
 
-        It extends the shipped preset of the settings' name, or `default`.
+        The preset extends the shipped one of the settings' name, or `default`.
 
         Args:
             path: A file that ends in .yaml or .yml.
@@ -287,7 +287,7 @@ class Learning:
 
 
 def correct_if_due(learning: Learning, state: State) -> bool:
-    """Learn from feedback if there is enough that is new, and return whether anything was found."""
+    """Learn from feedback if enough of it is new, and return whether anything was learned."""
     state.store.uses.flush()
     state.follow()
     last = state.learned.get(weight_fitting.CORRECTION)

@@ -1,4 +1,4 @@
-"""The names of concepts, found by themselves, by their concepts, parts and words."""
+"""Lexicon: names of concepts, looked up by concept, by parts and by words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from graphmem_torch.text.naming import name_parts
 __all__ = ["Forms", "Lexicon"]
 
 Forms = Callable[[str], Collection[str]]
-"""Of a word what a text may have in its place, `spelled`; see `names_within`."""
+"""Function from a word to the forms that a text may have instead; see `names_within`."""
 
 
 class Lexicon:
-    """Names, each of a concept that is told by a number: one of them is its own."""
+    """Names of numbered concepts; one name of each concept is its own."""
 
     def __init__(self) -> None:
-        """Without a name."""
+        """Create an empty lexicon."""
         self._concept: dict[str, int] = {}
         self._names: dict[int, dict[str, None]] = {}
         self._others: dict[str, None] = {}
@@ -26,19 +26,19 @@ class Lexicon:
         self._starting: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a name has a concept."""
+        """Return whether a name has a concept."""
         return name in self._concept
 
     def __iter__(self) -> Iterator[str]:
-        """All names."""
+        """Iterate over all names."""
         return iter(self._concept)
 
     def __getitem__(self, name: str) -> int:
-        """The concept of a name."""
+        """Return the concept of a name."""
         return self._concept[name]
 
     def put(self, name: str, concept: int, *, own: bool) -> None:
-        """Gives a name, which has none, to a concept, as its own one or as another."""
+        """Give a new name to a concept, as its own or as another."""
         self._concept[name] = concept
         self._names.setdefault(concept, {})[name] = None
         self._spelled.setdefault(name_parts(name), {})[name] = None
@@ -48,7 +48,7 @@ class Lexicon:
                 self._starting[run][name] = None
 
     def drop(self, name: str) -> None:
-        """Takes a name away, if it is there."""
+        """Remove a name, if it is there."""
         concept = self._concept.pop(name, None)
         if concept is None:
             return
@@ -66,15 +66,15 @@ class Lexicon:
                 del self._starting[run][name]
 
     def of(self, concept: int) -> list[str]:
-        """The names of a concept, in the order in which they came."""
+        """Return the names of a concept, in the order in which they came."""
         return list(self._names.get(concept, ()))
 
     def alike(self, name: str) -> list[str]:
-        """The other names of the same parts (`name_parts`), in the order in which they came."""
+        """Return the other names of the same parts (`name_parts`), in the order they came in."""
         return [each for each in self._spelled.get(name_parts(name), ()) if each != name]
 
     def owners(self) -> Iterator[tuple[str, int]]:
-        """The own names of all concepts."""
+        """Return the own names of all concepts, with the concepts."""
         return ((name, at) for name, at in self._concept.items() if name not in self._others)
 
     @property
@@ -83,11 +83,11 @@ class Lexicon:
         return self._others.keys()
 
     def near(self, words: Iterable[str], forms: Forms) -> list[str]:
-        """Names of `others` that texts of these words may say; all that they do are among them.
+        """Return a superset of the names of `others` that texts of these words may say.
 
         Args:
-            words: As in texts that are `spelled`.
-            forms: Always the same.
+            words: Words of the texts, as `spelled`.
+            forms: Forms of a word; the same function in every call.
         """
         if self._forms is None:
             self._forms = forms
@@ -97,7 +97,7 @@ class Lexicon:
         return list({name: None for word in {*words, ""} for name in self._starting.get(word, ())})
 
     def _runs(self, name: str) -> Iterator[str]:
-        """Where one of these begins the longest word of a name, or may: as no run of letters."""
+        """Yield the first words of the forms of the longest word of a name; "" for no letters."""
         if self._forms is not None:
             word = max(name.split(), key=len, default="")
             yield from {next(iter(form.split()), "") for form in self._forms(word)}

@@ -1,8 +1,8 @@
 """Linking: how the graph grows when atoms are added (`docs/mathematics.md` 3 and 4).
 
-Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a
-mention ties its concept to the turns before it in its window, never to later ones, and similarity
-edges point to earlier atoms. The turns of a session are ordered by time, however late they come.
+Only new atoms are linked. The edges do not depend on how atoms are batched. A mention ties its
+concept to the turns before it in its window, never to later ones. Similarity edges point to
+earlier atoms. The turns of a session are ordered by time, however late they come.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from graphmem_torch.store.tensor_reader import TensorReader
 __all__ = ["SURE", "Linker"]
 
 SURE = 2.0
-"""In place of a cosine, where memories show that two names are one person's."""
+"""Stands in for a cosine where memories show that two names belong to one person."""
 
-_DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
+_DEAD = 64  # rows of deleted atoms that are skipped before they are removed
 _TIE = 1e-6  # cosines that differ by less are the same
 
 
@@ -55,10 +55,10 @@ class Linker:
         encode: Callable[[Sequence[str]], Tensor],
         device: str = "cpu",
     ) -> None:
-        """An empty graph of vectors of width `dim`.
+        """Create an empty graph of vectors of width `dim`.
 
-        `extract` gives the concepts of texts (None links none), `encode` unit vectors [n, d] of
-        their names. What is similar is looked for on `device`.
+        `extract` returns the concepts of texts (None links none), `encode` the unit vectors [n, d]
+        of their names. `device` runs the search for similar atoms.
         """
         self._config = config
         self._extract = extract
@@ -66,23 +66,23 @@ class Linker:
         self._device = torch.device(device)
         self._rows, self._rows_there = GrowingRows(torch.empty(0, dim)), RowsOnDevice(device)
         self._nodes = array("q")
-        self._dead: set[int] = set()  # rows of atoms that are gone
+        self._dead: set[int] = set()  # rows of deleted atoms
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes = array("q")
-        self._concept_at: dict[int, int] = {}  # place of a node among the concepts
-        self._names = Lexicon()  # by place among the concepts
+        self._concept_at: dict[int, int] = {}  # position of a node in the concepts
+        self._names = Lexicon()  # by position in the concepts
         self._people, self._split = People(), SplitNames()
-        self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
-        self._store: TensorReader | None = None  # what knows the sessions and ids that are not here
-        self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
+        self._node_of: dict[str, int | None] = {}  # by id, as asked; None: not stored
+        self._store: TensorReader | None = None  # source of sessions and ids not loaded yet
+        self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, with `_pending`
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
     def take_up(self, store: TensorReader) -> None:
-        """Takes in all that is stored; of an empty graph only.
+        """Load all that is stored, into an empty graph.
 
-        The turns of a session, and the nodes of ids, are asked of the store as they are needed: by
-        then it must hold what this graph has, but for the additions in hand.
+        The turns of a session and the nodes of ids are read from the store when needed. By then
+        the store must hold what this graph holds, except for the current batch.
         """
         self._store = store
         outline = store.outline()
@@ -117,11 +117,11 @@ class Linker:
         aliases: Iterable[tuple[str, int]] = (),
         first: Mapping[int, int] | None = None,
     ) -> None:
-        """Takes in what was linked elsewhere since.
+        """Load atoms that were linked elsewhere.
 
         Args:
-            atoms: In the order of node numbers.
-            embeddings: The rows of their vectors.
+            atoms: Atoms with their node numbers, ascending.
+            embeddings: Vectors of the atoms.
             aliases: Names of other concepts, and their node numbers.
             first: Number of the first version, for nodes with earlier versions.
         """
@@ -132,7 +132,7 @@ class Linker:
                 self._remember_concept(atom.text, node, embeddings[row : row + 1], [])
             else:
                 kept.append(row)
-                # The store has these: sessions that are asked for later come with them.
+                # The store has these: a session that is read later includes them.
                 if self._store is None or atom.session in self._sessions:
                     self._remember(atom, node, first=(first or {}).get(node))
                 else:
@@ -148,42 +148,42 @@ class Linker:
 
     @property
     def unresolved(self) -> tuple[int, str | None]:
-        """Number of stated edges whose target is not stored, and the first such target.
+        """Return the number of stated edges without a stored target, and the first such target.
 
-        May be asked by any thread.
+        Any thread may call this.
         """
         pending = self._pending.copy()
         return sum(map(len, pending.values())), next(iter(pending), None)
 
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:  # [n] int64, [n, d], [n] bool
-        """Node numbers of atoms but concepts, ascending, their vectors, and which are there."""
+        """Return node numbers of atoms, ascending, their vectors, and whether each is stored."""
         there = torch.ones(len(self._nodes), dtype=torch.bool)
         there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
         return _copied(self._nodes), self._rows.view, there
 
     def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
-        """Node numbers of concepts, -1 for those that are gone, and the vectors of their names."""
+        """Return node numbers of concepts, -1 where deleted, and the vectors of their names."""
         return _copied(self._concept_nodes), self._concept_rows.view
 
     def concept_vector(self, node: int) -> Tensor:  # [d]
-        """The vector of a concept's own name."""
+        """Return the vector of a concept's own name."""
         return self._concept_rows.view[self._concept_at[node]]
 
     def concept_row(self, node: int) -> int:
-        """The place of a concept among `concepts`."""
+        """Return the position of a concept in `concepts`."""
         return self._concept_at[node]
 
     @property
     def aliases(self) -> KeysView[str]:
-        """Names of concepts but their own."""
+        """Names of concepts that are not their own."""
         return self._names.others
 
     def names_of(self, node: int) -> list[str]:
-        """The names of a concept."""
+        """Return the names of a concept."""
         return self._names.of(self._concept_at[node]) if node in self._concept_at else []
 
     def aliases_near(self, words: Iterable[str], forms: Forms) -> dict[str, int]:
-        """Of `aliases` those that texts of these words may say, with the nodes of their concepts.
+        """Return the `aliases` that texts of these words may say, with the nodes of their concepts.
 
         See `Lexicon.near`.
         """
@@ -191,7 +191,7 @@ class Linker:
         return {name: self._concept_nodes[self._names[name]] for name in names}
 
     def knows(self, name: str) -> bool:
-        """Whether a name has a concept; may be asked by any thread."""
+        """Return whether a name has a concept; any thread may call it."""
         return name in self._names
 
     def link(
@@ -203,14 +203,14 @@ class Linker:
         ready: int | None = None,
         between: int = 0,
     ) -> Linked:
-        """Links new atoms, numbered from `first` on, and their concepts behind them.
+        """Link new atoms, numbered from `first` on, and their concepts, numbered after them.
 
         Args:
-            atoms: The new ones.
-            embeddings: [n, d], of them.
-            first: Number of the first.
+            atoms: New atoms.
+            embeddings: [n, d], vectors of the atoms.
+            first: Node number of the first atom.
             waiting: Atoms that were linked before without their concepts, with their numbers.
-            ready: Of so many of `waiting` and `atoms` the concepts are linked; None: of all.
+            ready: Number of `waiting` and `atoms` whose concepts are linked; None links all.
             between: Number of nodes between the atoms and their concepts.
         """
         edges: _Edges = []
@@ -248,20 +248,20 @@ class Linker:
         window: Sequence[int],
         behind: int,
     ) -> Linked:
-        """Links a new version of an atom, by what it says itself.
+        """Link a new version of an atom by its own content.
 
-        What follows from its place among others, or is stated, is left to the caller.
+        Edges that are stated, or follow from its place in the session, are left to the caller.
 
         Args:
-            old: Node number and atom of the version before.
-            atom: The new one.
-            embedding: [1, d], of it.
-            node: Its number.
-            first: Number of its first version.
-            window: The turns before it in its window.
-            behind: The first number of new concepts.
+            old: Node number and atom of the previous version.
+            atom: New version.
+            embedding: [1, d], its vector.
+            node: Its node number.
+            first: Node number of its first version.
+            window: Turns before it in its window.
+            behind: Node number of the first new concept.
         """
-        # The store still has the version before.
+        # The store still has the previous version.
         self._recall({old[1].session, atom.session})
         self.forget([old])
         self._find([atom])
@@ -280,16 +280,16 @@ class Linker:
         return Linked(concepts, vectors, EdgeBlock.cat(blocks), none, aliases, others)
 
     def nodes_named(self, names: Iterable[str]) -> list[int]:
-        """The concepts of those names that have one."""
+        """Return the concepts of the names that have one."""
         return [self._concept_nodes[self._names[name]] for name in names if name in self._names]
 
     def forget(self, atoms: Sequence[tuple[int, Atom]], names: Iterable[str] = ()) -> None:
-        """Knows nothing any more of atoms and concepts that are gone, nor of names of concepts."""
+        """Forget deleted atoms and concepts, and names of concepts."""
         gone = {node for node, _ in atoms}
         concepts = gone & self._concept_at.keys()
         for node in concepts:
             at = self._concept_at.pop(node)
-            self._concept_rows.view[at] = 0.0  # near to no name
+            self._concept_rows.view[at] = 0.0  # similar to no name
             self._concept_nodes[at] = -1
             for name in self._names.of(at):
                 self._names.drop(name)
@@ -326,16 +326,16 @@ class Linker:
         first: int,
         aliases: Iterable[tuple[str, int]],
     ) -> EdgeBlock:
-        """Takes in concepts, numbered from `first` on, in place of those that are forgotten.
+        """Add concepts, numbered from `first` on, in place of forgotten ones.
 
         Args:
-            concepts: The new ones.
-            embeddings: [c, d], of them.
-            first: Number of the first.
-            aliases: Names that are of another concept from now on.
+            concepts: New concepts.
+            embeddings: [c, d], their vectors.
+            first: Node number of the first concept.
+            aliases: Names that belong to another concept from now on.
 
         Returns:
-            The edges that other atoms state to them.
+            The edges that other atoms state to the concepts.
         """
         edges: _Edges = []
         for place, (node, atom) in enumerate(enumerate(concepts, first)):
@@ -351,9 +351,9 @@ class Linker:
         follows: dict[tuple[int, int], bool] | None = None,
         first: int | None = None,
     ) -> list[int]:
-        """Puts an atom into its session; returns the turns before it in its window.
+        """Put an atom into its session; returns the turns before it in its window, nearest first.
 
-        The nearest comes first. What is derived from other atoms is no turn of the session.
+        An atom that is derived from others is no turn of the session.
         """
         self._number(atom, node)
         if atom.session is None or not is_turn(atom):
@@ -370,7 +370,7 @@ class Linker:
         return session.nodes[max(0, place - self._config.window_turns + 1) : place].tolist()[::-1]
 
     def _window(self, node: int, atom: Atom) -> list[int]:
-        """An atom that was put into its session, and the turns before it in its window."""
+        """Return an atom that was put into its session, and the turns before it in its window."""
         if atom.session is None or not is_turn(atom):
             return [node]
         return [node, *self._sessions[atom.session].before(node, self._config.window_turns - 1)]
@@ -380,14 +380,14 @@ class Linker:
         self._node_of[atom.id] = node
 
     def _recall(self, sessions: Iterable[str | None]) -> None:
-        """Has the turns of sessions at hand, as far as they are stored."""
+        """Load the stored turns of sessions."""
         if self._store is not None:
             asked = [name for name in sessions if name is not None and name not in self._sessions]
             found = self._store.turns(asked) if asked else {}
             self._sessions |= {name: Session(turns) for name, turns in found.items()}
 
     def _find(self, atoms: Iterable[Atom]) -> None:
-        """Has the nodes at hand to which atoms state edges, as far as they are stored."""
+        """Load the stored nodes to which atoms state edges."""
         if self._store is not None:
             names = dict.fromkeys(link.target for atom in atoms for link in atom.edges)
             asked = [name for name in names if name not in self._node_of]
@@ -395,7 +395,7 @@ class Linker:
             self._node_of |= {name: known[name][0] if name in known else None for name in asked}
 
     def _state_edges(self, atom: Atom, node: int, edges: _Edges) -> None:
-        """Edges that the input states; those to an atom that is still to come wait for it."""
+        """Add the edges that the input states; an edge to an atom not yet added waits for it."""
         for source, link in self._pending.pop(atom.id, ()):
             edges.append((source, node, link.type, link.strength))
         for link in atom.edges:
@@ -407,7 +407,7 @@ class Linker:
                 edges.append((node, target, link.type, link.strength))
 
     def _similar(self, start: int) -> EdgeBlock:
-        """From each new atom to the most similar earlier ones."""
+        """Return the edges from each new atom to the most similar earlier ones."""
         config = self._config
         if config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
@@ -425,15 +425,15 @@ class Linker:
         return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine[row, place])
 
     def _where(self, rows: GrowingRows, there: RowsOnDevice) -> Tensor:
-        """The rows where they are looked through."""
+        """Return the rows on the device that searches them."""
         return rows.view if self._device.type == "cpu" else there.of(rows.view)
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
     ) -> tuple[list[Atom], Tensor, list[tuple[str, int]], Tensor]:
-        """Nodes for names that are new and not near a known one (cosine below `concept_dedup`).
+        """Create nodes for new names that match no known one (cosine below `concept_dedup`).
 
-        With their vectors; and the names that are near one, with its node, and their vectors.
+        Returns their vectors, the names that match one with its node, and those names' vectors.
         """
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
         if not fresh:
@@ -458,7 +458,7 @@ class Linker:
         return atoms, vectors[new], aliases, vectors[joined]
 
     def _near(self, name: str, vector: Tensor) -> dict[int, float]:
-        """The concepts that a name may join, by place, and their cosines; by their own names."""
+        """Return the concepts that a name may join, by position, with the cosines of own names."""
         sure, alike = self.related(name)
         own = [self._names[each] for each in alike if each not in self._names.others]
         cosine = (self._concept_rows.view[own] @ vector).tolist() if own else ()
@@ -467,11 +467,11 @@ class Linker:
         return found | {self._names[n]: SURE for n in sure if n not in self._names.others}
 
     def related(self, name: str) -> tuple[list[str], list[str]]:
-        """Known names that may be of one concept with a name.
+        """Return known names that may share a concept with a name.
 
         Returns:
-            Those of the same person, as memories show it; those of the same parts. Of a name that
-            was split from others, and among these, there are none.
+            Names that memories show to be the same person's, and names of the same parts. A split
+            name is related to none.
         """
         if name in self._split:
             return [], []
@@ -481,16 +481,16 @@ class Linker:
         return sure, alike
 
     def split_names(self) -> set[str]:
-        """The known names that stand alone."""
+        """Return the known names that stand alone."""
         return (
             {name for name in self._names if name in self._split} if self._split.hashes else set()
         )
 
     def split(self, names: Iterable[str]) -> tuple[SplitNames, list[str]]:
-        """Has these names stand alone, known or not, and no others.
+        """Make exactly these names stand alone, whether known or not.
 
         Returns:
-            What is to be kept of them, and known names to be decided anew.
+            The state to store, and the known names to decide again.
         """
         before, self._split = self.split_names(), self._split.of_names(names)
         found = dict[str, None]()
@@ -506,15 +506,15 @@ class Linker:
         went: Sequence[tuple[int, Atom]] = (),
         first: Mapping[int, int] | None = None,
     ) -> list[str]:
-        """Takes in what atoms show of people, before they are linked or forgotten.
+        """Update what is known of people, before atoms are linked or forgotten.
 
         Args:
-            came: Atoms that are added, with their node numbers.
-            went: Atoms that are deleted, with their node numbers.
+            came: Added atoms, with their node numbers.
+            went: Deleted atoms, with their node numbers.
             first: Number of the first version, for nodes with earlier versions.
 
         Returns:
-            Known names to be decided anew, as they are of other persons than before.
+            Known names to decide again, because they belong to other persons than before.
         """
         if self._extract is None:
             return []
@@ -532,10 +532,10 @@ class Linker:
         return [name for name in sorted(self._people.settle(texts)) if name in self._names]
 
     def unsettled(self) -> list[str]:
-        """Known names whose concept is not what `related` says, as an older release left them.
+        """Return known names whose concept is not the one `related` gives, as in an older release.
 
-        An alias of a concept whose own name it may not join, and names of one person that are two
-        concepts.
+        These are aliases that may not join the own name of their concept, and names of one person
+        that are two concepts.
         """
         own = {place: name for name, place in self._names.owners()}
         found = dict[str, None]()
@@ -556,7 +556,7 @@ class Linker:
         windows: Sequence[Sequence[int]],
         edges: _Edges,
     ) -> None:
-        """Abstraction edges from a window's turns to the concept, associations within an atom."""
+        """Add abstraction edges from a window's turns to the concept, associations in an atom."""
         pairs: list[tuple[int, int]] = []
         for found, window in zip(names, windows, strict=False):
             concepts = list(dict.fromkeys(self._names[name] for name in found))
@@ -583,7 +583,7 @@ class Linker:
     def _put_concept(self, name: str, node: int) -> None:
         place = self._concept_at[node] = len(self._concept_nodes)
         self._concept_nodes.append(node)
-        self._names.drop(name)  # a damaged store may have it as another's
+        self._names.drop(name)  # in a damaged store another concept may have it
         self._names.put(name, place, own=True)
 
 

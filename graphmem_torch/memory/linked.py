@@ -1,4 +1,4 @@
-"""Linked: what linking a batch of atoms adds."""
+"""Linked: the nodes and edges that linking a batch of atoms adds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Linked"]
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """What linking a batch of atoms adds: new concepts with their vectors, and edges.
+    """New nodes and edges from linking a batch of atoms.
 
     Attributes:
-        concepts: Behind the atoms of the batch.
-        embeddings: [c, d], of the concepts.
-        edges: Between all nodes.
-        cut: Stored temporal edges that a turn has come between.
+        concepts: New concepts, numbered after the atoms of the batch.
+        embeddings: [c, d], vectors of the concepts.
+        edges: New edges.
+        cut: Stored temporal edges that a new turn separates.
         aliases: Names that joined a concept of another name, with its node number.
-        alias_embeddings: [a, d], of these names.
+        alias_embeddings: [a, d], vectors of these names.
     """
 
     concepts: list[Atom]

@@ -17,14 +17,14 @@ from graphmem_torch.store.reader import StoreReader
 __all__ = ["ORDERS", "Ordering", "ids_in_order", "listed_page", "moment_of"]
 
 ORDERS = ("added", "time", "id", "importance")
-"""By what atoms are listed, ascending; with `-` before it descending."""
+"""Names of orders, ascending; a `-` before one means descending."""
 
 _Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """An order of atoms that no two of them share a place in.
+    """Total order of atoms.
 
     Attributes:
         name: One of `ORDERS`.
@@ -36,10 +36,10 @@ class Ordering:
 
     @classmethod
     def named(cls, order: str) -> Ordering:
-        """The order of a name such as `time` or `-time`.
+        """Return the order of a name such as `time` or `-time`.
 
         Raises:
-            InputError: There is none of this name.
+            InputError: No order of this name.
         """
         name = order.removeprefix("-") if isinstance(order, str) else order
         if name not in ORDERS:
@@ -47,7 +47,7 @@ class Ordering:
         return cls(name, order != name)
 
     def key(self, place: int, id: str, time: float | None, importance: float) -> _Key:
-        """The key of an atom; `place` tells in which order it was added."""
+        """Return the sort key of an atom; `place` is its position in the order of adding."""
         sign = -1 if self.falling else 1
         if self.name == "time":
             return (time is None, sign * (time or 0.0), sign * place)
@@ -57,7 +57,7 @@ class Ordering:
 
 
 def ids_in_order(store: StoreReader) -> list[str]:
-    """Ids of all atoms in the order in which they were added; inside `store.reading()`."""
+    """Return the ids of all atoms in the order of adding; inside `store.reading()`."""
     return [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
 
 
@@ -71,19 +71,19 @@ def listed_page(
     moment: float,
     importance: Mapping[int, float],
 ) -> Page:
-    """A page of atoms, of one moment.
+    """Return a page of atoms of one moment.
 
     Args:
         store: Store of the atoms.
-        ordering: Their order.
-        among: Node numbers of those that may be listed; None: all.
-        limit: Atoms, at most; None: all that follow.
-        after: `Page.next` of the page before, or the id of an atom that is stored; None: the first.
-        moment: Seconds since the epoch UTC that importance is of.
-        importance: Importance by node number; what has none comes as 0.
+        ordering: Order of the atoms.
+        among: Node numbers that may be listed; None allows all.
+        limit: Maximum number of atoms; None lists all that follow.
+        after: `Page.next` of the previous page, or the id of a stored atom; None: from the start.
+        moment: Time at which importance is computed, seconds since the epoch UTC.
+        importance: Importance by node number; 0 where missing.
 
     Raises:
-        InputError: No such order, no number, or nothing to go on from.
+        InputError: No such order, no number, or an unknown `after`.
     """
     if limit is not None:
         check_count("limit", limit)
@@ -93,7 +93,7 @@ def listed_page(
             (ordering.key(place, id, time, importance.get(node, 0.0)), node)
             for node, place, id, time in found
         ]
-        # Strings descend by turning the list: nothing else turns them.
+        # Strings have no negative: a descending order reverses the list.
         turned = ordering.falling and ordering.name == "id"
         keyed.sort()
         keys = [key for key, _ in keyed]
@@ -116,19 +116,19 @@ def listed_page(
 
 
 def moment_of(after: object) -> float | None:
-    """The moment of the first page, which importance is of on all that follow; None: it is now."""
+    """Return the moment of the first page, which later pages use for importance; None: now."""
     moment = _read_cursor(after)[2]
     return moment if isinstance(moment, float) else None
 
 
 def _cursor(ordering: Ordering, moment: float, key: _Key) -> str:
-    """Return the cursor after a key: the key itself, so that its atom may be gone."""
+    """Return the cursor after a key: it holds the key, so its atom may be deleted meanwhile."""
     said = json.dumps([ordering.name, ordering.falling, moment, *key]).encode()
     return base64.urlsafe_b64encode(said).decode()
 
 
 def _read_cursor(after: object) -> tuple[Any, ...]:
-    """Name and direction of an order, a moment and a key; three times None if it is no cursor."""
+    """Return name and direction of an order, a moment and a key; three times None if invalid."""
     try:
         said = json.loads(base64.b64decode(cast(str, after), b"-_", validate=True))
     except (ValueError, TypeError):
@@ -138,7 +138,7 @@ def _read_cursor(after: object) -> tuple[Any, ...]:
 
 
 def _key_of(after: object, ordering: Ordering, keys: dict[int, _Key], store: StoreReader) -> _Key:
-    """The key that a cursor holds, or that of a stored atom."""
+    """Return the key in a cursor, or that of a stored atom."""
     if isinstance(after, str):
         known = store.known([after])
         if after in known and known[after][0] in keys:

@@ -1,4 +1,4 @@
-"""Atoms of a store by what callers say of them: their ids, or what they have in common."""
+"""Lookup: nodes of a store by id or by conditions that callers give."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = [
 ]
 
 NamedEdge = tuple[str, str, str, float]
-"""Source, target, name of the type, weight."""
+"""Source, target, type name and weight of an edge."""
 
 WAITING = "link.waiting"
-"""Key, in a store, of the nodes whose concepts are not linked yet."""
+"""Key in a store for the nodes whose concepts are not linked yet."""
 
-_LIKE = 0.75  # of an id, by the ratio of `difflib`: ids that are made are alike to each other
-_SHOWN = 16  # names that a message looks through
+_LIKE = 0.75  # minimum `difflib` ratio of a suggested id: generated ids resemble each other
+_SHOWN = 16  # names that a message compares
 
 
 def listed_ids(store: StoreReader, ids: str | Iterable[str]) -> list[str]:
-    """One id or several as a list, in the form of Unicode in which they are stored."""
+    """Return one or several ids as a list, in the stored Unicode form."""
     if not isinstance(ids, Iterable):
         raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
     listed = [ids] if isinstance(ids, str) else list(ids)
@@ -46,7 +46,7 @@ def named_nodes(
     ids: str | Iterable[str],
     is_archived: Callable[[str], bool] | None = None,
 ) -> tuple[list[str], list[int]]:
-    """Ids of stored atoms, each once, in the order given, and their node numbers.
+    """Return ids of stored atoms, each once, in the order given, and their node numbers.
 
     Raises:
         InputError: An id that is not stored, or that of a concept.
@@ -67,7 +67,7 @@ def atoms_by_id(
     ids: str | Iterable[str],
     is_archived: Callable[[str], bool] | None = None,
 ) -> list[Atom]:
-    """Atoms by id, in the order given; ids may repeat.
+    """Return atoms by id, in the order given; ids may repeat.
 
     Raises:
         InputError: An id that is not stored, or that of a concept.
@@ -87,14 +87,14 @@ def nodes_that_fit(
     speaker: str | None = None,
     before: float | None = None,
 ) -> list[int]:
-    """Nodes of the memories for which all conditions hold, ascending.
+    """Return the nodes of memories that satisfy all conditions, ascending.
 
     Args:
         store: Store of the memories.
-        among: Nodes to look among; None: all.
+        among: Nodes to search; None searches all.
         session: Name of their session, in any form of Unicode.
-        speaker: Name of their speaker, likewise.
-        before: Moment that their time is before, seconds since the epoch UTC.
+        speaker: Name of their speaker, in any form of Unicode.
+        before: Moment that their time precedes, seconds since the epoch UTC.
 
     Raises:
         InputError: A session or speaker that no memory of the store has.
@@ -118,7 +118,7 @@ def nodes_that_fit(
 
 
 def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:
-    """Nodes and all that is derived from them, directly or by others, ascending."""
+    """Return nodes and all that is derived from them, directly or indirectly, ascending."""
     reached, new = {*nodes}, {*nodes}
     while new:
         new = {*store.sources_of(sorted(new), EdgeType.DERIVED_FROM)} - reached
@@ -127,7 +127,7 @@ def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:
 
 
 def waiting_nodes(store: StoreReader) -> list[int]:
-    """Atoms whose concepts are not linked yet, ascending; see `link.batch_concepts`."""
+    """Return atoms whose concepts are not linked yet, ascending; see `link.batch_concepts`."""
     kept = store.meta_get(WAITING)
     return store.present(json.loads(kept)) if kept else []
 
@@ -135,12 +135,12 @@ def waiting_nodes(store: StoreReader) -> list[int]:
 def nodes_of(
     store: StoreReader, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
 ) -> dict[str, int]:
-    """Node numbers by id, as it was given.
+    """Return node numbers by id, as it was given.
 
     Args:
         store: Store of the atoms.
-        ids: Their ids, in any form of Unicode.
-        is_archived: Whether what is not stored was put aside, for the message.
+        ids: Ids of atoms, in any form of Unicode.
+        is_archived: Function that returns whether a missing id is archived, for the message.
 
     Raises:
         InputError: An id that is not stored.

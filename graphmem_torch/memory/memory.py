@@ -16,7 +16,7 @@ from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
 from graphmem_torch.text.times import TimeLike, parse_time
 
-# What works on a store is imported by the method that needs it.
+# Methods import the modules that they need of a store.
 if TYPE_CHECKING:
     from graphmem_torch.atoms import Atom
     from graphmem_torch.index.module import MemoryIndex
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
-_PAGE = 256  # memories that are read at once when all are asked for
+_PAGE = 256  # memories read in one batch when iterating over all
 _REPORTED = 5  # hits of a question in a report
 
 
 class Memory(MemoryQuestions):
     """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
 
-    What `add` has returned for is on disk, and the next question sees it. Threads may share one
-    object if its encoder allows it, and several processes may add to one folder.
+    Atoms that `add` has returned for are on disk, and the next question sees them. Threads may
+    share one object if its encoder allows it; several processes may add to one folder.
 
     `len(memory)` counts its atoms; concepts, which linking makes, do not count.
 
@@ -59,7 +59,7 @@ class Memory(MemoryQuestions):
     """
 
     def __init__(self, state: State) -> None:
-        """Use `Memory.open`, or `namespaces` of what it returns."""
+        """Take the state; callers use `Memory.open`, or `namespaces` of what it returns."""
         self._state = state
         self.store, self.device, self.name = state.store, state.device, state.name
 
@@ -120,7 +120,7 @@ class Memory(MemoryQuestions):
         )
         return cls(state)
 
-    # Parts, which are made at their first use.
+    # Parts, made at their first use.
 
     @cached_property
     def _asking(self) -> Asking:  # type: ignore[override]
@@ -157,7 +157,7 @@ class Memory(MemoryQuestions):
 
     @cached_property
     def learning(self) -> Learning:
-        """Weights, threshold and correction that are learned."""
+        """Learned weights, threshold and correction."""
         from graphmem_torch.memory.learning import Learning
 
         return Learning(self._asking)
@@ -191,11 +191,11 @@ class Memory(MemoryQuestions):
 
         return Tensors(self._asking)
 
-    # What it is made of.
+    # Components.
 
     @property
     def config(self) -> Config:
-        """The settings, with what was learned."""
+        """Settings, with learned weights and threshold."""
         return self._state.config
 
     @property
@@ -223,7 +223,7 @@ class Memory(MemoryQuestions):
     def __iter__(self) -> Iterator[Atom]:
         """Iterate over the atoms in the order of adding, each as it is when its turn comes.
 
-        Atoms that are deleted meanwhile are left out, and so are those that are added.
+        Skips atoms that are deleted or added meanwhile.
         """
         from graphmem_torch.memory.listing import ids_in_order
 
@@ -273,7 +273,7 @@ class Memory(MemoryQuestions):
     ) -> Added:
         """Store and link atoms, one transaction a batch; after an error earlier batches stay.
 
-        Passes over atoms that are stored already: by their id, else by their content and time.
+        Skips atoms that are stored already, by their id, else by their content and time.
 
         Args:
             atoms: Atoms, texts, mappings with the fields of `Atom`, messages of a chat (`{"role":
@@ -318,17 +318,17 @@ class Memory(MemoryQuestions):
         skip_bad: bool = False,
         progress: bool = False,
     ) -> Indexed:
-        """Bring the memory to what files and folders say now; can be repeated at any time.
+        """Synchronize the memory with files and folders; can be repeated at any time.
 
-        Chunks of the same text keep their ids, others get new versions, and what a file says no
-        longer is deleted unless another file says it. What callers added is never touched.
+        Chunks of the same text keep their ids, others get new versions. Text that no file contains
+        any more is deleted. Atoms that callers added are never touched.
 
         Args:
             paths: Files, folders, or "-" for standard input, which is only added.
             format: Format of every file given; by default that of its suffix.
-            input: What to read of LoCoMo: the turns, or also the facts of the data set.
-            prune: Whether to delete what only files say that are gone from these places.
-            dry_run: Whether to change nothing, and only return what would be done.
+            input: Part of a LoCoMo file to read: the turns, or also the data set's observations.
+            prune: Whether to delete the content of files that are gone from these places.
+            dry_run: Whether to return the planned changes without making them.
             skip_bad: Whether to leave out files and lines that cannot be used, and list them.
             progress: Whether to show a bar on stderr.
 
@@ -433,10 +433,10 @@ class Memory(MemoryQuestions):
         k: int | None = None,
         dry_run: bool = False,
     ) -> Receipt | list[Atom]:
-        """Erase atoms for good: no byte of them, or of what was made of them, is left.
+        """Erase atoms for good: no byte of them, or of data computed from them, is left.
 
-        Takes with them their versions, what is derived from them, and what is archived; learned
-        weights and thresholds start again. Exports, backups and files are not touched.
+        Also erases their versions, atoms derived from them, and archived copies. Learned weights
+        and thresholds are reset. Exports, backups and source files are not touched.
 
         Args:
             ids: Ids of stored atoms; all conditions must hold.
@@ -478,8 +478,8 @@ class Memory(MemoryQuestions):
         """Return a read-only view of the memory at a moment, to retrieve, compile and explain.
 
         Args:
-            as_of: Moment whose state is asked: atoms in their versions of then, and what was known
-                of their validity. For a list of moments `retrieve` gives a result for each. Edges
+            as_of: Moment whose state is asked: atoms in their versions of then, with the validity
+                known then. For a list of moments `retrieve` gives a result for each. Edges
                 and word counts are those of today; deleted and archived atoms are missing.
             valid_at: Moment at which the content of atoms was true, as `facts.validity` says.
 
@@ -525,7 +525,7 @@ class Memory(MemoryQuestions):
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], True)
 
     def unpin(self, ids: str | Sequence[str]) -> None:
-        """Take pins back, also from atoms of the stated type `procedural`.
+        """Remove pins, also from atoms of the stated type `procedural`.
 
         Raises:
             InputError, StoreError: As `delete`.
@@ -603,9 +603,9 @@ class Memory(MemoryQuestions):
         vectors: bool = False,
         namespaces: bool = True,
     ) -> int:
-        """Write what was put into the memory as JSON lines, and return its number of memories.
+        """Write the contents of the memory as JSON lines, and return its number of memories.
 
-        The file is there whole or not at all, without what linking makes again, and uses.
+        The file is complete or absent. It holds neither uses nor data that linking recreates.
 
         Args:
             path: The file, which is replaced; or an open stream of text in UTF-8.
@@ -620,9 +620,9 @@ class Memory(MemoryQuestions):
         return export(self._state, path, vectors=vectors, namespaces=namespaces)
 
     def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
-        """Add what `export` wrote, also to namespaces; passes over what is stored already.
+        """Add the memories of an export, also to namespaces; skips those that are stored already.
 
-        Nothing is stored of a cut or changed file; an interrupted import can be repeated.
+        A truncated or changed file stores nothing; an interrupted import can be repeated.
 
         Raises:
             InputError, StoreError: As `add`; no export.
@@ -632,7 +632,7 @@ class Memory(MemoryQuestions):
         return import_export(self._state, path, progress=progress)
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, sizes and bindings of the store, without what is in its namespaces.
+        """Return counts, sizes and bindings of the store, without its namespaces.
 
         `waiting` counts memories whose concepts are still to be found.
         """
@@ -652,7 +652,7 @@ class Memory(MemoryQuestions):
         return self.store.check() + self._state.spaces.problems()
 
     def close(self) -> None:
-        """Save a snapshot if it is far behind, and close the store and its namespaces.
+        """Save a snapshot if the saved one is outdated, and close the store and its namespaces.
 
         A namespace that is closed itself can be used again.
         """
@@ -663,7 +663,7 @@ class Memory(MemoryQuestions):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the memory; after an error without taking the time for a snapshot."""
+        """Close the memory; after an error without saving a snapshot."""
         self._state.close(save=kind is None)
 
     # The last method: below it `list` would mean this one in annotations.

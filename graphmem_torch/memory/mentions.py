@@ -1,4 +1,4 @@
-"""Mentions: the edges from turns to the concepts that they, or turns after them, name."""
+"""Mentions: the edges from turns to the concepts that they, or later turns, name."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from graphmem_torch.edges import EdgeBlock
 
 __all__ = ["concept_id", "mention_ties", "own_mentions"]
 
-_WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
+_WINDOW_DECAY = 0.9  # the turn that mentions a concept ties strongest, so the cap keeps that edge
 
 
 def concept_id(name: str) -> str:
-    """Id of the node of a concept."""
+    """Return the id of a concept's node."""
     return f"{CONCEPT}:{name}"
 
 
 def mention_ties(concepts: Iterable[int], window: Sequence[int]) -> list[tuple[int, int, float]]:
-    """Abstraction edges (turn, concept, weight) of a turn's mentions.
+    """Return the abstraction edges (turn, concept, weight) of a turn's mentions.
 
-    `window` is the turn itself and those before it, the nearest first.
+    `window` is the turn itself and the turns before it, the nearest first.
     """
     weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
     return [
@@ -34,9 +34,9 @@ def mention_ties(concepts: Iterable[int], window: Sequence[int]) -> list[tuple[i
 
 
 def own_mentions(edges: EdgeBlock) -> Tensor:  # [E] bool
-    """Which edges lead from turns to what they mention themselves.
+    """Return a mask of the edges from turns to concepts that they mention themselves.
 
-    The turns before them are tied by less (`mention_ties`).
+    Edges from earlier turns of the window have less weight (`mention_ties`).
     """
     whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])  # float32, as it is stored
     return (edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole)

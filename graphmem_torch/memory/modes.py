@@ -1,4 +1,4 @@
-"""What a memory is about: modes as records, one sentence each, and switches of regime."""
+"""Modes of a memory: as records, as summaries of a sentence each, and regime switches."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from graphmem_torch.text.words import count_words
 
 __all__ = ["REGIME_KEY", "RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
 
-# What a kind says about the part its atoms play in a summary; of other kinds the form decides.
+# Kinds that state which part their atoms play in a summary; for other kinds the form decides.
 _CLAIMS = ("claim", "theorem", "definition", "observation", "output")
 _EVIDENCE = ("evidence",)
 _QUESTIONS = ("question", "task")
 
-_STATED = 4.0  # more than two cosines can differ by: what is said to be one comes first
-_SPARE = 3  # candidates a part, in case the first says the same as another part
-REGIME_KEY = "regime"  # under which the store keeps the detector's state
-_TILE = 4096  # nodes that are read at once to catch up
-_SAVED = 1024  # atoms after which the state is kept anew
-_WORDS = 4  # of a sentence that says something by itself
+_STATED = 4.0  # above any difference of two cosines, so that a stated part comes first
+_SPARE = 3  # candidates of each part, in case the first says the same as another part
+REGIME_KEY = "regime"  # key of the detector's state in the store
+_TILE = 4096  # nodes read in one batch to catch up
+_SAVED = 1024  # atoms after which the state is saved again
+_WORDS = 4  # minimum words of a sentence that can stand alone
 
 
 def mode_records(
     modes: Modes, snapshot: Snapshot, store: MemoryStore, rows: Tensor | None = None
 ) -> list[Mode]:
-    """Modes as values, the largest first; `rows` [n]: the atoms they were found in, if not all."""
+    """Return modes as values, the largest first; `rows` [n]: their atoms, None for all."""
     typical = modes.representative.cpu()
     found = typical if rows is None else torch.where(typical >= 0, rows[typical.clamp(min=0)], -1)
     said = _statements(found, snapshot, store)
@@ -73,7 +73,7 @@ def mode_records(
 
 
 def _statements(rows: Tensor, snapshot: Snapshot, store: MemoryStore) -> dict[int, Statement]:
-    """Ids and texts of the atoms in these rows."""
+    """Return ids and texts of the atoms in these rows."""
     wanted = rows[rows >= 0].unique().cpu()
     atoms = store.atoms(snapshot.node[wanted].tolist())
     pairs = zip(wanted.tolist(), atoms, strict=True)
@@ -87,13 +87,13 @@ def mode_summaries(
     query: Tensor | None,  # [1, d]
     count: int | None,
 ) -> list[ModeSummary]:
-    """The sufficient statistic of each mode (`docs/mathematics.md` 1.6): at most three sentences.
+    """Summarize each mode in at most three sentences (`docs/mathematics.md` 1.6).
 
-    Of the atoms that can play a part the one of largest projection on the centroid does. A kind
-    that says so comes first (a claim, an observation; evidence; a question, a task); else every
-    statement may be claim or evidence, and what ends by asking is a question.
+    Each part goes to the atom of the largest projection on the centroid. Atoms whose kind names
+    the part come first (a claim, an observation; evidence; a question, a task). Otherwise any
+    statement may be claim or evidence, and a text that ends by asking is a question.
 
-    For a question (`query`) only its best modes, the best first; at most `count`.
+    With a question (`query`), returns only its best modes, the best first, at most `count`.
     """
     if query is None:
         chosen = torch.arange(len(modes))[:count]
@@ -127,7 +127,7 @@ def mode_summaries(
 
 
 def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE]
-    """Rows for the claim, the evidence and the question of each mode, best first, -1 = none."""
+    """Return rows for claim, evidence and question of each mode, best first, -1 = none."""
     index = snapshot.index
     label = modes.label.long()
     axis = torch.nn.functional.normalize(modes.centroid.float(), dim=1)
@@ -140,7 +140,7 @@ def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE
     claim, evidence, question = (
         _of_kinds(snapshot, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
     )
-    # What an aggregate says its members say as well.
+    # The members of an aggregate say the same.
     free = ~(claim | evidence | question | _of_kinds(snapshot, (AGGREGATE,)))
     asks = index.is_question > 0.5
     never = torch.full_like(value, -torch.inf)
@@ -165,7 +165,7 @@ def _of_kinds(snapshot: Snapshot, names: tuple[str, ...]) -> Tensor:  # [A] bool
 
 
 def _sentence(text: str, asks: bool) -> str:
-    """One sentence of a text: its last question, or its first statement that is not a scrap."""
+    """Return one sentence of a text: its last question, or its first substantial statement."""
     sentences = split_at_marks(text.strip())
     fitting = [s for s in sentences if s.endswith(QUESTION_MARKS) == asks] or sentences
     if asks:
@@ -176,7 +176,7 @@ def _sentence(text: str, asks: bool) -> str:
 def align_parts(
     snapshot: Snapshot, store: MemoryStore, first: str, second: str, by: str
 ) -> ModeAlignment:
-    """Modes of two parts of a memory, matched; see `modes.align_modes`.
+    """Match the modes of two parts of a memory; see `modes.align_modes`.
 
     Raises:
         InputError: An attribute that does not divide a memory, or a part without atoms.
@@ -213,18 +213,18 @@ def align_parts(
 
 
 class RegimeMonitor:
-    """Runs a detector over the atoms of a store, in the order of adding, aggregates aside.
+    """Detector of regime switches over the atoms of a store, in the order of adding.
 
-    The detector goes on from its own state, which the store keeps with the switches seen, and the
-    atoms that came since. A switch expires modes and structure (`last_switch`) once: it stays in
-    the store, for whoever holds some there, and is no news where it is seen again.
+    Aggregates are skipped. The store keeps the switches and the detector's state, from which
+    the detector continues. A switch expires modes and structure (`last_switch`) once. It stays
+    in the store, where other processes read it, and is reported only once.
     """
 
     def __init__(self, store: MemoryStore, config: RegimeConfig, dim: int) -> None:
-        """Has read what the store keeps, and no atom since; see `catch_up`.
+        """Read the state that the store keeps, and no atom since; see `catch_up`.
 
         Raises:
-            InputError: The settings want no detector.
+            InputError: Settings without a detector.
         """
         detector = detector_of(config, dim)
         if detector is None:
@@ -239,7 +239,7 @@ class RegimeMonitor:
         self._kept = self._detector.count
 
     def behind(self, stop: int) -> int:
-        """Return the number of nodes before `stop` that are not read."""
+        """Return the number of nodes before `stop` that are not read yet."""
         return stop - self._next
 
     def observe(
@@ -248,7 +248,7 @@ class RegimeMonitor:
         embeddings: Tensor,  # [n, d]
         first: int,
     ) -> list[RegimeSwitch]:
-        """The switches in a batch of atoms that was just stored from node `first` on."""
+        """Return the switches in a batch of atoms that was just stored from node `first` on."""
         self.catch_up(first)  # with what other processes stored before it
         self._next = self._store.next_node
         told = torch.tensor([atom.kind != AGGREGATE for atom in atoms], dtype=torch.bool)
@@ -258,7 +258,7 @@ class RegimeMonitor:
         )
 
     def switches(self) -> list[RegimeSwitch]:
-        """Every switch seen at an atom that is still there, in the order of adding."""
+        """Return every switch seen at an atom that is still stored, in the order of adding."""
         nodes = self._store.columns().node
         there = set(nodes[torch.isin(nodes, torch.tensor([n for n, _, _ in self._seen]))].tolist())
         seen = [each for each in self._seen if each[0] in there]
@@ -281,7 +281,7 @@ class RegimeMonitor:
         ]
 
     def _read(self, nodes: Tensor, rows: Tensor) -> list[tuple[int, float, int]]:
-        """Has the detector read atoms [n] with vectors [n, d]; the switches in them."""
+        """Run the detector on atoms [n] with vectors [n, d]; returns the switches in them."""
         steps = self._detector.update(rows)
         at = steps.alarm
         columns = nodes[at].tolist(), steps.statistic[at].tolist(), steps.position[at].tolist()
@@ -294,7 +294,7 @@ class RegimeMonitor:
         return seen
 
     def catch_up(self, stop: int | None = None) -> None:
-        """Has the detector look at what was stored since it last did, up to node `stop`."""
+        """Run the detector on all atoms stored since its last run, up to node `stop`."""
         if stop is not None and stop <= self._next:
             return
         with self._store.reading():
@@ -306,12 +306,12 @@ class RegimeMonitor:
         nodes, rows = columns.node[wanted], rows[wanted]
         for some, part in zip(nodes.split(_TILE), rows.split(_TILE), strict=True):
             if len(some):
-                self._next = int(some[-1]) + 1  # what is kept on the way goes on behind it
+                self._next = int(some[-1]) + 1  # a save on the way continues after this node
                 self._read(some, part)
         self._next = end
 
     def save(self, *, least: int = 1) -> None:
-        """Keeps the state of the detector in the store, once it has read `least` atoms since."""
+        """Save the detector's state in the store, if it has read `least` atoms since the last."""
         fresh = self._detector.count - self._kept
         if self._store.readonly or self._store.path is None or fresh < least:
             return
@@ -328,7 +328,7 @@ class RegimeMonitor:
         self._kept = self._detector.count
 
     def _restored(self) -> int:
-        """Takes up the kept state where it fits; the node number from which to go on."""
+        """Restore the saved state if it fits; returns the node number to continue from."""
         kept = self._store.meta_get(REGIME_KEY)
         if kept is None:
             return 0
@@ -339,7 +339,7 @@ class RegimeMonitor:
             return 0
         try:
             self._detector.load_state_dict(load(base64.b85decode(value["state"])))
-        except InputError:  # of another version of the detector: it learns from the atoms again
+        except InputError:  # saved by another version: the detector reads the atoms again
             return 0
         self._seen = [(int(n), float(s), int(p)) for n, s, p in value["switches"]]
         return int(value["next"])

@@ -1,21 +1,21 @@
-"""Which atoms say which names of concepts, and which concepts the names make when atoms go.
+"""Names of concepts when atoms are deleted: which atoms say which, and which concepts result.
 
-Linking takes names in the order in which they are first said: each joins the nearest concept whose
-own name was said before it, or becomes one. Near are names that the memories show to be one
-person's, and names of the same parts from a cosine of `link.concept_dedup` on (`Linker.related`).
-So a name depends on earlier own names alone, and what goes asks anew only for
+Linking takes names in the order in which they are first said. Each name joins the nearest concept
+whose own name was said before it, or becomes a concept. Names are near if memories show that they
+belong to one person, or if they have the same parts and a cosine of at least `link.concept_dedup`
+(`Linker.related`). So a name depends on earlier own names only, and a deletion decides again only
 
 * the names of a concept whose own name is said no more, or only after another of its names,
-* a name of another concept that is first said later than before, perhaps behind a nearer concept,
+* a name of another concept that is first said later than before, perhaps after a nearer concept,
 * the later names near one that becomes a concept, and those of a concept that joins another,
-* names that are shown to be of another person than before, or that a caller splits or joins.
+* names that are shown to belong to another person than before, or that a caller splits or joins.
 
-These are decided in the order in which they are now first said. What comes out is what adding only
-the atoms that stay, in the order of their node numbers, makes; up to rounding, where two cosines,
-or one and the threshold, are the same but for it. Exceptions: a concept without a name that is
-said (edges that a caller made lead there) stays as it is; what an earlier release left under a
-name that is gone is found when a name of that concept is; and among what a new version of an atom
-says, names that are known come before those that are new.
+They are decided in the order in which they are now first said. The result equals that of adding
+only the remaining atoms in the order of their node numbers, except where rounding decides between
+two cosines, or a cosine and the threshold. Exceptions: a concept without a name that is said (edges
+of a caller lead there) stays as it is. What an earlier release left under a deleted name is found
+when a name of that concept is found. Of the names in a new version of an atom, known names
+precede new ones.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within
 
 __all__ = ["ConceptNames", "Renaming", "among"]
 
-_READ = 64  # texts that are read at once
-_PLAIN = 16  # texts whose letters are looked at before what found the concepts is asked
+_READ = 64  # texts read in one batch
+_PLAIN = 16  # texts whose letters are compared before the extractor runs
 _TIE = 1e-6  # cosines that differ by less are the same
-_BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
+_BEFORE_ALL = (-1, 0)  # place of a name whose first mention is unknown
 
 _Place = tuple[int, int]  # node number of an atom, and the place of a name in what it says
 
 
 @dataclass(frozen=True, eq=False)
 class Renaming:
-    """What becomes of names.
+    """Changes of names.
 
     Attributes:
-        unsaid: Those that nothing says any more, of concepts that do not go.
-        joined: Of names that are of another concept from now on, in the order in which they are
-            first said, the own name of that; of those that become concepts, themselves.
-        ended: Concepts whose own name is none any more, with the own name of the concept of that
-            name, or of another of theirs.
-        vectors: [d], of the names that are `joined`.
-        said: By atom, all names of those that say one that is `joined`.
-        concepts: Of the names of `said`, the concepts before.
+        unsaid: Names that nothing says any more, of concepts that stay.
+        joined: Own name of the new concept, by name that changes its concept; a name that becomes a
+            concept maps to itself. In the order in which the names are first said.
+        ended: Concepts that lose their own name, with the own name of the concept to which that
+            name, or another of theirs, belongs now.
+        vectors: [d], vector of each name in `joined`.
+        said: All names of each atom that says one of `joined`, by atom.
+        concepts: Previous concept of each name in `said`.
     """
 
     unsaid: list[str]
@@ -70,10 +70,10 @@ class Renaming:
 
 
 class ConceptNames:
-    """The names of concepts in a store, by the edges of linking and the letters of texts.
+    """Names of concepts in a store, from the edges of linking and the letters of texts.
 
-    An atom that mentions a concept says one of its names. What its letters leave open is asked of
-    what found the concepts.
+    An atom that mentions a concept says one of its names. Where the letters do not decide which,
+    the extractor does.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class ConceptNames:
         gone: Mapping[int, str],
         new: tuple[int, Sequence[str]] | None = None,
     ) -> None:
-        """Reads nothing yet.
+        """Create without reading.
 
         Args:
-            store: As it is before anything goes.
-            near: The edges that are stored.
-            linker: Knows the names, and follows the store.
-            extractor: What found the concepts.
-            gone: The texts of atoms that go, by node number.
-            new: Node number, and names that it says, of what comes in place of the only one.
+            store: Store before the deletion.
+            near: Stored edges.
+            linker: Linker that knows the names, and follows the store.
+            extractor: Finder of the concepts.
+            gone: Texts of the atoms that are deleted, by node number.
+            new: Node number and names of the atom that replaces the only deleted one.
         """
         self._store, self._near, self._linker = store, near, linker
         self._extractor = extractor
@@ -109,7 +109,7 @@ class ConceptNames:
         self._first: dict[str, _Place | None] = {}
 
     def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
-        """The concepts that atoms mention, given their texts by node number."""
+        """Return the concepts that atoms mention, given their texts by node number."""
         found: dict[int, list[int]] = {node: [] for node in texts}
         nodes = torch.tensor([*texts], dtype=torch.int64)
         ties = self._near.edges(nodes, "source")
@@ -124,25 +124,25 @@ class ConceptNames:
         mentions = dict[int, list[int]]()
         for node, body in bodies.items():
             names = {concept: self.names_of(concept) for concept in found[node]}
-            # All at once: the words of a text are looked at once.
+            # One call for all: the words of a text are split once.
             said = {*self._within(body, {name for each in names.values() for name in each})}
             mentions[node] = [concept for concept in names if not said.isdisjoint(names[concept])]
         return mentions
 
     def in_order(self, node: int, concepts: Collection[int]) -> list[int]:
-        """Concepts that an atom that goes mentions, as it says them."""
+        """Return concepts that a deleted atom mentions, in the order in which it says them."""
         names = self.told(node, self._gone[node])
         known = self._store.concepts(names)
         order = dict.fromkeys(known[name] for name in names if known.get(name) in concepts)
         return [*order, *(concept for concept in concepts if concept not in order)]
 
     def told(self, node: int, text: str) -> list[str]:
-        """The names that an atom says."""
+        """Return the names that an atom says."""
         self._tell({node: text})
         return self._told[node]
 
     def _tell(self, texts: Mapping[int, str]) -> None:
-        """Has what atoms say at hand; together they take less time."""
+        """Find and cache the names that atoms say; one batch is faster than single atoms."""
         fresh = [node for node in texts if node not in self._told]
         if fresh:
             told = self._extractor.extract([texts[node] for node in fresh])
@@ -156,14 +156,14 @@ class ConceptNames:
         others: Callable[[list[str]], Tensor],
         changed: Sequence[str] = (),
     ) -> Renaming:
-        """What becomes of names when the atoms are gone.
+        """Return the changes of names when the atoms are deleted.
 
         Args:
-            mentioned: What the atoms that go mention.
-            lost: Nodes that go.
-            threshold: The cosine from which on names of the same parts are of one concept.
-            others: Gives the vectors [n, d] of names that are not their concepts' own.
-            changed: Names that are near to others than before.
+            mentioned: Concepts that the deleted atoms mention.
+            lost: Nodes that are deleted.
+            threshold: Minimum cosine at which names of the same parts share a concept.
+            others: Function that returns the vectors [n, d] of names that are not own names.
+            changed: Names that are near to other names than before.
         """
         unsaid, later = self._changed(mentioned, lost)
         replay = _Replay(self, self._linker, lost, threshold, others)
@@ -192,7 +192,7 @@ class ConceptNames:
     def _changed(
         self, mentioned: Mapping[int, Sequence[int]], lost: Collection[int]
     ) -> tuple[set[str], set[str]]:
-        """Names that nothing says any more, and those that are first said later, of what stays."""
+        """Return the names that no remaining atom says, and those first said later than before."""
         saying, letters = dict[str, list[int]](), Letters(self._bodies, self._forms)
         words = {word for body in self._bodies.values() for word in body.split()}
         near = self._linker.aliases_near(words, self._forms)
@@ -212,7 +212,7 @@ class ConceptNames:
         self._load({self.node[name] for name in saying})
         self._tell({n: self._gone[n] for nodes in saying.values() for n in nodes})
         for name, nodes in saying.items():
-            # Its letters are there, which says little: most are those of several names.
+            # Its letters occur, which proves little: several names share most of them.
             own = next((n for n in nodes if name in self.told(n, self._gone[n])), None)
             if own is None or self._is_plainly_said(name, own):
                 continue
@@ -222,7 +222,7 @@ class ConceptNames:
         return unsaid, later
 
     def first(self, name: str) -> _Place | None:
-        """Where a name is first said by what stays; None: nowhere."""
+        """Return where a remaining atom first says a name; None: nowhere."""
         if name not in self._first:
             self._first[name] = None
             for node, text, within in self._texts(self.node[name], [name]):
@@ -236,15 +236,16 @@ class ConceptNames:
         return self._first[name]
 
     def _is_plainly_said(self, name: str, stop: int) -> bool:
-        """Whether letters tell that an atom below a node number that stays says a name.
+        """Return whether letters prove that a remaining atom before `stop` says a name.
 
-        Only of the first texts: those of a name that others of its concept are part of never do.
+        Reads the first texts only. The letters of a name that others of its concept contain never
+        prove it.
         """
         texts = islice(self._texts(self.node[name], [name], stop), _PLAIN)
         return any(within == [name] for *_, within in texts)
 
     def _before(self, place: _Place, concept: int) -> list[str]:
-        """Names of a concept that are said before a place."""
+        """Return the names of a concept that are said before a place."""
         names = self.names_of(concept)
         found = dict[str, None]()
         for node, text, within in self._texts(concept, names, place[0] + 1):
@@ -258,7 +259,7 @@ class ConceptNames:
     def _saying(
         self, concepts: Iterable[int], names: Collection[str]
     ) -> dict[int, list[str]]:  # by atom
-        """Atoms that say one of some names of concepts, with all names that each says."""
+        """Return the atoms that say one of some names, with all names that each says."""
         self._load(concepts)
         found = dict[int, list[str]]()
         for concept in concepts:
@@ -273,15 +274,15 @@ class ConceptNames:
     def _texts(
         self, concept: int, names: Sequence[str], stop: int | None = None
     ) -> Iterator[tuple[int, str, list[str]]]:
-        """The atoms that mention a concept and stay, in their order, if their letters may say it.
+        """Yield the remaining atoms that mention a concept and may say given names, ascending.
 
         Args:
-            concept: Its node number.
-            names: One of these must be there.
-            stop: Only atoms below this node number.
+            concept: Node number of the concept.
+            names: Names, one of which the letters of the text must allow.
+            stop: Upper bound of the node numbers, exclusive.
 
         Yields:
-            Node number, text, and all names of the concept that its letters may say.
+            Node number, text, and all names of the concept that its letters allow.
         """
         self._load([concept])
         nodes = self._sayers[concept]
@@ -298,7 +299,7 @@ class ConceptNames:
                     yield node, text, self._spelt[concept, node]
 
     def _load(self, concepts: Iterable[int]) -> None:
-        """Has the atoms at hand that mention concepts, and stay."""
+        """Load the remaining atoms that mention concepts."""
         fresh = [concept for concept in concepts if concept not in self._sayers]
         if not fresh:
             return
@@ -312,12 +313,12 @@ class ConceptNames:
         self._sayers |= dict(zip(nodes.tolist(), parts, strict=True))
 
     def _marks(self, name: str) -> list[str]:
-        """Letters of which a text has some that may say a name."""
+        """Return letter runs, one of which occurs in every text that may say a name."""
         forms = self._forms(max(name.split(), key=len, default=""))
         return [max(form.split(), key=len, default="") for form in forms]
 
     def learn(self, concepts: Iterable[int]) -> None:
-        """Has the own names of concepts at hand."""
+        """Load the names of concepts."""
         fresh = [node for node in concepts if node not in self.own]
         for node, atom in zip(fresh, self._store.atoms(fresh), strict=True):
             self.own[node] = atom.text if atom.kind == CONCEPT else ""
@@ -326,7 +327,7 @@ class ConceptNames:
             self.node |= dict.fromkeys(names, node)
 
     def names_of(self, concept: int) -> list[str]:
-        """All names of a concept, its own first; none of another node."""
+        """Return all names of a concept, its own first; none for another node."""
         return self._names[concept]
 
     def _within(self, body: str, names: Iterable[str]) -> list[str]:
@@ -334,10 +335,10 @@ class ConceptNames:
 
 
 class _Replay:
-    """Decides names anew, in the order in which they are first said.
+    """Decides names again, in the order in which they are first said.
 
     Attributes:
-        ended: Concepts whose own name is not that of a concept any more.
+        ended: Concepts that have lost their own name.
     """
 
     def __init__(
@@ -353,12 +354,12 @@ class _Replay:
         self.ended: list[int] = []
         self._asked: set[str] = set()
         self._open: list[tuple[_Place, str]] = []
-        self._own: dict[str, str] = {}  # own names of the concepts of what is decided
+        self._own: dict[str, str] = {}  # own name of the concept, by decided name
         self._found: dict[str, dict[str, float]] = {}
         self._vectors: dict[str, Tensor] = {}
 
     def ask(self, names: Iterable[str]) -> None:
-        """Has those names decided that are said."""
+        """Queue the names that are said, to be decided."""
         for name in names:
             place = None if name in self._asked else self._names.first(name)
             if place is not None:
@@ -366,12 +367,12 @@ class _Replay:
                 heapq.heappush(self._open, (place, name))
 
     def end(self, concept: int) -> None:
-        """Takes a concept away: its other names ask for one."""
+        """End a concept, and queue its other names."""
         self.ended.append(concept)
         self.ask(self._names.names_of(concept)[1:])
 
     def run(self) -> dict[str, str]:
-        """Decides; own names of the concepts of names that are of another one than before."""
+        """Decide; returns the own name of the new concept of each name that changes its concept."""
         while self._open:
             self._decide(*heapq.heappop(self._open))
         names, found = self._names, dict[str, str]()
@@ -382,7 +383,7 @@ class _Replay:
         return found
 
     def vector(self, name: str) -> Tensor:  # [d]
-        """That of a name."""
+        """Return the vector of a name."""
         if name not in self._vectors:
             if name in self._linker.aliases:
                 self._vectors[name] = self._others([name])[0]
@@ -407,7 +408,7 @@ class _Replay:
             self.ask(other for other in near if self._place(other) > place)
 
     def _is_own(self, name: str) -> bool:
-        """Whether a name is that of a concept."""
+        """Return whether a name is the own name of a concept."""
         concept = self._names.node[name]
         if name in self._own:
             return self._own[name] == name
@@ -417,7 +418,7 @@ class _Replay:
         return self._names.first(name) or _BEFORE_ALL
 
     def _near(self, name: str) -> dict[str, float]:
-        """The other names that are near one, with their cosines."""
+        """Return the other names near one, with their cosines."""
         if name not in self._found:
             names = self._names
             sure, alike = self._linker.related(name)
@@ -431,7 +432,7 @@ class _Replay:
 
 
 def among(values: Tensor, nodes: Iterable[int], stop: int) -> Tensor:  # [n] int64 -> [n] bool
-    """Which values are some of the nodes below `stop`."""
+    """Return a mask of the values that are some of the nodes below `stop`."""
     there = torch.zeros(stop, dtype=torch.bool)
     there[torch.tensor(list(nodes), dtype=torch.int64)] = True
     return there[values]

@@ -1,4 +1,4 @@
-"""Folders of the namespaces of a memory: how they are named, listed and checked."""
+"""Namespace folders: their names, listing and checks."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ __all__ = [
 ]
 
 _LONGEST = 200  # characters of a name
-_ARCHIVE = "(archive)"  # begins the names of archives, which are namespaces that nobody names
-_COMPARED = 2000  # names among which the nearest is looked for
+_ARCHIVE = "(archive)"  # prefix of the names of archives, which callers cannot use
+_COMPARED = 2000  # maximum number of names compared to find the nearest
 NAME_FILE = "name.txt"
-"""The file of a namespace's folder that holds its name."""
+"""Name of the file that holds the name of a namespace, in its folder."""
 
-NEW, OLD = ".new", ".dropped"  # of folders that are being made and being deleted
+NEW, OLD = ".new", ".dropped"  # suffixes of folders being created and being deleted
 
 
 def archive_of(name: str | None) -> str:
-    """The namespace that is the archive of a memory, or of a namespace of it."""
+    """Return the namespace that is the archive of a memory, or of a namespace of it."""
     return _ARCHIVE if name is None else f"{_ARCHIVE} {name}"
 
 
 def owner_of(archive: str) -> str | None:
-    """The namespace whose archive has this name; None: it is that of the memory."""
+    """Return the namespace whose archive has this name; None: the memory itself."""
     return archive.removeprefix(_ARCHIVE).strip() or None
 
 
 def is_archive(name: str) -> bool:
-    """Whether a name is that of an archive."""
+    """Return whether a name is that of an archive."""
     return name.startswith(_ARCHIVE)
 
 
 def checked_name(name: object) -> str:
-    """A name of a namespace that a caller gives.
+    """Return a name of a namespace that a caller gives, checked.
 
     Raises:
-        InputError: It is no printable text of 1 to 200 characters, has spaces at its ends, or is
-            that of an archive.
+        InputError: No printable text of 1 to 200 characters, spaces at its ends, or the name of
+            an archive.
     """
     named = printable(name)
     if is_archive(named):
@@ -76,10 +76,10 @@ def checked_name(name: object) -> str:
 
 
 def printable(name: object) -> str:
-    """A name of a namespace or an archive.
+    """Return a name of a namespace or an archive, checked.
 
     Raises:
-        InputError: It is no printable text of 1 to 200 characters, or has spaces at its ends.
+        InputError: No printable text of 1 to 200 characters, or spaces at its ends.
     """
     longest = _LONGEST + (len(archive_of("")) if str(name).startswith(_ARCHIVE) else 0)
     fits = isinstance(name, str) and 0 < len(name) <= longest and name.isprintable()
@@ -92,13 +92,13 @@ def printable(name: object) -> str:
 
 
 def namespace_folders(folder: Path) -> list[Path]:
-    """The folders of the namespaces of the store in a folder."""
+    """Return the folders of the namespaces of the store in a folder."""
     found = folders(folder / NAMESPACES_NAME)
     return sorted(path for path in found if (path / DATABASE_NAME).is_file())
 
 
 def folders(folder: Path) -> list[Path]:
-    """Those of the namespaces.
+    """Return the folders in a folder of namespaces.
 
     Raises:
         StoreError: They cannot be listed.
@@ -117,7 +117,7 @@ def folders(folder: Path) -> list[Path]:
 
 
 def name_in(path: Path) -> str | None:
-    """The name of the namespace in a folder; None where that is not its folder."""
+    """Return the name of the namespace in a folder; None if the folder is not its own."""
     try:
         name = (path / NAME_FILE).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
@@ -126,25 +126,25 @@ def name_in(path: Path) -> str | None:
 
 
 def bytes_in(folder: Path) -> int:
-    """Size of the files in a folder; 0 if it is gone."""
+    """Return the size of the files in a folder; 0 if it is gone."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
         return sum(each.stat().st_size for each in found if each.is_file(follow_symlinks=False))
     return 0  # dropped meanwhile
 
 
 def name_digest(name: str) -> str:
-    """Name of the folder of a namespace: the SHA-256 of its name, in hex."""
+    """Return the name of a namespace's folder: the SHA-256 of its name, in hex."""
     return hashlib.sha256(name.encode()).hexdigest()
 
 
 def namespace_names(folder: Path) -> list[str]:
-    """The names of the namespaces in a folder, sorted, those of archives included."""
+    """Return the names of the namespaces in a folder, sorted, with those of archives."""
     named = (name_in(path) for path in folders(folder))
     return sorted(name for name in named if name is not None)
 
 
 def namespace_problems(folder: Path) -> list[str]:
-    """Sentences about what is wrong with the namespaces in a folder; empty when all is well."""
+    """Return the problems of the namespaces in a folder, as sentences; empty if there are none."""
     problems = []
     for path in sorted(folders(folder)):
         name = name_in(path)
@@ -166,9 +166,9 @@ def namespace_problems(folder: Path) -> list[str]:
 
 
 def unknown_namespace(name: str, names: Iterable[str]) -> InputError:
-    """The error for a name that none of these namespaces has; names the nearest."""
+    """Return the error for an unknown name; it gives the nearest known ones."""
     known = [each for each in names if not is_archive(each)]
-    if len(known) > _COMPARED:  # comparing takes its time
+    if len(known) > _COMPARED:  # comparing all would be slow
         near = name[:1].casefold()
         known = [each for each in known if each[:1].casefold() == near][:_COMPARED]
     close = nearest(name, known)
@@ -177,10 +177,10 @@ def unknown_namespace(name: str, names: Iterable[str]) -> InputError:
 
 
 def stored_form(name: str, folder: Path) -> str:
-    """The form in which the name of a namespace in a folder is stored, else NFC.
+    """Return the form in which the name of a namespace in a folder is stored, else NFC.
 
-    Names that differ in form only, which older releases made, stay two: the form that is given is
-    looked for first.
+    Names that differ in form only, which older releases created, are different namespaces: the
+    given form takes precedence.
     """
     plain = composed(name)
     for form in (name, plain):

@@ -1,9 +1,9 @@
-"""Namespaces: memories of their own in the folder of one, such as those of a service's users.
+"""Stores of namespaces: separate memories in the folder of one, such as one for each user.
 
-Each is a store in a folder of its own, so that nothing is shared that could cross: ids, sessions,
-concepts, document frequencies, statistics. The folder is named by the SHA-256 of the name, and a
-file in it holds the name: no character or case of a name can lead elsewhere. A name is stored in
-NFC, and found in any form of Unicode; older releases stored it as it was given.
+Each is a store in its own folder, so they share no ids, sessions, concepts, document frequencies or
+statistics. The folder's name is the SHA-256 of the namespace's name, so no character or case of a
+name can lead elsewhere; a file in the folder holds the name. Names are stored in NFC and found in
+any form of Unicode; older releases stored them as they were given.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 MOST_OPEN = 64
-"""Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
+"""Maximum number of open namespaces of a memory; others are opened at their next use."""
 
 _LOCK = "namespaces.lock"
 
@@ -62,23 +62,23 @@ class Releasable(Protocol):
 
     @property
     def changed(self) -> bool:
-        """Whether it has settings of its own, which nothing else keeps."""
+        """Return whether it has settings of its own, which are stored nowhere else."""
 
     def release_cache(self) -> bool:
-        """Drop what can be derived again; False if that must wait."""
+        """Drop derived data; returns False if that must wait."""
 
     def save(self) -> None:
-        """Write what the next opening need not derive again."""
+        """Write derived data, so that the next opening need not derive it again."""
 
 
 M = TypeVar("M", bound=Releasable)
 
 
 class NamespaceStores(Generic[M]):
-    """Namespaces of a memory by name; safe between threads, and beside other processes.
+    """Namespaces of a memory by name; safe for threads and for several processes.
 
-    At most `most` of them have their files open, beside those that are in use: those that were
-    used last. Without a folder they end with this object.
+    At most `most` idle ones, the last used, have their files open. Without a folder they end
+    with this object.
     """
 
     def __init__(self, store: MemoryStore, *, most: int) -> None:
@@ -90,7 +90,7 @@ class NamespaceStores(Generic[M]):
         """
         self._store, self._readonly, self._most = store, store.readonly, most
         self._folder = None if store.path is None else store.path / NAMESPACES_NAME
-        self._lock = threading.Lock()  # of the following; no other is taken inside of it
+        self._lock = threading.Lock()  # guards the following; no other lock is taken inside it
         self._views: WeakValueDictionary[str, M] = WeakValueDictionary()
         self._awake: dict[str, M] = {}
         self._kept: dict[str, M] = {}
@@ -98,16 +98,16 @@ class NamespaceStores(Generic[M]):
         self._closed = False
 
     def names(self) -> list[str]:
-        """The names, sorted, those of archives included."""
+        """Return the names, sorted, with those of archives."""
         if self._folder is None:
             return sorted(self._kept)
         return namespace_names(self._there())
 
     def expect(self, name: object) -> str:
-        """A name, once it is known that there is such a namespace.
+        """Return a name, checked to be that of a namespace.
 
         Raises:
-            InputError: There is none; names the nearest.
+            InputError: No such namespace; the message gives the nearest names.
         """
         named = self.stored(checked_name(name))
         if not self.has(named):
@@ -115,24 +115,24 @@ class NamespaceStores(Generic[M]):
         return named
 
     def has(self, name: str) -> bool:
-        """Whether there is a namespace of a name, or such an archive."""
+        """Return whether there is a namespace or an archive of a name."""
         return self._is_stored(self.stored(name))
 
     def _is_stored(self, name: str) -> bool:
         return name in self._kept if self._folder is None else self._path(name).is_dir()
 
     def stored(self, name: str) -> str:
-        """The form in which a name is stored, else NFC.
+        """Return the form in which a name is stored, else NFC.
 
-        Names that differ in form only, which older releases made, stay two: the form that is given
-        is looked for first. The name of an archive has the form of its owner's.
+        Names that differ in form only, which older releases created, are different namespaces: the
+        given form takes precedence. The name of an archive has the form of its owner's.
         """
         if name.isascii() or is_archive(name) or self._is_stored(name):
             return name
         plain = composed(name)
         if plain != name and self._is_stored(plain):
             return plain
-        if self._forms is None:  # once: what is made from now on is in NFC
+        if self._forms is None:  # read once: new names are in NFC
             forms: dict[str, list[str]] = {}
             for each in self.names():
                 if composed(each) != each:
@@ -154,9 +154,9 @@ class NamespaceStores(Generic[M]):
         Args:
             name: Name of the namespace, in any form of Unicode.
             make: Function from a store and its name to the state, if it is not open.
-            fingerprint: Of the encoder, where it is known.
+            fingerprint: Fingerprint of the encoder, if it is known.
             dim: Width of its embeddings.
-            create: Makes it where there is none.
+            create: Whether to create it if it is missing.
 
         Raises:
             InputError: No name, or no such namespace.
@@ -185,12 +185,12 @@ class NamespaceStores(Generic[M]):
         return self._taken_up(named, make(store, named))
 
     def drop(self, name: object) -> None:
-        """Deletes a namespace with everything in it; whoever has it open can ask it no more.
+        """Delete a namespace with everything in it; those who have it open cannot use it any more.
 
         Raises:
-            InputError: There is none.
-            StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
-                unless it is listed.
+            InputError: No such namespace.
+            StoreError: A read-only memory, or a folder that cannot be deleted. The namespace is
+                gone all the same, unless it is still listed.
         """
         named = self.stored(printable(name))
         self._expect_writable(named)
@@ -204,23 +204,23 @@ class NamespaceStores(Generic[M]):
         with self._changing(path):
             if path.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
-                with WriterLock(path, create=False):  # nobody is in the middle of a commit
+                with WriterLock(path, create=False):  # no commit is in progress
                     os.rename(path, old)
                 sync_folder(path.parent)
             self._close(named)
-            for left in path.parent.glob(f"*{OLD}"):  # also of those that were killed here
+            for left in path.parent.glob(f"*{OLD}"):  # also those of interrupted calls
                 shutil.rmtree(left)
             sync_folder(path.parent)
 
     def problems(self) -> list[str]:
-        """What is wrong with any of them, in sentences; an empty list when all is well."""
+        """Return the problems of all namespaces, as sentences; an empty list if there are none."""
         if self._folder is None:
             found = [(name, view.store.check()) for name, view in sorted(self._kept.items())]
             return [f"namespace {name!r}: {each}" for name, problems in found for each in problems]
         return namespace_problems(self._there())
 
     def close(self, *, save: bool) -> None:
-        """Close all of them; with `save` once those that are open are saved."""
+        """Close all namespaces; with `save`, save the open ones first."""
         self._closed = True
         with self._lock:
             views, awake = list(self._views.values()), list(self._awake.values())
@@ -251,22 +251,22 @@ class NamespaceStores(Generic[M]):
             mode=mode,
             fingerprint=fingerprint,
             dim=dim,
-            create=False,  # another process may drop it just now
+            create=False,  # another process may be dropping it
             woken=lambda: self._woke(name),
         )
 
     def bytes(self) -> int:
-        """Size of all their files together."""
+        """Return the total size of their files."""
         if self._folder is None:
             return 0
         return sum(bytes_in(path) for path in folders(self._there()))
 
     def _create(self, path: Path, name: str, fingerprint: str | None, dim: int | None) -> None:
-        """Makes a store under another name and moves it into place: it is there whole or not."""
+        """Create a store under a temporary name and rename it, so that it is complete or absent."""
         self._expect_writable(name)
         new = path.with_name(path.name + NEW)
         with self._changing(path):
-            if path.is_dir():  # another was quicker
+            if path.is_dir():  # another process was faster
                 return
             try:
                 shutil.rmtree(new, ignore_errors=True)
@@ -283,11 +283,11 @@ class NamespaceStores(Generic[M]):
                 shutil.rmtree(new, ignore_errors=True)
 
     def _taken_up(self, name: str, view: M) -> M:
-        """The view of a name, which is this one unless another thread was quicker."""
+        """Return the registered view of a name: this one, unless another thread was faster."""
         while True:
             with self._lock:
                 other = self._views.get(name)
-            # Outside of the lock, for which whoever puts that one down waits with its store held.
+            # Outside of the lock: a thread closing that view holds its store and waits for it.
             stale = other is None or other.store.closed or other.store.gone
             with self._lock:
                 if self._views.get(name) is not other:
@@ -307,7 +307,7 @@ class NamespaceStores(Generic[M]):
         return view
 
     def _woke(self, name: str) -> None:
-        """Notes that the files of a namespace are open, and has others give theirs back."""
+        """Record that the files of a namespace are open, and release others."""
         with self._lock:
             view = self._views.get(name)
             if view is None or self._closed:
@@ -321,12 +321,12 @@ class NamespaceStores(Generic[M]):
                 return
 
     def release(self, name: str) -> bool:
-        """Closes the files of a namespace that nobody uses just now; whether it did."""
+        """Close the files of an idle namespace; returns whether it did."""
         with self._lock:
             view = self._awake.get(name)
         if view is None:
             return True
-        # Never waits: whoever holds that one may be waiting for this one.
+        # Never waits: the thread that holds that store may be waiting for this one.
         with view.store.idle() as idle:
             if not idle or not view.release_cache():
                 return False
@@ -339,7 +339,7 @@ class NamespaceStores(Generic[M]):
         return True
 
     def _close(self, name: str) -> None:
-        """Has the view of a dropped namespace end."""
+        """Close the view of a dropped namespace."""
         with self._lock:
             view = self._views.pop(name, None)
             for held in (self._awake, self._kept):
@@ -353,7 +353,7 @@ class NamespaceStores(Generic[M]):
         return self._there() / name_digest(name)
 
     def _there(self) -> Path:
-        """The folder of the namespaces; another store may have its name now.
+        """Return the folder of the namespaces, if it still belongs to this store.
 
         Raises:
             StoreError: The store was moved, dropped or replaced.
@@ -364,7 +364,7 @@ class NamespaceStores(Generic[M]):
 
     @contextlib.contextmanager
     def _changing(self, path: Path) -> Iterator[None]:
-        """Nobody else makes or drops a namespace meanwhile."""
+        """Keep others from creating or dropping a namespace meanwhile."""
         try:
             with WriterLock(path.parent, _LOCK):
                 yield
@@ -383,7 +383,7 @@ class NamespaceStores(Generic[M]):
 
 
 def _is_there(store: MemoryStore) -> bool:
-    """Whether a store can still be asked; wakes it."""
+    """Return whether a store can still be read; wakes it."""
     if store.closed or store.gone:
         return False
     try:

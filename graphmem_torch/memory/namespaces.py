@@ -23,15 +23,15 @@ M = TypeVar("M", bound=_HasStore)
 
 
 class Namespaces(Generic[M]):
-    """Memories of their own in the folder of one, such as those of a service's users.
+    """Separate memories in the folder of one, such as one for each user of a service.
 
-    `memory.namespaces["alice"]` is a memory with the whole interface. Nothing of it is seen by any
-    other memory, or by the one that it is in. It shares the encoder, the device, the clock and the
-    settings that the memory was opened with; what it learns is its own. Closing it releases its
-    files until it is used again; it ends with the memory, or when it is dropped.
+    `memory.namespaces["alice"]` is a memory with the whole interface, isolated from all others and
+    from the one that it is in. It shares encoder, device, clock and the settings that the memory
+    was opened with; what it learns is its own. Closing it releases its files until it is used
+    again; it ends with the memory, or when it is dropped.
 
-    Iteration gives the names, sorted. Names are 1 to 200 printable characters; names that differ in
-    case are different, the Unicode forms of one name are the same.
+    Iteration gives the names, sorted. Names are 1 to 200 printable characters. Case matters; the
+    Unicode forms of one name are the same.
     """
 
     def __init__(self, state: State, kind: Callable[[State], M]) -> None:
@@ -39,7 +39,7 @@ class Namespaces(Generic[M]):
 
         Args:
             state: State of the memory that they are in.
-            kind: Class of the memories, which are made of a state.
+            kind: Class of the memories, called with a state.
         """
         self._state, self._kind = state, kind
         self._memories: WeakValueDictionary[str, M] = WeakValueDictionary()
@@ -66,16 +66,15 @@ class Namespaces(Generic[M]):
     def drop(self, name: str) -> None:
         """Delete a namespace and everything in it, for good.
 
-        Whoever has it open, here or in another process, gets a `StoreError` from then on.
+        All who have it open, in any process, get a `StoreError` from then on.
 
         Raises:
             InputError: No such namespace.
-            StoreError: A memory opened to read, or files that cannot be deleted; a second call goes
-                on.
+            StoreError: A read-only memory, or files that cannot be deleted; repeat the call.
         """
         spaces = self._state.expect_root().spaces
         name = spaces.stored(checked_name(name))
-        if spaces.has(archive := archive_of(name)):  # first: it is never there without the other
+        if spaces.has(archive := archive_of(name)):  # first: an archive never outlives its owner
             spaces.drop(archive)
         spaces.drop(name)
 
@@ -93,7 +92,7 @@ class Namespaces(Generic[M]):
         return sum(1 for _ in self)
 
     def _memory(self, state: State) -> M:
-        """Return the memory of a state, which is the same one as long as anybody has it."""
+        """Return the memory of a state, the same object as long as it is referenced."""
         assert state.name is not None
         found = self._memories.get(state.name)
         if found is None or found.store is not state.store:

@@ -1,9 +1,9 @@
-"""Which names are of one person, as the memories show it (`docs/mathematics.md` 4.1).
+"""Names of one person, as the memories show it (`docs/mathematics.md` 4.1).
 
-A turn that addresses somebody shows that the name is that of who speaks next in the session, if it
-may be short for that speaker's; a text may also say so. Nothing is assumed where a name may be that
-of two. What comes out depends on the memories and their order in their sessions alone, not on when
-they were counted.
+A turn that addresses somebody shows that the name belongs to the next speaker of the session, if it
+may be short for that speaker's name. A text may also state it. A name that two persons may have is
+left alone. The result depends on the memories and their order in sessions only, not on the time of
+counting.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from graphmem_torch.text.terms import GENERIC
 
 __all__ = ["People"]
 
-_START = 2  # letters by which words are found: no name is short for another with fewer
-_OFTEN = 2  # turns that show what one shows only with a fitting reply
+_START = 2  # letters that index words: no name is short for another with fewer
+_OFTEN = 2  # turns needed without a fitting reply; with one, a single turn is enough
 _ARTICLE = "the "
 
 _Pair = tuple[str, str]  # a name, and the name that it stands for
@@ -44,8 +44,8 @@ class _Turn(NamedTuple):
     """Evidence that a turn gives together with its neighbours.
 
     Attributes:
-        speaker: Who says it.
-        named: The same, if that is a name.
+        speaker: Speaker of the turn.
+        named: The speaker, if that is a name.
         calls: Names by which it addresses somebody, and whether with a "you".
         thanks: Whether it thanks somebody.
     """
@@ -56,7 +56,7 @@ class _Turn(NamedTuple):
     thanks: bool
 
     def shown(self, after: _Turn) -> Iterator[tuple[_Pair, bool]]:
-        """Names with who speaks next, and whether the one turn fits the other."""
+        """Yield the names addressed with the next speaker, and whether the reply fits."""
         if not after.named or after.speaker == self.speaker:
             return
         answer = after.thanks or any(
@@ -69,44 +69,44 @@ class _Turn(NamedTuple):
 
 @dataclass(eq=False)
 class _Session:
-    """The turns of a session in their order, and their places."""
+    """The turns of a session in their order, with their positions."""
 
     places: array[int] = field(default_factory=lambda: array("q"))
     turns: list[_Turn] = field(default_factory=list)
 
     def around(self, at: int) -> list[tuple[_Pair, bool]]:
-        """Count what the turn at an index shows with its neighbours."""
+        """Return what the turn at an index and its neighbours show."""
         near = self.turns[max(at - 1, 0) : at + 2]
         return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
 
     def between(self, at: int) -> list[tuple[_Pair, bool]]:
-        """Return what the turns before an index and at it show."""
+        """Return what the turn before an index and the turn at it show together."""
         near = self.turns[max(at - 1, 0) : at + 1]
         return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
 
 
 class People:
-    """The names of persons in a memory, followed as memories come and go."""
+    """Names of persons in a memory, updated as memories are added and deleted."""
 
     def __init__(self) -> None:
-        """Knows nobody."""
+        """Create without a name."""
         self._sessions = defaultdict[str | None, _Session](_Session)
         self._speakers = Counter[str]()
         self._called, self._answered = Counter[_Pair](), Counter[_Pair]()  # by turns
         self._same = dict[_Turn, _Turn]()  # one for all turns that show nothing else
         self._stated, self._claimed = Counter[_Pair](), Counter[_Pair]()  # by texts
-        # By the first letters, uses of words; None: not counted yet, as no name is addressed.
+        # Uses of words by their first letters; None: not counted yet, as no name is addressed.
         self._uses: dict[str, dict[str, Counter[str]]] | None = None
         self._persons = Counter[str]()  # counted as `_uses` are
-        self._rivals: dict[_Pair, bool] = {}  # whether somebody else may be called so
-        # By texts: names of one word that have "the" in front in small letters, so that it is none
-        # of the name; and those for which that has changed.
+        self._rivals: dict[_Pair, bool] = {}  # whether another person may have the name
+        # Names of one word after a lower-case "the", which is no part of the name, by texts;
+        # and the names for which that has changed.
         self._articled, self._turned = Counter[str](), set[str]()
         self._mates: dict[str, frozenset[str]] = {}
         self._settled = True
 
     def mates(self, name: str) -> frozenset[str]:
-        """The other names of the person of a name, as of the last `settle`."""
+        """Return the other names of the person of a name, as of the last `settle`."""
         mates = self._mates.get(name, frozenset())
         bare = name.removeprefix(_ARTICLE)
         if bare in self._articled:
@@ -115,22 +115,22 @@ class People:
 
     @property
     def names(self) -> Iterable[str]:
-        """The names that have `mates`."""
+        """Names that have `mates`."""
         return [*self._mates, *(_ARTICLE + name for name in self._articled)]
 
     def add(self, atoms: Iterable[tuple[int, Atom]]) -> None:
-        """Count memories in, with their places in the order of all; concepts show nothing."""
+        """Count memories, with their places in the order of all; concepts show nothing."""
         self._count(atoms, 1)
 
     def drop(self, atoms: Iterable[tuple[int, Atom]]) -> None:
-        """Count memories out that were counted in, at the same places."""
+        """Remove memories that were counted at the same places."""
         self._count(atoms, -1)
 
     def settle(self, texts: Callable[[], Iterable[str]]) -> set[str]:
-        """Decide anew, and return the names whose `mates` have changed.
+        """Decide again, and return the names whose `mates` have changed.
 
         Args:
-            texts: Function that gives the texts of all memories that are counted in.
+            texts: Function that returns the texts of all counted memories.
         """
         turned, self._turned = self._turned, set()
         if self._settled:
@@ -218,7 +218,7 @@ class People:
             self._settled, self._rivals = False, {}
 
     def _pairs(self) -> list[_Pair]:
-        """Names that are of one person."""
+        """Return pairs of names that belong to one person."""
         claimed = {pair for pair in self._claimed if pair in self._called}
         stated = {pair for pair in self._stated if self._are_persons(pair)} | claimed
         every = stated | {pair for pair in self._called if self._fits(pair)}
@@ -226,17 +226,17 @@ class People:
         return [pair for pair in every if full[pair[0]] == 1 and self._holds(pair, pair in stated)]
 
     def _looks_at_words(self) -> bool:
-        """Whether what is shown needs the words of all texts."""
+        """Return whether the decision needs the words of all texts."""
         odd = any(not are_alike(*pair) for pair in self._stated)
         return odd or any(_alike(*pair) for pair in self._called)
 
     def _fits(self, pair: _Pair) -> bool:
-        """Whether turns show by themselves that a name is that of who speaks next."""
+        """Return whether turns alone show that a name belongs to the next speaker."""
         shown = pair in self._answered or self._called[pair] >= _OFTEN
         return shown and _alike(*pair)
 
     def _are_persons(self, pair: _Pair) -> bool:
-        """Whether two names that a text states to be one may be: alike, or both of persons."""
+        """Return whether two names stated to be one may be: they are alike, or both of persons."""
         if are_alike(*pair):
             return True
         called = {name for name, _ in self._called}
@@ -245,7 +245,7 @@ class People:
         )
 
     def _holds(self, pair: _Pair, stated: bool) -> bool:
-        """Whether nobody else may be meant by a name."""
+        """Return whether a name can mean nobody else."""
         if pair[0] in self._speakers and pair[1] in self._speakers:
             return False
         short = pair[0] if may_be_short_for(pair[0], pair[1]) else min(pair, key=len)
@@ -258,7 +258,7 @@ class People:
         return not self._rivals[pair]
 
     def _has_rivals(self, pair: _Pair, short: str) -> bool:
-        """Whether texts use the name as a word, or name others that it may be short for."""
+        """Return whether texts use a name as a word, or have other names it may be short for."""
         assert self._uses is not None
         words = self._uses.get(short[:_START], {})
         own = words.get(pair[0], Counter())
@@ -284,12 +284,12 @@ def _step(counter: Counter[Any], key: Any, step: int) -> None:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether either of two names may be short for the other."""
+    """Return whether either of two names may be short for the other."""
     return may_be_short_for(one, other) or may_be_short_for(other, one)
 
 
 def _groups(pairs: Iterable[_Pair]) -> dict[str, frozenset[str]]:
-    """Return for each name the others that pairs lead to."""
+    """Return the other names that pairs connect with each name."""
     groups: dict[str, set[str]] = {}
     for one, other in pairs:
         joined = groups.get(one, {one}) | groups.get(other, {other})

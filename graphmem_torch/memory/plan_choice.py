@@ -1,4 +1,4 @@
-"""Query plans: given by the caller and checked, or chosen from a question."""
+"""Choice of query plans: those a caller gives, checked, or one derived from a question."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CHOSEN = QueryPlan(
     hops=1,
     kept=192,
     discount=0.9,
-    reorder_top=30,  # hits on a screen of `rank.k`: of these the first or the latest is asked for
-    # Behind a window that leaves fewer than 10, or nothing that fits 0.6 as well as the best of any
-    # time, others are listed: what happened on a day is often told on another. So what was said in
-    # the month after stands before the rest (`docs/evaluation.md` 6).
+    reorder_top=30,  # a page of `rank.k` hits: the question asks for the first or latest of these
+    # What happened on a day is often stated on another. So if the window leaves fewer than 10, or
+    # nothing that fits 0.6 as well as the best of any time, the others are listed after it, first
+    # those of the month after (`docs/evaluation.md` 6).
     min_in_window=10,
     match=0.6,
     window_slack_days=31.0,
@@ -39,7 +39,7 @@ _CHOSEN = QueryPlan(
 """Sizes and limits of plans that are chosen from a question."""
 
 _ORDERS = ("relevance", "first", "latest", "present")
-_WORDS = 4  # of the name of a concept that a question is searched for
+_WORDS = 4  # maximum words of a concept name that is looked up in a question
 
 
 def plans_of(
@@ -53,23 +53,22 @@ def plans_of(
     superseded: bool = False,
     base: QueryPlan = _CHOSEN,
 ) -> list[QueryPlan | None]:
-    """The plan of each question; None where it has none.
+    """Return the plan of each question; None where it has none.
 
     Args:
-        given: Plan of all questions or of each: a plan, "present" for `PRESENT`,
-            True for one that is chosen from the question, False for none, None for what the
-            settings say.
+        given: Plan of all questions or of each: a plan, "present" for `PRESENT`, True for one
+            derived from the question, False for none, None for the default of the settings.
         questions: B questions.
         asked: When each is asked, seconds since the epoch UTC.
-        settings: Settings of plans that are chosen.
+        settings: Settings of derived plans.
         store: Store with the concepts.
-        scored: Memories that are all scored, whatever a plan leaves of them by meaning: what is
-            chosen leaves as many.
+        scored: Number of memories up to which all are scored. Derived plans keep at least as
+            many.
         superseded: Whether any memory is superseded, so that a former value may be known.
-        base: Sizes and limits of plans that are chosen.
+        base: Sizes and limits of derived plans.
 
     Raises:
-        InputError: Not one for each question, or a plan that cannot be carried out.
+        InputError: Not one plan for each question, or a plan that cannot be executed.
     """
     several = isinstance(given, Sequence) and not isinstance(given, str)
     each: list[PlanLike] = (
@@ -151,7 +150,7 @@ def _check(plan: QueryPlan, store: TensorReader) -> None:
 
 
 def _led(question: str, plan: QueryPlan | None) -> QueryPlan | None:
-    """The plan with what the question asks for of values in a row."""
+    """Return the plan, with the step that the question asks for in a sequence of values."""
     asks = asks_succession(question)
     if asks is None:
         return plan
@@ -167,10 +166,10 @@ def _chosen(
     *,
     always: bool,
 ) -> QueryPlan | None:
-    """The plan that a question asks for; None where it asks for none and need not have one."""
+    """Return the plan that a question asks for; None if it asks for none and needs none."""
     order = asks_order(question)
     if window is None:
-        # Nothing bounds the answer, and pruning by meaning would lose what the ranking finds.
+        # Nothing limits the answer, and pruning by meaning would lose what the ranking finds.
         free = QueryPlan(best=None, hops=0, order=order, reorder_top=base.reorder_top)
         return free if always or order != "relevance" else None
     hops = base.hops if concepts else 0
@@ -184,7 +183,7 @@ def open_span(span: tuple[float, float]) -> tuple[float | None, float | None]:
 
 
 def _named_concepts(questions: Sequence[str], store: TensorReader) -> dict[str, tuple[str, ...]]:
-    """The concepts that questions name, of several that overlap the longest."""
+    """Return the concepts that questions name; where several overlap, the longest."""
     runs: dict[str, dict[tuple[int, int], str]] = {}
     for question in questions:
         found = words(lowered(question))

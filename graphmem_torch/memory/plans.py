@@ -1,4 +1,4 @@
-"""Query plans carried out for a batch of questions, and what they came to."""
+"""Query plans: execution for a batch of questions, and the outcome of each step."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from graphmem_torch.text.times import LAST_SECOND, parse_span, undated
 __all__ = ["Chains", "answered", "carried_out"]
 
 Chains = Sequence[Tensor]
-"""For each question what was superseded and what was in its place then, [2, S] rows; what is one
-tensor is looked at once (`ValiditySpans.successions`)."""
+"""Superseded rows and their successors for each question, [2, S]; a tensor that several questions
+share is read once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
 _NEAR = 16  # hits, one of which must state a value that a question names
@@ -46,7 +46,7 @@ _NEAR = 16  # hits, one of which must state a value that a question names
 def _batch(
     plans: Sequence[QueryPlan], questions: Sequence[str], snapshot: Snapshot, store: TensorReader
 ) -> PlanBatch:
-    """Plans as tensors, on the device of the index; a concept that is gone is left out."""
+    """Return plans as tensors, on the device of the index; drops deleted concepts."""
     spans = [
         (-math.inf, math.inf) if plan.between is None else parse_span(plan.between, "plan.between")
         for plan in plans
@@ -63,12 +63,12 @@ def _batch(
     for row, plan in enumerate(plans):
         kinds = [int(EdgeType[name.upper()]) for name in plan.edges] or list(map(int, EdgeType))
         types[row, kinds] = True
-    # What a window says already must not be looked for in words.
+    # Words that express the window must not be matched as text.
     texts = [
         question if plan.between is None else undated(question)
         for plan, question in zip(plans, questions, strict=True)
     ]
-    # Larger numbers say no more, and may not fit into 64 bits.
+    # Larger numbers change nothing, and may not fit into 64 bits.
     most = snapshot.index.num_nodes + 1
     numbers = {
         name: torch.tensor([min(getattr(plan, name), most) for plan in plans])
@@ -89,12 +89,12 @@ def _batch(
 
 
 class Carried(NamedTuple):
-    """Questions that are ranked together, and what became of their plans.
+    """Questions that are ranked together, with the outcome of their plans.
 
     Attributes:
-        places: Places of the questions among all of them.
-        query: The questions as tensors, which see what their plans leave.
-        plans: Plans with what their steps did; None for none.
+        places: Positions of the questions in the batch.
+        query: The questions as tensors, limited to what their plans leave.
+        plans: Plans with the outcome of their steps; None for none.
     """
 
     places: list[int]
@@ -111,7 +111,7 @@ def carried_out(
     chains: Chains,
     events: Events | None,
 ) -> list[Carried]:
-    """Questions that see what their plans leave: those that are narrowed down, and the others.
+    """Execute plans: returns the questions that they narrow down, and the others.
 
     Args:
         snapshot: Index of the store.
@@ -119,8 +119,8 @@ def carried_out(
         questions: B questions.
         query: The questions as tensors.
         plans: Plan of each question; None for none.
-        chains: Superseded values of the questions whose plans ask for values in a row.
-        events: When what atoms tell of happened, of those that state it.
+        chains: Superseded values of the questions whose plans ask for sequences of values.
+        events: Times of the events of atoms that state one.
     """
     query, led = _followed(snapshot, questions, query, plans, chains)
     narrow = [plan is not None and plan.best is not None for plan in plans]
@@ -153,7 +153,7 @@ def _followed(
     plans: Sequence[QueryPlan | None],
     chains: Chains,
 ) -> tuple[QueryBatch, dict[int, PlanStep]]:
-    """Questions with what they are led to, and what that step did, by place."""
+    """Return questions with the rows they lead to, and the outcome of that step, by position."""
     asking = {place: plan for place, plan in enumerate(plans) if plan and plan.succession}
     if not asking:
         return query, {}
@@ -168,7 +168,7 @@ def _followed(
         asked = _asked([questions[place] for place in places], own, pairs, snapshot)
         with torch.inference_mode():
             part = query.rows(torch.tensor(places, device=device))
-            # Whatever was true, and may be a hit or not, leads to what is asked for.
+            # Whatever was true leads to the answer, whether it may be a hit or not.
             part = replace(part, ended=None, listed=None)
             best = snapshot.index(part, k=_NEAR).rows
             led = snapshot.index.follow(asked, best).tolist()
@@ -191,12 +191,12 @@ def _followed(
 def _asked(
     questions: Sequence[str], plans: Sequence[QueryPlan], pairs: Tensor, snapshot: Snapshot
 ) -> SuccessionBatch:
-    """What questions ask of chains, as tensors on the device of these."""
+    """Return the sequences of values that questions ask for, as tensors on their device."""
     named, about, unknown = [], [], []
     for question, plan in zip(questions, plans, strict=True):
         rest = question.replace(plan.of, " ") if plan.of else question
         others = {*terms(rest)}
-        # Whom a question is about anyway says nothing of the value.
+        # The subject of a question says nothing about the value.
         own = [each for each in value_terms(plan.of) if each not in others]
         ids = snapshot.vocabulary.encode_terms([own], grow=False)[0]
         named.append(ids)
@@ -217,7 +217,7 @@ def _pruned(
     plans: Sequence[QueryPlan],
     events: Events | None,
 ) -> tuple[QueryBatch, list[QueryPlan | None]]:
-    """Questions that see what their plans leave, and what they are led to; and the plans."""
+    """Return pruned questions with the rows they lead to, and their plans."""
     if events is not None:
         device = snapshot.index.embeddings.device
         events = Events(*(column.to(device) for column in events))
@@ -244,7 +244,7 @@ def _pruned(
     # A window alone leaves one tier.
     tier = pruned.tier if bool(pruned.open.any()) else None
     if tier is not None and query.followed is not None:
-        # What a value leads to answers, wherever it lies.
+        # The successor of a value answers, wherever it lies.
         led = torch.zeros_like(left).scatter_(1, query.followed.clamp(min=0), query.followed >= 0)
         tier = tier.masked_fill(led, 0)
     return replace(query, planned=rows, listed=left, tier=tier), done
@@ -279,7 +279,7 @@ def _window(plan: QueryPlan) -> str:
 
 
 def _shown(seconds: float) -> str:
-    # As seconds may be a hair short of a whole one, but behind the last there is none.
+    # Rounding errors may fall short of a whole second; after the last second there is none.
     whole = min(round(seconds, 3), LAST_SECOND - 1)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=whole)
     return moment.strftime("%Y-%m-%d %H:%M")
@@ -298,7 +298,7 @@ def answered(
     paths: bool = False,
     stages: Stages | None = None,
 ) -> tuple[Retrieval, list[QueryPlan | None]]:
-    """What the index finds for B questions, some of which have plans, and what these came to.
+    """Run the index for B questions, some with plans; returns hits and the outcome of plans.
 
     Args:
         snapshot: Index of the store.
@@ -306,7 +306,7 @@ def answered(
         questions: B questions.
         query: The questions as tensors.
         plans: Plan of each question; None for none.
-        chains: Superseded values of the questions whose plans ask for values in a row.
+        chains: Superseded values of the questions whose plans ask for sequences of values.
         events: Times of the events of atoms that state one.
         k: Number of hits, as for `MemoryIndex.forward`.
         paths: Whether to find the paths of hits, as for `MemoryIndex.forward`.
@@ -325,7 +325,7 @@ def answered(
         wide = [min(plan.reorder_top, index.num_atoms) for plan in ordered]
         count = index.config.rank.k if k is None else k
         with torch.inference_mode():
-            # What holds now, or came first, may stand behind the first k.
+            # Present or first values may rank below the first k.
             found = index(group.query, k=max([count, *wide]), paths=paths, stages=stages)
             if ordered:
                 texts = [questions[place] for place in group.places]
@@ -350,9 +350,9 @@ def _in_order(
     group: Carried,
     events: Events | None,
 ) -> Retrieval:
-    """With the first hits in the order that a plan says; ties as they were.
+    """Reorder the first hits as the plan says; ties stay.
 
-    By time those of unknown time are last.
+    By time, hits of unknown time are last.
     """
     count = found.rows.shape[1]
     if not count:
@@ -397,7 +397,7 @@ def _in_order(
 def _about(snapshot: Snapshot, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return the known terms of questions [B, W], -1 = padding, and the number of others [B].
 
-    Without names of speakers, who need not name themselves in what they say.
+    Names of speakers do not count: speakers seldom name themselves.
     """
     known, others = [], []
     for question in questions:
@@ -411,7 +411,7 @@ def _about(snapshot: Snapshot, questions: Sequence[str]) -> tuple[Tensor, Tensor
 
 
 def _told_times(snapshot: Snapshot, events: Events | None) -> Tensor:  # [A] float64
-    """When what each atom tells of began, seconds since the epoch UTC; NaN: unknown."""
+    """Return when the event of each atom began, seconds since the epoch UTC; NaN: unknown."""
     told = snapshot.index.tensors.told
     when = torch.where(told[:, 1] > told[:, 0], told[:, 0] * _DAY, snapshot.index.time.double())
     if events is not None:
@@ -420,12 +420,12 @@ def _told_times(snapshot: Snapshot, events: Events | None) -> Tensor:  # [A] flo
 
 
 def _first(found: Retrieval, count: int) -> Retrieval:
-    """The first hits of each question."""
+    """Return the first hits of each question."""
     return found._replace(**{name: getattr(found, name)[:, :count] for name in OF_HITS})
 
 
 def _joined(parts: Sequence[Retrieval], places: Sequence[int]) -> Retrieval:
-    """Retrievals of parts of a batch as one, in the order of the questions."""
+    """Join retrievals of parts of a batch, in the order of the questions."""
     empty = {"scores": -math.inf, "shares": 0.0, "anchor_activation": 0.0}
     back = torch.tensor(places).argsort()
     columns = {}

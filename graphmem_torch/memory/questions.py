@@ -1,4 +1,4 @@
-"""Questions as the tensors that an index reads, and what it found as results."""
+"""Questions: conversion to the tensors that an index reads, and of its hits to results."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ __all__ = [
 
 Gated = TypeVar("Gated", Result, Context)
 
-_ATOMS = 65_536  # whose cosines with unrelated texts are held at once
-_WORDS = 0.35  # share of the words of a question, by idf, that says that it is answered
+_ATOMS = 65_536  # atoms in a batch of cosines with unrelated texts
+_WORDS = 0.35  # minimum share of a question's words, by idf, for it to count as answered
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
 
 
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
-    """One or several questions as a list.
+    """Return one or several questions as a list, checked.
 
     Raises:
-        InputError: No text, one that says nothing, or one that UTF-8 cannot hold.
+        InputError: No text, an empty one, or one that UTF-8 cannot hold.
     """
     if isinstance(questions, str):
         _check_question(questions, "; say what is asked")
@@ -113,14 +113,14 @@ def encode_questions(
     *,
     asked: Sequence[float] | None,
 ) -> QueryBatch:
-    """Questions as the tensors that the index reads, on its device.
+    """Return questions as the tensors that the index reads, on its device.
 
     Args:
         questions: B questions.
-        embedder: The one of the memory.
+        embedder: Encoder of the memory.
         snapshot: Snapshot of the memory.
-        encoded: Their vectors, where they are known.
-        asked: When each is asked, seconds since the epoch, UTC; None where no signal reads it.
+        encoded: Vectors of the questions, if known.
+        asked: When each is asked, seconds since the epoch UTC; None if no signal reads it.
     """
     if encoded is None:
         encoded = encode_checked(embedder, list(questions), query=True)
@@ -156,7 +156,7 @@ def encode_questions(
 
 
 def _asked(questions: Sequence[str], snapshot: Snapshot) -> dict[str, Tensor]:
-    """Return what questions ask, by which echoes are known; nothing where none asks."""
+    """Return the tensors that detect echoes of a question; empty if nothing is asked."""
     read = list(map(read_asked, questions))
     if not any(each.key for each in read):
         return {}
@@ -182,7 +182,7 @@ _NEAREST: _Nearest = WeakKeyDictionary()
 
 
 def _nearest(embedder: Embedder, snapshot: Snapshot) -> float | None:
-    """`QueryBatch.nearest` of a memory, looked for once; None where its gate does not read it."""
+    """Return the cached `QueryBatch.nearest` of a memory; None if its gate does not read it."""
     index = snapshot.index
     if ABOVE.isdisjoint(signal_names(index.config.gate.weights)) or not index.num_atoms:
         return None
@@ -196,12 +196,12 @@ def _nearest(embedder: Embedder, snapshot: Snapshot) -> float | None:
     return found
 
 
-_WISHES: dict[tuple[str, str], Tensor] = {}  # by encoder and wish: namespaces are asked the same
+_WISHES: dict[tuple[str, str], Tensor] = {}  # by encoder and wish; namespaces share questions
 _KEPT = 256
 
 
 def _wishes(embedder: Embedder, questions: Sequence[str]) -> Tensor | None:  # [B, P, d]
-    """The vectors of what questions with several wishes ask; None where no question has several."""
+    """Return the vectors of each wish of questions; None if no question has several."""
     asked = [wishes(question) for question in questions]
     if not any(asked):
         return None
@@ -222,7 +222,7 @@ def _wishes(embedder: Embedder, questions: Sequence[str]) -> Tensor | None:  # [
 
 
 def _if_any(said: Tensor | None) -> Tensor | None:
-    """None where no question says any of it: its signal need not be looked at then."""
+    """Return None where no question has any, so that the signal is skipped."""
     return said if said is not None and bool(said.any()) else None
 
 
@@ -232,7 +232,7 @@ def _spans(questions: Sequence[str], asked: Sequence[float]) -> Tensor:  # [B, 2
 
 
 def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
-    """The vectors of some of the texts."""
+    """Return the vectors of some of the texts."""
     pick = torch.tensor(places, dtype=torch.int64)
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
     if tokens is None or pieces is None or offsets is None:
@@ -243,17 +243,17 @@ def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
 def verdicts(
     snapshot: Snapshot, found: Retrieval, query: QueryBatch, threshold: float
 ) -> list[tuple[float, bool | None]]:  # B
-    """Confidence that each question is answered, and whether it is; None: cannot tell.
+    """Return the confidence that each question is answered, and the verdict; None: undecided.
 
-    Of a question in a language that the encoder does not read, vectors say nothing: how sure it is,
-    is the share of the question's words that one of the hits has. Where that is little, the answer
-    may still be there in another language. A threshold of 0 is a gate that never closes.
+    In a language that the encoder does not read, vectors say nothing. There the confidence is the
+    share of the question's words that some hit has; if that is low, the verdict is None, as the
+    answer may be there in another language. A gate with threshold 0 never closes.
 
     Args:
         snapshot: Snapshot of the memory.
-        found: What it found for B questions.
-        query: These questions.
-        threshold: The gate closes below this.
+        found: Retrieval for B questions.
+        query: The questions as tensors.
+        threshold: Minimum confidence; the gate closes below it.
     """
     sure, unreadable = found.confidence.cpu(), query.unreadable
     open_ = [bool(there) for there in (found.rows >= 0).any(1)]
@@ -280,7 +280,7 @@ def to_results(
     encoder: str,
     judged: Sequence[tuple[float, bool | None]],
 ) -> list[Result]:
-    """Results of what the index found, with texts of atoms and names of edges and signals.
+    """Convert a retrieval to results, with texts of atoms and names of edges and signals.
 
     Args:
         questions: B questions.
@@ -298,7 +298,7 @@ def to_results(
     hops = hop_nodes(snapshot, found)
     listed = sorted({row for line in rows for row in line} - {-1})
     travelled = sorted({edge for line in paths for path in line for edge in path} - {-1})
-    # Only what was travelled leaves the device, and is turned into Python numbers once.
+    # Only edges on paths leave the device, and become Python numbers in one transfer.
     edges = torch.tensor(travelled, dtype=torch.int64, device=known.source.device)
     source, target, weight, kind = (column.index_select(0, edges).tolist() for column in known)
     place = torch.tensor(listed, dtype=torch.int64)
@@ -358,10 +358,10 @@ def to_results(
 
 
 def verified(verify: Verifier, found: Sequence[Gated]) -> list[Gated]:
-    """The same, not `known` where an oracle finds no mention of an answer in the text.
+    """Return the results, not `known` where a verifier finds no answer in the text.
 
-    The second check of SYNAPSE's gate, by one call. Where the oracle fails, the gate alone decides;
-    what the gate has refused is not asked. Where the gate cannot tell, the oracle decides.
+    The second check of SYNAPSE's gate, in one call. Refused questions are not sent. Where the gate
+    cannot decide, or the verifier fails, the other decides alone.
     """
     places = [place for place, each in enumerate(found) if each.known is not False]
     asked = [found[place] for place in places]
@@ -374,7 +374,7 @@ def verified(verify: Verifier, found: Sequence[Gated]) -> list[Gated]:
 
 
 def verified_results(verify: Verifier, found: Sequence[Sequence[Result]]) -> list[list[Result]]:
-    """`verified` of the results of each question, all in one call; traces say how long it took."""
+    """Apply `verified` to the results of each question in one call; traces give its time."""
     start = perf_counter()
     checked = iter(verified(verify, [result for each in found for result in each]))
     seconds = {"verify": perf_counter() - start}
@@ -395,7 +395,7 @@ def with_duplicates(
     query: QueryBatch,
     store: TensorReader,
 ) -> list[Result]:
-    """Results whose hits name the memories that they stand for, of those that may be hits."""
+    """Return results whose hits name the memories they represent, if these may be hits."""
     assert query.group is not None
     group = query.group.expand(len(query), -1)
     listed = group > 0
@@ -432,7 +432,7 @@ def with_traces(
     store: TensorReader,
     stages: Stages,
 ) -> list[Result]:
-    """The same results with what answering them took."""
+    """Return the results with the cost of answering them."""
     anchors, value = found.anchors.cpu(), found.anchor_activation.tolist()
     nodes = snapshot.node[anchors.clamp(min=0)] if anchors.numel() else anchors
     known = nodes[anchors >= 0].unique().tolist()
@@ -465,7 +465,7 @@ def as_hit(
     config: Config,
     encoder: str,
 ) -> Hit:
-    """An atom that is explained, as the hit that it is, or would be at its score.
+    """Return an explained atom as the hit that it is, or would be with its score.
 
     Args:
         question: Text of the question.
@@ -507,7 +507,7 @@ def to_explanation(
     store: TensorReader,
     most: int,
 ) -> Explanation:
-    """Why an atom has its score, with ids in place of nodes; `most` edges and gradients.
+    """Explain the score of an atom, with ids instead of nodes; `most` edges and gradients.
 
     Args:
         question: Text of the question.
@@ -516,7 +516,7 @@ def to_explanation(
         found: Explanation of the index.
         shown: The atom as a hit.
         store: Texts of atoms and concepts.
-        most: Number of edges and gradients.
+        most: Maximum number of edges and of gradients.
     """
     index, graph = snapshot.index, found.graph
     share = (found.edge_gradient * graph.weight).abs()

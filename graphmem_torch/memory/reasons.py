@@ -1,7 +1,7 @@
-"""Reasons: the largest shares of a hit's score in words.
+"""Reasons: the largest shares of a hit's score, in words.
 
-What a reason names comes from the signal that carried the hit: the terms that the lexical index
-matched, the anchor and the entities of a hop, the edges of a path. Nothing is judged anew.
+Reasons come from the signal that carried the hit: the terms that the lexical index matched, the
+anchor and the entities of a hop, the edges of a path. Nothing is computed again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from graphmem_torch.text.terms import shared_words, terms
 __all__ = ["Hop", "Reasons", "hop_nodes", "weighed_terms"]
 
 _MOST = 3  # reasons for a hit
-_LEAST = 0.1  # share of all that speaks for a hit, below which a reason is left out
-_WORDS, _NEAR = 4, 0.35  # words of a reason at most; weight of each beside the heaviest at least
-_CLIPPED = 40  # characters of a memory that a reason names
+_LEAST = 0.1  # minimum share of the positive score for a reason to be listed
+_WORDS, _NEAR = 4, 0.35  # maximum words of a reason; minimum weight relative to the heaviest
+_CLIPPED = 40  # maximum characters of a memory in a reason
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -32,16 +32,16 @@ class Hop:
     """A hop that led to a document.
 
     Attributes:
-        start: The memory that it set out from.
-        entities: Concepts that both are about, those that weigh most first; empty if the memory
-            mentions the title of the document.
+        start: Memory from which it starts.
+        entities: Concepts of both, the heaviest first; empty if the memory mentions the title of
+            the document.
     """
 
     start: Atom
     entities: tuple[Atom, ...]
 
     def told(self, text: str) -> str:
-        """The hop in words, to a document with this text."""
+        """Return the hop in words, to a document with this text."""
         names = " and ".join(_as_written(each.text, text) for each in self.entities)
         start = _clipped(self.start)
         return f"two hops by {names}, from “{start}”" if names else f"“{start}” mentions its title"
@@ -51,11 +51,10 @@ class Hop:
 class Reasons:
     """The grounds of the hits of one question (`results.Grounds`).
 
-    Attributes:
-        terms: Weights (idf) of the terms of the question that the memory has.
-        missing: Weight of those that it does not have.
-        hops: The hops that led to hits, by their ids.
-        passed: The memories and concepts on the paths to hits, by their ids.
+    terms: Weights (idf) of the question's terms that the memory has.
+    missing: Weight of the terms that it does not have.
+    hops: Hops that led to hits, by id of the hit.
+    passed: Memories and concepts on the paths to hits, by id.
     """
 
     terms: Mapping[str, float]
@@ -64,7 +63,7 @@ class Reasons:
     passed: Mapping[str, Atom]
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
-        """See `results.Hit.why`."""
+        """Return the reasons of a hit; see `results.Hit.why`."""
         matched = shared_words(hit.text, self.terms)
         total = sum(self.terms.values()) + self.missing
         has = set(terms(hit.text)).intersection(self.terms)
@@ -72,7 +71,7 @@ class Reasons:
         shares: dict[str, float] = {}
         for name, share in hit.signals.items():
             kind = _KINDS.get(name, name)
-            # Late interaction is exact where words are the same, and likeness where not.
+            # Late interaction is exact where words are equal, and similarity elsewhere.
             words = same if kind == "late" else 1.0
             kind = "words" if kind == "late" else kind
             if kind == "words" and not matched:
@@ -95,13 +94,13 @@ class Reasons:
             else:
                 reason = _SENTENCES[kind](hit) if kind in _SENTENCES else kind.replace("_", " ")
             said |= {reason: None} if reason else {}
-        if matched and not any(shares.values()):  # one memory, or equal ones: all are alike
+        if matched and not any(shares.values()):  # a single memory, or all with equal scores
             said = {_same_words(matched, hit, named=False): None}
         first = [*said][: _MOST - ended]
         return (*first, "superseded: no longer true") if ended else tuple(first)
 
     def _linked(self, hit: Hit) -> str:
-        """The path that brought activation, in words."""
+        """Return the path that brought activation, in words."""
         if not hit.path:
             return ""
         start = self.passed.get(hit.path[0].source)
@@ -126,7 +125,7 @@ def _by_share(item: tuple[str, float]) -> float:
 
 
 def _same_words(matched: Sequence[tuple[str, float]], hit: Hit, *, named: bool) -> str:
-    """The words that weigh most; without a speaker who is told beside them."""
+    """Return the heaviest words; without a speaker who is shown beside them."""
     said = hit.speaker.casefold().split() if named and hit.speaker else []
     kept = [(word, weight) for word, weight in matched if word.casefold() not in said]
     if not kept:
@@ -204,10 +203,10 @@ _KINDS: Mapping[str, str] = {
     "mode": "theme",
     **dict.fromkeys(("decay", "strength"), "fresh"),
 }
-"""Kind of reason of each signal; one that is not here stands for itself."""
+"""Kind of reason of each signal; an unlisted signal is its own kind."""
 
 _UNTOLD = frozenset({"length", "question", "central"})
-"""Traits of a memory apart from the question: they decide between hits and are no reasons."""
+"""Signals independent of the question: they decide between hits and are no reasons."""
 
 
 def hop_nodes(snapshot: Snapshot, found: Retrieval) -> dict[tuple[int, int], list[int]]:
@@ -246,12 +245,12 @@ def weighed_terms(snapshot: Snapshot, query: QueryBatch) -> list[tuple[dict[str,
 
 
 def _as_written(name: str, text: str) -> str:
-    """A name as a text first writes it; as it is where it does not."""
+    """Return a name as a text first writes it; unchanged if the text lacks it."""
     found = re.search(re.escape(name), text, re.IGNORECASE)
     return name if found is None else found[0]
 
 
 def _clipped(atom: Atom) -> str:
-    """The title of a memory, or the beginning of its text."""
+    """Return the title of a memory, or the beginning of its text."""
     text = " ".join((atom.title or atom.rendered).split())
     return text if len(text) <= _CLIPPED else text[: _CLIPPED - 1].rstrip() + "…"

@@ -1,10 +1,10 @@
-"""Memories that contradict or repeat each other: found, flagged, and ended where that is certain.
+"""Reconciliation: memories that contradict or repeat each other are found, flagged, or ended.
 
-A contradiction is a negative edge that weighs its confidence, a duplicate an edge that supports the
-first memory that said it. The rules only flag; a memory ends if a later one of the same speaker
-states the change, or if an oracle says that the two contradict each other. Nothing is deleted. All
-that is known of conflicts is in the graph and the validities, so it goes with the memories, and an
-interrupted run finds it there. `docs/mathematics.md` 5.8.
+A contradiction is a negative edge weighted by its confidence. A duplicate is an edge that supports
+the first memory that said it. The rules only flag. A memory ends if a later one of the same speaker
+states the change, or if an oracle says that the two contradict each other. Nothing is deleted.
+Conflicts are stored in the graph and the validities only, so they are deleted with the memories,
+and an interrupted run can be repeated. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ __all__ = ["Resolver", "find"]
 _log = logging.getLogger(__name__)
 
 
-_SIMILAR = 0.5  # cosine from which memories that linking found similar are compared
+_SIMILAR = 0.5  # minimum cosine for memories that linking found similar to be compared
 _SHARED = 16  # memories of a key that each new one is compared with, the latest first
-_RARE = 32  # memories that may have a word for it to be rare: two such words are compared
+_RARE = 32  # maximum number of memories with a rare word; two shared rare words compare them
 
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
-_LOCAL = "lexical 4"  # the rules, by their version: others judge anew
-_ASKED = 32  # pairs a call of an oracle, each both ways round
-_LEAST = 0.5  # confidence below which there is no contradiction
+_LOCAL = "lexical 4"  # name and version of the rules: a new version judges again
+_ASKED = 32  # pairs in a call of an oracle, each in both orders
+_LEAST = 0.5  # minimum confidence of a contradiction
 _DAY = 86400.0
 
 
@@ -70,7 +70,7 @@ def find(
     block: int,
     stop: int | None = None,
 ) -> Iterator[Reconciled]:
-    """Find contradictions and duplicates of what is new, and store them; yields what it did.
+    """Find and store contradictions and duplicates among new memories; yields what each block did.
 
     Each block commits before the next one starts, so an interrupted run can be repeated.
 
@@ -78,11 +78,11 @@ def find(
         store: Store of the memories.
         config: Settings of the comparison and the policy.
         keys: Keys of this store.
-        local: The rules that judge without an oracle.
-        judge: An oracle; None: the rules.
+        local: Rules that judge without an oracle.
+        judge: Oracle; None uses the rules.
         by: Access to the memory.
         block: Memories whose pairs are judged and stored together.
-        stop: First node that is left to the next run; None: what is stored now is compared.
+        stop: First node that is left to the next run; None compares all that is stored now.
 
     Raises:
         StoreError: Read-only store or full disk; what was stored stays.
@@ -104,7 +104,7 @@ def find(
     every = keys.pairs(store, start, shared=_SHARED, rare=0 if judge is None else _RARE)
     if judge is not None:
         every = unique_pairs(torch.cat([near, every], 1))[0]
-    every = every[:, every[0] < stop]  # what came meanwhile is for the next run
+    every = every[:, every[0] < stop]  # later memories are left to the next run
     every = every[:, there[every].all(0)]
     alike = near[:, cosine >= DUPLICATE_COSINE]
     for low in range(start, stop, block):
@@ -117,7 +117,7 @@ def find(
         else:
             judged = _judge_block(store, pairs, judge, local, config, by)
         done = judged + _repeat_block(store, same, equal, by.now)
-        if judge is not None and 0 < judged.failed == judged.compared:  # it is down: ask again
+        if judge is not None and 0 < judged.failed == judged.compared:  # unavailable: ask later
             yield done
             return
         known = _judged(store)
@@ -131,7 +131,7 @@ def _judged(store: TensorReader) -> dict[str, int]:
 
 
 def _named(judge: Judge) -> str:
-    """What an oracle is known by: its model, else its class or its own name."""
+    """Return the name of an oracle: its model, else its class or its own name."""
     owner = getattr(judge, "__self__", judge)
     model = getattr(getattr(owner, "client", None), "model", None)
     kind = owner if hasattr(owner, "__qualname__") else type(owner)
@@ -139,7 +139,7 @@ def _named(judge: Judge) -> str:
 
 
 def _read(store: TensorReader, nodes: Sequence[int]) -> dict[int, Atom]:
-    """Those of some memories that are there still, without aggregates."""
+    """Return the memories that are still stored, without aggregates."""
     with store.reading():
         there = store.present(nodes)
         atoms = dict(zip(there, store.atoms(there), strict=True))
@@ -150,7 +150,7 @@ def _paired(
     store: TensorReader,
     pairs: Tensor,  # [2, P]
 ) -> list[tuple[Atom, Atom]]:
-    """The two memories of each pair that are there still, the one that was true first in front."""
+    """Return the memories of each pair that are still stored, the one that was true first first."""
     atoms = _read(store, pairs.unique().tolist())
     kept = [pair for pair in pairs.T.tolist() if pair[0] in atoms and pair[1] in atoms]
     with store.reading():
@@ -169,7 +169,7 @@ def _flag_block(
     config: ReconcileConfig,
     by: Resolver,
 ) -> Reconciled:
-    """Flag what the rules find, and end what a later memory states to have changed."""
+    """Flag what the rules find, and end memories that a later one states to have changed."""
     both = _paired(store, pairs)
     if not both:
         return Reconciled()
@@ -196,10 +196,10 @@ def _flag_block(
 
 
 def _ends(earlier: Atom, later: Atom) -> bool:
-    """Whether a change that one memory states can end another one.
+    """Return whether a change that one memory states can end another one.
 
-    Both are of one speaker, or of one source; and the change is not of a day before the earlier
-    memory was told: "I moved to Rome in 2019" ends nothing of 2024.
+    Both have the same speaker or source, and the change is not dated before the day of the
+    earlier memory: "I moved to Rome in 2019" ends nothing of 2024.
     """
     said = [atom.speaker or split_speaker(atom.text)[0] or "" for atom in (earlier, later)]
     names = [composed(name).strip().casefold() for name in said]
@@ -220,7 +220,7 @@ def _judge_block(
     config: ReconcileConfig,
     by: Resolver,
 ) -> Reconciled:
-    """Ask an oracle about each pair, both ways round; its answer decides."""
+    """Ask an oracle about each pair, in both orders; its answer decides."""
     both = _paired(store, pairs)
     done = Reconciled()
     for start in range(0, len(both), _ASKED):
@@ -260,9 +260,9 @@ def _judge_block(
 def _take_back(
     store: MemoryStore, denied: Sequence[tuple[Atom, Atom]], local: LexicalJudge
 ) -> None:
-    """Remove the flags of the rules from pairs that an oracle has found to be no contradiction.
+    """Remove the flags of the rules from pairs that an oracle finds free of contradiction.
 
-    A contradiction that the rules do not find was stated by somebody, and stays.
+    A contradiction that the rules do not find was stated by a caller, and stays.
     """
     if not denied:
         return
@@ -280,7 +280,7 @@ def _take_back(
 
 
 def _ids(store: TensorReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
-    """Ids at both ends of edges; of nodes that are gone, their numbers."""
+    """Return the ids at both ends of edges; for deleted nodes, their numbers."""
     nodes = sorted({*edges.source.tolist(), *edges.target.tolist()})
     there = atoms_of(store, nodes)
     names = {node: there[node].id if node in there else str(node) for node in nodes}
@@ -288,10 +288,10 @@ def _ids(store: TensorReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
 
 
 def _agreed(verdicts: tuple[Verdict | None, Verdict | None]) -> float | None:
-    """How sure both ways round are of a contradiction; None: they contradict each other, or fail.
+    """Return the confidence of a contradiction from both orders; None if they differ, or fail.
 
-    Not both can be true is said of a pair, whichever is asked first: of one who says so one way
-    round alone the mean with 0 is left.
+    A contradiction does not depend on the order: if only one order finds it, the confidence is
+    averaged with 0.
     """
     one, other = verdicts
     if one is None or other is None:
@@ -303,14 +303,14 @@ def _agreed(verdicts: tuple[Verdict | None, Verdict | None]) -> float | None:
 
 
 def _checked(found: Sequence[tuple[Atom, Atom]]) -> dict[str, str]:
-    """Digests of memories as they were judged, by id."""
+    """Return digests of memories as they were judged, by id."""
     return {atom.id: atom.digest for pair in found for atom in pair}
 
 
 def _store_edges(
     store: MemoryStore, edges: Sequence[tuple[str, Link]], judged: Mapping[str, str]
 ) -> int:
-    """Connects what is there still as it was judged; how many edges are new."""
+    """Connect memories that are still as they were judged; returns the number of new edges."""
     if not edges:
         return 0
     with store.turn():
@@ -326,7 +326,7 @@ def _store_edges(
 def _repeat_block(
     store: MemoryStore, alike: Tensor, equal: Sequence[tuple[int, int]], now: float
 ) -> Reconciled:
-    """Notes of duplicates that the first one was said again."""
+    """Connect duplicates, and record them as uses of the memory that said it first."""
     nodes = {*alike.flatten().tolist(), *(node for pair in equal for node in pair)}
     read = {node: ComparedContent.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
     pairs = {
@@ -339,7 +339,7 @@ def _repeat_block(
         one, other = read[later].atom, read[earlier].atom
         link = Link(other.id, EdgeType.SUPPORTS)
         if _store_edges(store, [(one.id, link)], _checked([(one, other)])):
-            # Of the two only the edge is looked for again: it is the one that must not be twice.
+            # Of the two, only the edge is looked up again: it must not be stored twice.
             store.uses.note([earlier], now if one.time is None else one.time)
             count += 1
     if count:
@@ -349,7 +349,7 @@ def _repeat_block(
 
 @dataclass(frozen=True)
 class Resolver:
-    """The memory that a resolution writes to.
+    """Access to the memory that a resolution writes to.
 
     Attributes:
         writing: Writing to the memory.
@@ -361,7 +361,7 @@ class Resolver:
 
 
 def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) -> Reconciled:
-    """State open conflicts in memories of their own; both sides stay."""
+    """State open conflicts in separate memories; both sides stay."""
     left = _open(store, pairs)
     return (
         Reconciled(stated=by.writing.add(aggregates_of(store, left)).new) if left else Reconciled()
@@ -369,7 +369,7 @@ def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) 
 
 
 def _open(store: TensorReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
-    """The open conflicts of some pairs of ids."""
+    """Return the open conflicts of some pairs of ids."""
     if not pairs:
         return []
     return [
@@ -385,12 +385,12 @@ def _end(
     policy: Literal["recency", "importance"],
     by: Resolver,
 ) -> Reconciled:
-    """End one memory of each pair, as far as their conflict is open.
+    """End one memory of each pair whose conflict is still open.
 
     Args:
         store: Store of the memories.
-        pairs: Ids, the earlier one in front.
-        policy: Which of both ends.
+        pairs: Pairs of ids, the earlier one first.
+        policy: Policy that says which of the two ends.
         by: Access to the memory.
 
     Raises:
@@ -410,7 +410,7 @@ def _end(
         old, new = each.earlier, each.later
         if rank and rank[old] > rank[new]:
             old, new = new, old
-        # Of all that may be in its place: the strongest, else the one that was true first.
+        # The successor among several: the strongest, else the one that was true first.
         key = (-rank[new],) if rank else (begin_of(spans[new]), float(node[new][0]))
         if old not in chosen or key < chosen[old][1]:
             chosen[old] = new, key
@@ -418,7 +418,7 @@ def _end(
         (old, new, None, _known(since[old], since[new])) for old, (new, _) in chosen.items()
     ]
     done = _supersede(store, ended, by)
-    # What is told late was known before what is in force, and holds from there on as well.
+    # A statement that was known later stays in force, so it is overridden as of that time.
     with store.reading():
         there = {name: node[name][0] for name in chosen if store.present([node[name][0]])}
         after = validity_of(store, there)
@@ -433,13 +433,13 @@ def _end(
 
 
 def _known(*since: float | None) -> float | None:
-    """When two that contradict each other were both told; None: now, as one is of unknown time."""
+    """Return the time from which two contradicting memories were both known; None: now."""
     known = [moment for moment in since if moment is not None]
     return max(known) if len(known) == len(since) else None
 
 
 def _supersede(store: MemoryStore, pairs: list[Superseding], by: Resolver) -> int:
-    """Together where that is possible; else each alone, and what cannot be stays open."""
+    """Supersede all pairs together, else one by one; those that fail stay open."""
     try:
         supersede(store, pairs, by.writing.state.resolve_ids, by.now)
     except InputError as error:

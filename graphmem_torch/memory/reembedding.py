@@ -1,8 +1,7 @@
-"""Another encoder for a store: all its vectors, and the edges that linking made of them.
+"""Reembedding: another encoder for a store, with new vectors and the edges made of them.
 
-The vectors are made beside the store, in a file of their own, while it is read and written as ever;
-one that is interrupted goes on from there. Then all of them are put in place of the old in one
-transaction.
+The new vectors are written to a separate file while the store stays in use. An interrupted run
+continues from that file. Then one transaction replaces all old vectors.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from graphmem_torch.text.embedder import Embedder, encode_checked
 
 __all__ = ["reembed", "reembed_store"]
 
-_FEW = 1024  # nodes that are encoded while other writers wait, at most
-_TILE = 1 << 16  # cosines of the ends of edges at once
+_FEW = 1024  # maximum number of nodes encoded while other writers wait
+_TILE = 1 << 16  # edges in a batch of cosines
 _DTYPES = (torch.int64, torch.float32, torch.int64, torch.int32, torch.int8)
-_SAME = 1e-4  # by which the weight of an edge may differ from the cosine of its ends
+_SAME = 1e-4  # maximum difference of an edge's weight and the cosine of its ends
 _TABLES = """
 CREATE TABLE IF NOT EXISTS made (fingerprint TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS part (
@@ -77,10 +76,10 @@ def reembed(
 ) -> int:
     """Give the memory in a folder another encoder, and keep everything else.
 
-    Encodes all texts again, those of its namespaces too, while the memory is read and written as
-    ever; an interrupted call goes on where it stopped when it is repeated. Then replaces the
-    vectors, and the edges that linking makes of them, in one transaction for each store. Names of
-    concepts stay as they are. Whoever has the memory open must open it again.
+    Encodes all texts again, also those of its namespaces, while the memory stays in use. A
+    repeated call continues where an interrupted one stopped. Then replaces the vectors, and the
+    edges that linking makes of them, in one transaction for each store. Names of concepts stay.
+    Open memories must be opened again.
 
     Args:
         path: Folder of the store.
@@ -88,16 +87,16 @@ def reembed(
         preset: Name of the preset that links it, or path of a YAML file.
         config: Settings, instead of a preset.
         device: Device to encode on.
-        batch: Texts that are encoded before their vectors are kept.
+        batch: Number of texts that are encoded before their vectors are saved.
         progress: Whether to show a bar on stderr.
 
     Returns:
         The number of texts that were encoded; 0 if the memory has this encoder already.
 
     Raises:
-        ConfigError: Unusable settings; the memory is as it was.
-        EmbedderError: An encoder that cannot be loaded; the memory is as it was.
-        StoreError: No store, or a full disk; the memory is as it was.
+        ConfigError: Unusable settings; the memory is unchanged.
+        EmbedderError: An encoder that cannot be loaded; the memory is unchanged.
+        StoreError: No store, or a full disk; the memory is unchanged.
     """
     check_count("batch", batch)
     settings = load_config(preset) if config is None else checked_config(config)
@@ -106,14 +105,14 @@ def reembed(
     link = link_settings(settings.link, loaded)
     with ExitStack() as stack:
         folder = store_folder(path)
-        stack.enter_context(MemoryStore.open(folder, mode="r"))  # there is one
+        stack.enter_context(MemoryStore.open(folder, mode="r"))  # fails if there is none
         folders = [folder, *namespace_folders(folder)]
         stores = [stack.enter_context(MemoryStore.open(each)) for each in folders]
         total = 2 * sum(len(store.rendered()) for store in stores)
         bar = stack.enter_context(
             Progress(what="reembed", unit="texts", total=total, shown=progress)
         )
-        # All of them are encoded before the first is changed.
+        # All stores are encoded before the first is changed.
         return sum(
             reembed_store(store, loaded, meta, link, bar.update, batch=batch, switch=switch)
             for switch in (False, True)
@@ -131,19 +130,19 @@ def reembed_store(
     batch: int,
     switch: bool = True,
 ) -> int:
-    """Gives a store the vectors of another encoder; how many texts were encoded for it.
+    """Give a store the vectors of another encoder; returns the number of encoded texts.
 
     Args:
-        store: Open for writing, of any encoder.
-        embedder: The new one.
-        meta: Strings to keep in the store from then on; None: to keep no more.
-        link: How the graph grew.
-        advance: Called with the numbers of nodes that are done.
-        batch: Texts that are encoded before their vectors are kept.
-        switch: False: only makes the vectors, and keeps them.
+        store: Store, open for writing, of any encoder.
+        embedder: New encoder.
+        meta: Strings to set in the store; a value of None deletes its key.
+        link: Settings that the graph was linked with.
+        advance: Function called with numbers of finished nodes.
+        batch: Number of texts that are encoded before their vectors are saved.
+        switch: Whether to replace the vectors; if not, they are only computed and saved.
 
     Raises:
-        EmbedderError, StoreError: As they say; the store is as it was, and the next call goes on.
+        EmbedderError, StoreError: The store is unchanged; the next call continues.
     """
     if store.fingerprint == embedder.fingerprint:
         advance(store.num_nodes)
@@ -169,7 +168,7 @@ def reembed_store(
 
 
 class _Made:
-    """Vectors of nodes, kept in a file until they are all there."""
+    """Vectors of nodes, saved in a file until all are complete."""
 
     def __init__(self, folder: Path | None, embedder: Embedder) -> None:
         self._embedder, self._path = embedder, None if folder is None else folder / REEMBED_NAME
@@ -179,12 +178,12 @@ class _Made:
             self._base.execute("PRAGMA synchronous = NORMAL")
             self._base.executescript(_TABLES)
             found = self._base.execute("SELECT fingerprint FROM made").fetchall()
-        except sqlite3.DatabaseError:  # cut, or no database at all: it can be made again
+        except sqlite3.DatabaseError:  # truncated, or no database: start again
             self.remove()
             self._base = sqlite3.connect(place, isolation_level=None)
             self._base.executescript(_TABLES)
             found = []
-        if found != [(embedder.fingerprint,)]:  # of another encoder
+        if found != [(embedder.fingerprint,)]:  # made by another encoder
             self._base.executescript("BEGIN; DELETE FROM part; DELETE FROM made; COMMIT")
             self._base.execute("INSERT INTO made VALUES (?)", (embedder.fingerprint,))
         self._known: dict[int, int] = {}
@@ -192,11 +191,11 @@ class _Made:
             self._known |= zip(_numbers(nodes), _numbers(hashes), strict=True)
 
     def missing(self, texts: _Texts) -> _Texts:
-        """Those whose text has no vectors yet."""
+        """Return the nodes whose text has no vectors yet."""
         return [each for each in texts if self._known.get(each[0]) != _hash(each[1])]
 
     def encode(self, texts: _Texts, batch: int, advance: Callable[[int], object]) -> int:
-        """Makes the vectors that are missing, and keeps them; how many."""
+        """Compute and save missing vectors; returns their number."""
         rest = self.missing(texts)
         advance(len(texts) - len(rest))
         for first in range(0, len(rest), batch):
@@ -224,10 +223,10 @@ class _Made:
         return len(rest)
 
     def vectors(self, present: Sequence[int], stop: int) -> tuple[Tensor, TokenRows | None]:
-        """[stop, d] and token vectors of the nodes below `stop`; nothing of those not `present`."""
+        """Return [stop, d] and token vectors of the nodes below `stop`; zero if not `present`."""
         dim, width = self._embedder.dim, self._embedder.token_dim
         pooled, parts = torch.zeros(stop, dim), list[TokenRows]()
-        place = torch.full((stop,), -1, dtype=torch.int64)  # of a node among those that were made
+        place = torch.full((stop,), -1, dtype=torch.int64)  # of a node in the order of encoding
         sql = "SELECT nodes, pooled, counts, pieces, tokens FROM part ORDER BY start"
         held = 0
         for row in self._base.execute(sql):
@@ -244,7 +243,7 @@ class _Made:
         if not width:
             return pooled, None
         joined = join_tokens(parts, width)
-        # What is not there has the tokens of a row that has none.
+        # Nodes that are not present get an empty row of tokens.
         joined = joined._replace(offsets=torch.cat([joined.offsets, joined.offsets[-1:]]))
         return pooled, pick_tokens(joined, torch.where(there, place, held))
 
@@ -252,7 +251,7 @@ class _Made:
         self._base.close()
 
     def remove(self) -> None:
-        """Takes the file away."""
+        """Delete the file."""
         self._base.close()
         for suffix in ("", "-journal", "-wal", "-shm"):
             if self._path is not None:
@@ -272,18 +271,18 @@ def _numbers(data: bytes) -> list[int]:
 
 
 def _without_concepts(rows: TokenRows, concept: Tensor) -> TokenRows:  # [n] bool
-    """Concepts have no token vectors."""
+    """Remove the token vectors of concepts, which have none."""
     counts = rows.offsets.diff()
     kept = (~concept).repeat_interleave(counts)
     return TokenRows(rows.tokens[kept], rows.pieces[kept], offsets_of(counts * ~concept))
 
 
 def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesAgain:
-    """What becomes of the edges that linking makes of vectors: similarity and association."""
+    """Return the changes of the edges that linking derives from vectors."""
     edges, columns, old = store.edges(), store.columns(), torch.zeros(len(pooled), store.dim or 0)
     none = EdgesAgain(torch.zeros(len(edges), dtype=torch.bool), EdgeBlock.empty(), torch.empty(0))
     if store.meta_get(LINKED_BY) is None:
-        return none  # whoever fills it without linking may mean anything by these edges
+        return none  # filled without linking: these edges may mean anything
     old[columns.node] = store.embeddings()
     gone = torch.zeros(len(edges), dtype=torch.bool)
     for kind in (EdgeType.SIMILARITY, EdgeType.ASSOCIATION):
@@ -307,7 +306,7 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
     similar = EdgeBlock.of(
         own[row], own[neighbour[row, place]], EdgeType.SIMILARITY, cosine[row, place]
     )
-    mentions: dict[int, list[int]] = {}  # of each atom, in the order of its text
+    mentions: dict[int, list[int]] = {}  # by atom, in the order of its text
     tied = edges.take(own_mentions(edges))
     for atom, concept in zip(tied.source.tolist(), tied.target.tolist(), strict=True):
         mentions.setdefault(atom, []).append(concept)

@@ -1,4 +1,4 @@
-"""Refinement in the background: a thread that consolidates a memory when something has changed."""
+"""Refining: a background thread that consolidates a memory when something has changed."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["Refining"]
 
 _log = logging.getLogger(__name__)
 
-_LONGEST = 1e6  # seconds between two looks
+_LONGEST = 1e6  # maximum seconds between two checks
 
 
 class Refines(Protocol):
-    """What is run again and again."""
+    """Work that is repeated."""
 
     @property
     def news(self) -> object:
-        """Name of all that a run looks at; None if it depends on the time as well."""
+        """Name of the state that a run reads; None if it also depends on the time."""
 
     def run(self, *, going: Callable[[], bool]) -> Consolidated:
-        """Do what there is to do, for as long as `going` says."""
+        """Do what there is to do, as long as `going` returns True."""
 
 
 class Refining:
-    """Consolidates again and again, until it is stopped; `Upkeep.in_background` starts it.
+    """Thread that consolidates repeatedly until it is stopped; started by `Upkeep.in_background`.
 
-    It is a context manager, which stops at the end of its block. An error is logged, and the next
-    turn tries again. Of several processes and threads that refine one store, one does at a time:
-    the others pass their turn. Nobody who asks waits for it.
+    A context manager, which stops at the end of its block. An error is logged, and the next
+    turn tries again. One process or thread refines a store at a time; the others skip their
+    turn. Questions never wait for it.
 
     Attributes:
-        done: What the last run did that ended well; None before the first.
-        error: Of the last run; None where it ended well.
+        done: Result of the last successful run; None before the first.
+        error: Error of the last run; None if it succeeded.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Refining:
         """Start the thread.
 
         Args:
-            work: What is run. Equal `news` as after the last run mean that there is nothing to do.
+            work: Work to repeat; unchanged `news` since the last run mean that there is none.
             lock: Lock of refining the store.
-            every: Seconds from one look to the next.
+            every: Seconds between two checks.
 
         Raises:
-            InputError: No time from one look to the next, or too long a one.
+            InputError: `every` is no time, or too long.
         """
         check_range("every", every, 1e-3, _LONGEST)
         self.done: Consolidated | None = None
@@ -70,21 +70,21 @@ class Refining:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
+        """Return whether the thread is running."""
         return self._thread.is_alive() and not self._ending.is_set()
 
     def stop(self) -> None:
-        """Ends it, once the step that it is in is done; once is enough."""
+        """Stop after the current step; further calls do nothing."""
         self._ending.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the thread."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops it."""
+        """Stop the thread."""
         self.stop()
 
     def _goes_on(self) -> bool:
@@ -95,7 +95,7 @@ class Refining:
             try:
                 self._look()
                 self.error = None
-            except StoreLockedError as error:  # another one refines, or writes for long
+            except StoreLockedError as error:  # another process refines, or writes for long
                 self.error = error
                 _log.debug("refining waits for its turn: %s", error)
             except Exception as error:
@@ -106,11 +106,11 @@ class Refining:
                 _log.log(level, "refining failed, and is tried again: %s", error, exc_info=True)
 
     def _look(self) -> None:
-        """Refines, where there is something new."""
+        """Refine, if there is something new."""
         news = self._work.news
         if news is not None and news == self._seen:
             return
         with self._lock:
             self.done = self._work.run(going=self._goes_on)
-        # What was written meanwhile, here or by others, is something new.
+        # What was written during the run, here or by others, is new.
         self._seen = news if self.done == Consolidated() else None

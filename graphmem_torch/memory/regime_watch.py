@@ -18,17 +18,17 @@ __all__ = ["RegimeWatch"]
 
 _log = logging.getLogger(__name__)
 
-_UNSEEN = 4096  # memories that the detector reads before those that are added
-_REREAD = 256  # memories that it reads again, rather than that its state is written
+_UNSEEN = 4096  # maximum number of unread earlier memories that `observe` reads first
+_REREAD = 256  # minimum number of memories after which saving beats reading them again
 
 Listener = Callable[[RegimeSwitch], object]
-"""A function that is called at every switch."""
+"""Function that is called at every switch."""
 
 
 class RegimeWatch:
-    """Watches what is added to a store; its methods are called in the store's turn.
+    """Watch for regime switches in a store; its methods are called in the store's turn.
 
-    The detector is made when it is first needed: it has its state in the store (`RegimeMonitor`).
+    The detector is created at its first use and keeps its state in the store (`RegimeMonitor`).
     """
 
     def __init__(self, store: MemoryStore, config: RegimeConfig) -> None:
@@ -44,7 +44,7 @@ class RegimeWatch:
 
     @property
     def listened_to(self) -> bool:
-        """Whether any function listens."""
+        """Return whether any function listens."""
         return bool(self._listeners)
 
     def observe(
@@ -56,7 +56,7 @@ class RegimeWatch:
         """Return the switches in a batch of atoms that was just stored.
 
         If too many earlier memories are unread, as in an older store, they are left to `catch_up`,
-        so that whoever adds does not wait for them.
+        so that `add` does not wait for them.
 
         Args:
             atoms: Atoms in the order of storing.
@@ -72,10 +72,10 @@ class RegimeWatch:
         return self._monitor.observe(atoms, embeddings, first)
 
     def catch_up(self) -> RegimeMonitor:
-        """Have the detector read all that is stored, and return it.
+        """Run the detector on all that is stored, and return it.
 
         Raises:
-            InputError: The settings want no detector.
+            InputError: Settings without a detector.
         """
         if self._monitor is None:
             self._monitor = self._new_monitor()
@@ -86,7 +86,7 @@ class RegimeWatch:
         """Return the switches among all stored atoms, in the order of adding; outside of a turn.
 
         Raises:
-            InputError: The settings want no detector.
+            InputError: Settings without a detector.
         """
         if self._store.readonly:
             monitor = self._new_monitor()
@@ -101,7 +101,7 @@ class RegimeWatch:
         """Call a function at every switch from now on; outside of a turn.
 
         Raises:
-            InputError: No function, a store opened to read, or settings that want no detector.
+            InputError: No function, a read-only memory, or settings without a detector.
         """
         if self._store.readonly:
             raise InputError(
@@ -113,7 +113,7 @@ class RegimeWatch:
                 f"function: expected a function of one RegimeSwitch, got {function!r:.80}; give "
                 "one that can be called"
             )
-        # In one turn: no atom is stored unseen between the catching up and the first call.
+        # In one turn, so that no atom is stored between the catch-up and the first call.
         with self._store.turn():
             self.catch_up()
             self._listeners.append(function)
@@ -131,7 +131,7 @@ class RegimeWatch:
                     _log.exception("a callback of on_switch failed at %r", switch.atom)
 
     def read_again(self) -> None:
-        """Go on from the state in the store, as after a rollback or an erasure."""
+        """Restore the state in the store, as after a rollback or an erasure."""
         self._monitor = None
         if self._listeners:
             with self._store.turn():
@@ -143,7 +143,7 @@ class RegimeWatch:
             self._monitor.save(least=1 if self._listeners else _REREAD)
 
     def release(self) -> None:
-        """Save and drop the detector, which is made again when it is needed."""
+        """Save and drop the detector, which is created again when it is needed."""
         self.save()
         self._monitor = None
 

@@ -1,8 +1,8 @@
-"""What becomes of the edges when atoms go, or get another content: as if they never were there.
+"""Removal: the graph after atoms are deleted or changed, as if they had never been there.
 
-Linking made the edges of an atom from itself and from what was there before it. So an atom that
-goes changes those of others: its neighbours in time become neighbours, the windows of the turns
-after it reach further back, and where it was among the most similar another one is.
+Linking derives the edges of an atom from it and from earlier atoms. So a deletion changes edges of
+others: neighbours in time become adjacent, windows of later turns reach further back, and atoms
+that lose one of their most similar ones gain another.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["NewVersion", "Removal", "unlink"]
 
-_TILE = 1 << 20  # cosines at once: 4 MB, which a cache may hold
-_TOGETHER = 256  # atoms whose cosines are found at once
-_SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
+_TILE = 1 << 20  # cosines in a batch: 4 MB, which fits a cache
+_TOGETHER = 256  # atoms whose cosines are computed in a batch
+_SAME = 1e-4  # maximum difference of an edge's weight and the cosine of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
 _Turn = tuple[int, int, float | None]  # number of the first version, node number, time
@@ -42,14 +42,14 @@ _Turn = tuple[int, int, float | None]  # number of the first version, node numbe
 
 @dataclass(frozen=True, eq=False)
 class NewVersion:
-    """A new version of an atom that goes.
+    """New version of a deleted atom.
 
     Attributes:
-        old, node: Node numbers of the version before and of this one.
-        first: That of the first version.
-        atom: The new version.
-        names: Those of concepts that it says.
-        concepts: Nodes of those concepts that it mentions and that there are.
+        old, node: Node numbers of the previous version and of this one.
+        first: Node number of the first version.
+        atom: New version.
+        names: Names of concepts that it says.
+        concepts: Nodes of the existing concepts that it mentions.
     """
 
     old: int
@@ -62,20 +62,20 @@ class NewVersion:
 
 @dataclass(frozen=True, eq=False)
 class Removal:
-    """What goes with atoms, and what comes in its place.
+    """Changes of the graph when atoms are deleted.
 
     Attributes:
-        gone: Node numbers, concepts that nothing mentions or names any more among them.
-        names: Names of concepts that nothing mentions any more, or that are of another one.
-        concepts: New ones, numbered from `first` on.
-        embeddings: [c, d], of them.
-        first: Number of the first of them.
-        aliases: Names that are of another concept than before, but their own names, with its node.
-        alias_embeddings: [a, d], of these names.
-        cut: Edges between nodes that stay.
-        edges: Edges of linking that come.
-        moved: Other edges of an atom or concept, as those of what comes in its place.
-        window: The turns before the heir in its window.
+        gone: Deleted node numbers, with those of concepts that nothing mentions or names any more.
+        names: Names of concepts that nothing mentions any more, or that change their concept.
+        concepts: New concepts, numbered from `first` on.
+        embeddings: [c, d], their vectors.
+        first: Node number of the first.
+        aliases: Names, other than own names, that change their concept, with its node.
+        alias_embeddings: [a, d], vectors of these names.
+        cut: Deleted edges between nodes that stay.
+        edges: New edges of linking.
+        moved: Other edges of a deleted atom or concept, moved to its replacement.
+        window: Turns before the heir in its window.
     """
 
     gone: list[int]
@@ -109,21 +109,21 @@ def unlink(
     changed: Sequence[str] = (),
     first: int | None = None,
 ) -> Removal:
-    """What becomes of the edges of a store that linking filled; in the turn in which it is written.
+    """Return the changes of edges that a deletion causes in a linked store; in the turn of writing.
 
-    Nothing may go: then only names that have `changed` are decided anew.
+    Without deleted atoms, only names that have `changed` are decided again.
 
     Args:
-        store: Open for writing.
-        gone: The atoms that go, by node number.
-        config: How the edges were made.
-        extractor: What found the concepts.
-        linker: Knows what is stored.
-        others: Gives the vectors [n, d] of names that are not their concepts' own.
-        heir: What takes the place of the only one that goes.
+        store: Store, open for writing.
+        gone: Deleted atoms, by node number.
+        config: Settings that the edges were made with.
+        extractor: Finder of the concepts.
+        linker: Linker that knows what is stored.
+        others: Function that returns the vectors [n, d] of names that are not own names.
+        heir: New version of the only deleted atom.
         waiting: Atoms whose concepts are not linked yet.
-        changed: Names that are near to others than before.
-        first: Number of the first new concept, by default the next one behind the heir.
+        changed: Names that are near to other names than before.
+        first: Node number of the first new concept, by default the next one after the heir.
     """
     near = store.adjacency()
     before, after = _Order(config), _Order(config)
@@ -192,15 +192,15 @@ def unlink(
 
 
 class _Renamed:
-    """Concepts under other names, and where they lead; nothing of the kind without a `Renaming`.
+    """Concepts under other names, and where edges lead now; empty without a `Renaming`.
 
     Attributes:
-        ended: Concepts that go, with those in whose place they were.
-        names: Names that are gone, or of another concept.
-        concepts, embeddings, first: New ones, their vectors, and the number of the first.
-        aliases, alias_embeddings: Names of other concepts than before, with these, and vectors.
-        said: Atoms that say a name of another concept than before, with the concepts that they
-            mention, before and from now on, in the order of their texts.
+        ended: Concepts that are deleted, with those that replace them.
+        names: Names that are deleted, or change their concept.
+        concepts, embeddings, first: New concepts, their vectors, and the number of the first.
+        aliases, alias_embeddings: Names that change their concept, with it, and their vectors.
+        said: Atoms that say such a name, with the concepts that they mention before and after, in
+            the order of their texts.
     """
 
     def __init__(self, store: MemoryStore, first: int, found: Renaming | None = None) -> None:
@@ -232,7 +232,7 @@ class _Renamed:
     def associations(
         self, pairs: Iterable[tuple[int, int]], least: float, linker: Linker
     ) -> Iterator[_Edge]:
-        """Edges between concepts, of cosines from `least` on; the linker knows those of before."""
+        """Return edges between concepts of cosine `least` or more; the linker knows old ones."""
         asked = list(pairs)
         if not asked:
             return
@@ -248,19 +248,19 @@ class _Renamed:
                 yield one, other, int(EdgeType.ASSOCIATION), value
 
     def moved(self, near: Adjacency, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:
-        """What linking did not make of the edges of concepts that go, as those of others."""
+        """Return edges of deleted concepts that linking did not make, moved to replacements."""
         edges, stop = near.touching(_numbers(self.ended)), self._store.next_node
         own = ~(among(edges.source, lost, stop) | among(edges.target, lost, stop))
         left = _without(edges.take(own), linked)
         for kind in (EdgeType(number) for number in left.type.unique().tolist()):
-            # Those wait for an atom of that id.
+            # Stated edges wait for an atom of that id.
             stated = isin_pairs(torch.stack(left.columns[:2]), self._store.stated(kind))
             stated &= among(left.target, self.ended, stop)
             left = left.take(~(stated & (left.type == int(kind))))
         return self.led(_without_cosines(self._store, left, EdgeType.ASSOCIATION), lost)
 
     def led(self, edges: EdgeBlock, lost: Collection[int]) -> EdgeBlock:
-        """Edges that lead to what is there from now on; none of what is lost."""
+        """Return edges redirected to what is there from now on; drops those of lost nodes."""
         if not len(edges):
             return edges
         node = torch.arange(1 + max(int(edges.source.max()), int(edges.target.max())))
@@ -279,7 +279,7 @@ def _add_windows(
     config: LinkConfig,
     *windows: dict[int, list[int]],
 ) -> None:
-    """Adds the windows of some turns, which are as they were."""
+    """Add the windows of some turns as they were."""
     found = {atom.session: None for atom in store.atoms(list(nodes)) if atom.session is not None}
     for turns in store.turns(found).values():
         order = _Order(config)
@@ -292,10 +292,10 @@ def _add_windows(
 def _runs(
     turns: Sequence[_Turn], gone: Collection[int], config: LinkConfig
 ) -> Iterator[tuple[Sequence[_Turn], int]]:
-    """The runs of a session in which linking reaches across turns that go.
+    """Yield the runs of a session in which linking reaches across deleted turns.
 
-    Of each the turns, and how many of them only lead to it: their own windows begin before. All of
-    them, where the times are not in the order of storing: a turn's place depends on any other then.
+    Each has its turns, and the number of leading ones whose own windows begin earlier. If times
+    are not in the order of storing, all turns are one run: any turn may move another.
     """
     if not _in_order(turns):
         yield turns, 0
@@ -306,7 +306,7 @@ def _runs(
     kept = [i for i, (_, node, _) in enumerate(turns) if node not in gone]
     ends: list[list[int]] = []
     for number, at in enumerate(lost):
-        there = at - number  # that stay, before it
+        there = at - number  # remaining turns before it
         start = kept[there - reach] if there > reach else 0
         stop = 1 + max([at, *kept[there : there + reach]])
         if ends and start <= ends[-1][1]:
@@ -318,15 +318,15 @@ def _runs(
 
 
 def _in_order(turns: Sequence[_Turn]) -> bool:
-    """Whether the times of turns are in the order of storing."""
+    """Return whether the times of turns are in the order of storing."""
     times = [time for _, _, time in turns if time is not None]
     return all(time <= later for time, later in pairwise(times))
 
 
 class _Order:
-    """What linking made of the turns of sessions: edges, and the turns before each in its window.
+    """Edges and windows that linking makes of the turns of sessions.
 
-    The nearest comes first; a window holds what was stored before its turn.
+    A window holds the turns stored before its own, the nearest first.
     """
 
     def __init__(self, config: LinkConfig) -> None:
@@ -335,9 +335,9 @@ class _Order:
         self.windows: dict[int, list[int]] = {}
 
     def add(self, turns: Sequence[_Turn], *, lead: int = 0, tie: bool = True) -> None:
-        """Takes in turns of a session, in the order of storing.
+        """Add turns of a session, in the order of storing.
 
-        The first `lead` have no windows here. Without `tie` no edges are made.
+        The first `lead` get no windows. Without `tie` no edges are made.
         """
         nodes, width = [node for _, node, _ in turns], self._config.window_turns - 1
         line: Sequence[int] = nodes
@@ -370,7 +370,7 @@ def _mentions(concepts: Iterable[int], window: Sequence[int]) -> Iterator[_Edge]
 
 @cache
 def _rounded(weight: float) -> float:
-    """As it is stored."""
+    """Return a weight as it is stored."""
     return float(torch.tensor(weight, dtype=torch.float32))
 
 
@@ -382,7 +382,7 @@ def _block(edges: Iterable[_Edge]) -> EdgeBlock:
 def _left_alone(
     store: MemoryStore, near: Adjacency, gone: Mapping[int, Atom], heir: NewVersion | None
 ) -> list[int]:
-    """Concepts that these atoms mention, and nothing else."""
+    """Return the concepts that only these atoms mention."""
     mentions = near.edges(_numbers(gone), "source")
     mentions = mentions.take(own_mentions(mentions))
     others = near.edges(mentions.target, "target")
@@ -405,13 +405,13 @@ def _associations(
     others: Iterable[tuple[int, int]],
     names: ConceptNames,
 ) -> Iterator[_Edge]:
-    """The edges between concepts that atoms mention together, in the direction that is stored.
+    """Yield the edges between concepts that atoms mention together, in the stored direction.
 
     Args:
-        near: The edges that are stored.
-        mentioned: What atoms that go mention.
+        near: Stored edges.
+        mentioned: Concepts that the deleted atoms mention.
         others: More pairs of concepts, in the order of the texts that mention both.
-        names: Say in which order the texts of atoms do.
+        names: Names of concepts, which give the order in the texts of atoms.
     """
     of_atoms = {node: [*combinations(concepts, 2)] for node, concepts in mentioned.items()}
     pairs = [*others]
@@ -430,7 +430,7 @@ def _associations(
         both = any(left[one, other] and left[other, one] for one, other in own)
         pairs += combinations(names.in_order(node, mentioned[node]), 2) if both else own
     for one, other in pairs:
-        # A concept of another name has its edges behind those of others.
+        # The edges of a renamed concept follow those of others.
         pair = (one, other) if left[one, other] > 0 else (other, one)
         left[pair] -= 1
         yield *pair, kind, None
@@ -442,7 +442,7 @@ def _next_similar(
     gone: Mapping[int, Atom],
     config: LinkConfig,
 ) -> EdgeBlock:
-    """Similarity edges of those that had as many as there may be, and lose one."""
+    """Return new similarity edges of atoms that had the maximum number and lose one."""
     lost = _similar(near.edges(_numbers(gone), "target"))
     open_ = lost.source[~isin(lost.source, _numbers(gone))].unique()
     similar = _similar(near.edges(open_, "source"))
@@ -464,7 +464,7 @@ def _next_similar(
             cosine.index_fill_(1, dead[(dead >= first) & (dead < last)] - first, -torch.inf)
             some = part[own][: int(torch.searchsorted(part[own], last))]
             later = torch.arange(first, last) >= some[:, None]
-            cosine[: len(some)].masked_fill_(later, -torch.inf)  # only earlier ones
+            cosine[: len(some)].masked_fill_(later, -torch.inf)  # only earlier atoms
             merge_tile(kept[0][own], kept[1][own], cosine, first, finite=True)
     row, place = (best >= config.min_similarity).nonzero(as_tuple=True)
     ends = node[asking[row]], node[found[row, place]]
@@ -480,7 +480,7 @@ def _similar(edges: EdgeBlock) -> EdgeBlock:
 def _moved(
     store: MemoryStore, near: Adjacency, heir: NewVersion, linked: Counter[_Edge]
 ) -> EdgeBlock:
-    """What linking did not make of the edges of the old version, as edges of the new one."""
+    """Return the edges of the old version that linking did not make, moved to the new one."""
     own = near.touching(_numbers([heir.old]))
     own = _without_cosines(store, _without(own, linked), EdgeType.SIMILARITY)
     ends = [torch.where(end == heir.old, heir.node, end) for end in (own.source, own.target)]
@@ -488,7 +488,7 @@ def _moved(
 
 
 def _without(edges: EdgeBlock, linked: Counter[_Edge]) -> EdgeBlock:
-    """The edges without those that linking made, each as often as it did."""
+    """Return the edges without those that linking made, as often as it made them."""
     left, keep = Counter[_Edge](), torch.ones(len(edges), dtype=torch.bool)
     columns = zip(*(column.tolist() for column in edges.columns), strict=True)
     for i, edge in enumerate(columns):
@@ -498,7 +498,7 @@ def _without(edges: EdgeBlock, linked: Counter[_Edge]) -> EdgeBlock:
 
 
 def _without_cosines(store: MemoryStore, edges: EdgeBlock, kind: EdgeType) -> EdgeBlock:
-    """The edges without those of a type that weigh as much as their ends are similar."""
+    """Return the edges without those of a type whose weight is the cosine of their ends."""
     nodes, place = torch.stack(edges.columns[:2]).unique(return_inverse=True)
     rows = store.vectors(nodes.tolist(), tokens=False).embeddings
     cosine = (rows[place[0]] * rows[place[1]]).sum(1)

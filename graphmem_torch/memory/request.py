@@ -1,6 +1,6 @@
-"""Requests: what callers say about the memories that they want, and how a context is written.
+"""Requests: the conditions of callers on memories, and the layout of a context.
 
-Loads neither the index nor the store: every import of `Memory` brings it.
+Imports neither the index nor the store, as every import of `Memory` loads it.
 """
 
 from __future__ import annotations
@@ -35,38 +35,37 @@ FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
 OrderName = Literal["relevance", "time", "topological"]
 
 Names = str | Sequence[str] | Sequence[Sequence[str]]
-"""Texts for all questions, or a list of them for each."""
+"""Texts for all questions, or a list of them for each question."""
 
 
 PlanLike = QueryPlan | Literal["present"] | bool | None
-"""A plan, `present` for how things are now, whether to choose one, or None for the settings."""
+"""A plan, `present` for how things are now, whether to derive one, or None for the settings."""
 
 
-Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
+Instants = list[Any] | tuple[Any, ...]  # sequences of one form of times, or of several
 """Moments at which the same questions are asked."""
 
 Between = tuple[TimeLike | None, TimeLike | None]
-"""Both ends of a span of time, included; None for an open end."""
+"""First and last moment of a span of time, inclusive; None for an open end."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Rarely used conditions on what questions may see, and where they start.
+    """Rarely used conditions on visible memories, and start concepts.
 
     Attributes:
-        kinds: Kinds that hits must have; other atoms still lead to them. Aggregates are hits only
-            if they are named here, or if `where` has a condition on `kind` or `id`.
+        kinds: Kinds that hits must have; other atoms still lead to them. Aggregates are hits
+            only if they are listed here, or if `where` has a condition on `kind` or `id`.
         exclude: Ids that may not be hits, or a list of them for each question. They still lead to
             others.
-        seeds: Names of concepts that the question starts from too, each as strong as its best
-            anchor, or a list of them for each question. They count where the preset spreads,
-            walks or hops.
-        asked: When the questions are asked, the origin of "last week" in them; by default `as_of`,
+        seeds: Names of additional start concepts, each as strong as its best anchor, or a list
+            of them for each question. They count where the preset spreads, walks or hops.
+        asked: Time of the questions, the origin of "last week" in them; by default `as_of`,
             else now.
-        namespaces: Name of the namespace to ask in place of this memory, for each question.
-        plan: Plan that narrows the questions down, or one for each; True chooses one from the
-            words of a question, False none, and "present" asks for how things are now. None takes
-            `plan` of the settings. `Result.plan` says what it came to.
+        namespaces: Name of the namespace to ask instead of this memory, for each question.
+        plan: Plan that narrows down the questions, or one for each. True derives one from the
+            words of a question, False uses none, "present" asks for how things are now, and None
+            takes `plan` of the settings. `Result.plan` reports the outcome.
     """
 
     kinds: Sequence[str] | None = None
@@ -77,7 +76,7 @@ class Scope:
     plan: PlanLike | Sequence[PlanLike] = None
 
     def __post_init__(self) -> None:
-        """Read the time.
+        """Check the time.
 
         Raises:
             InputError: `asked` is no time.
@@ -86,7 +85,7 @@ class Scope:
             parse_time(self.asked, "asked")
 
     def take(self, places: Sequence[int], count: int) -> Scope:
-        """Return the same for the questions at some places among `count`."""
+        """Return the scope of the questions at some places among `count`."""
         parts: dict[str, Any] = {}
         for name in ("exclude", "seeds"):
             if len(listed := self.names(name, count)) > 1:
@@ -123,7 +122,7 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True)
 class Filters:
-    """All conditions on what questions may see.
+    """All conditions on the memories that questions may see.
 
     Attributes:
         where: Conditions on fields of the hits.
@@ -140,7 +139,7 @@ class Filters:
     valid_at: TimeLike | None = None
 
     def __post_init__(self) -> None:
-        """Read conditions and times, which are wrong or right whatever the memories are.
+        """Check conditions and times, which does not depend on the memories.
 
         Raises:
             InputError: See `parse_where`, `parse_span` and `parse_time`.
@@ -161,7 +160,7 @@ class Filters:
         """Moments of `as_of`, seconds since the epoch UTC; None is the present.
 
         Raises:
-            InputError: A time that is none.
+            InputError: An invalid time.
         """
         if isinstance(self.as_of, list | tuple):
             return [parse_time(each, "as_of") for each in self.as_of]
@@ -179,7 +178,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a context is written; None takes what `context` of the settings says.
+    """Layout of a context; None takes the value of `context` in the settings.
 
     Attributes:
         order: `relevance`, `time` or `topological`; see `context.order.arrange`.
@@ -188,7 +187,7 @@ class Layout:
             the user, or a mapping with `system` and `user`.
         tokenizer: Name of the tokenizer that counts (`text.tokens.get_counter`), or a function from
             a text to its number of tokens.
-        shorten: A function (question, texts) -> texts that says what is written of memories.
+        shorten: Function (question, texts) -> texts that shortens the texts of memories.
     """
 
     order: OrderName | None = None
@@ -203,5 +202,5 @@ PRESET_LAYOUT = Layout()
 
 
 def _listed(given: Any) -> list[Any]:
-    """What is given as a list; one of None for what is no list."""
+    """Return an iterable as a list; [None] for anything else."""
     return list(given) if isinstance(given, Iterable) else [None]

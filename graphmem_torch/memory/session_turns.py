@@ -1,4 +1,4 @@
-"""Session: the turns of a session in the order of time."""
+"""Session: its turns in the order of time."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["Session", "is_turn"]
 class Session:
     """The turns of a session in the order of time; equal times in the order of storing.
 
-    A turn without a time has that of the turn stored before it. A new version of a turn counts as
-    stored when its first one was.
+    A turn without a time has that of the turn stored before it. A new version of a turn has the
+    place in the order of storing of its first version.
 
     Attributes:
-        nodes: Their node numbers.
+        nodes: Node numbers of the turns.
         stored: The same in the order of storing.
     """
 
     def __init__(self, turns: Iterable[tuple[int, int, float | None]] = ()) -> None:
-        """Holds turns: number of the first version, node number and time; see `put`."""
+        """Create from turns: number of the first version, node number and time; see `put`."""
         self.nodes = array("q")
         self._times = array("d")
-        self._last = -math.inf  # time of the turn that was stored last
+        self._last = -math.inf  # time of the last stored turn
         self.stored, self._first, self._given = array("q"), array("q"), array("d")
         for first, node, time in turns:
             self.put(node, time, first)
 
     def put(self, node: int, time: float | None, first: int | None = None) -> int:
-        """Puts a turn in its place among the others; which place that is.
+        """Insert a turn in the order, and return its position.
 
         `first` is the node number of its first version, its own by default.
         """
@@ -49,16 +49,16 @@ class Session:
         return self._place(node, given)
 
     def before(self, node: int, count: int) -> list[int]:
-        """The turns before one that were there when it came, the nearest first, at most `count`."""
+        """Return the turns before one that were stored earlier, nearest first, at most `count`."""
         there = {*self.stored[: self.stored.index(node)]}
         earlier = reversed(self.nodes[: self.nodes.index(node)])
         return list(islice((turn for turn in earlier if turn in there), count))
 
     def ties(self, count: int) -> list[tuple[int, int, EdgeType, float]]:
-        """Tie the turn stored last to `count` earlier ones, at doubling distances.
+        """Tie the last stored turn to `count` earlier ones, at doubling distances.
 
-        All pairs of a session would be n² edges; these are n log n, and no two turns of the session
-        are more than log n of them apart.
+        All pairs of a session would be n² edges; these are n log n, and no two turns of a session
+        are more than log n edges apart.
 
         Returns:
             Edges: source, target, type and weight.
@@ -72,7 +72,7 @@ class Session:
         ]
 
     def drop(self, nodes: Container[int]) -> None:
-        """Takes turns out."""
+        """Remove turns."""
         kept = [at for at, node in enumerate(self.stored) if node not in nodes]
         self.stored, self._first = (
             array("q", [own[at] for at in kept]) for own in (self.stored, self._first)
@@ -94,5 +94,5 @@ class Session:
 
 
 def is_turn(atom: Atom) -> bool:
-    """Whether an atom is a turn of its session: what is derived from others is none."""
+    """Return whether an atom is a turn of its session, not derived from other atoms."""
     return all(link.type != EdgeType.DERIVED_FROM for link in atom.edges)

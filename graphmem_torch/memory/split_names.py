@@ -1,4 +1,4 @@
-"""Names of concepts that were split from the concept that they shared with others."""
+"""Split names: names of concepts that were split from the concept they shared with others."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from graphmem_torch.store.reader import StoreReader
 __all__ = ["SPLIT_NAMES", "SplitNames"]
 
 SPLIT_NAMES = "link.split"
-"""Key of the strings of a store under which `SplitNames` are kept."""
+"""Key of `SplitNames` in the strings of a store."""
 
 
 @dataclass(frozen=True)
 class SplitNames:
-    """The names of concepts that were split from others, as a store keeps them: by their hashes.
+    """Names that were split from a shared concept, as a store keeps them: by their hashes.
 
     Attributes:
-        salt: Salt of the hashes, one a store; empty if there are none, or in an early store.
+        salt: Salt of the hashes, one for each store; empty without hashes, or in an early store.
         hashes: SHA-256 of the salt and a name.
     """
 
@@ -37,16 +37,16 @@ class SplitNames:
         return cls(kept["salt"], frozenset(kept["hashes"]))
 
     def __contains__(self, name: str) -> bool:
-        """Whether a name was split."""
+        """Return whether a name was split."""
         return bool(self.hashes) and self._hash(name) in self.hashes
 
     def of_names(self, names: Iterable[str]) -> SplitNames:
-        """These names instead, under the same salt; under a new one where there is none."""
+        """Return a record of these names under the same salt; under a new one if there is none."""
         salted = SplitNames(self.salt or secrets.token_hex(16))
         return SplitNames(salted.salt, frozenset(map(salted._hash, names)))
 
     def meta(self) -> dict[str, str]:
-        """The string to keep in the store."""
+        """Return the strings to keep in the store."""
         return {SPLIT_NAMES: json.dumps({"salt": self.salt, "hashes": sorted(self.hashes)})}
 
     def _hash(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """State of one memory: store, settings, encoder, index and what is derived from them.
 
-Everything else of a memory stands on it (`docs/architecture.md` 3): `asking` and `writing`, and on
-those the parts and `Memory`. It knows none of them.
+All other modules of a memory build on it (`docs/architecture.md` 3): `asking` and `writing`, then
+the parts and `Memory`. It imports none of them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class IndexView:
-    """An index, and the store state that it was made of.
+    """An index, and the store state that it was built from.
 
     Attributes:
         snapshot: The index.
@@ -91,16 +91,16 @@ class IndexView:
 
 
 class State:
-    """State of one memory, an archive or a namespace; safe between threads.
+    """State of one memory, an archive or a namespace; safe for threads.
 
-    A namespace knows the memory that it is in (`parent`). No other part of a memory holds a
-    reference to what holds it.
+    A namespace refers to the memory that it is in (`parent`). No other part of a memory refers
+    to its owner.
 
     Attributes:
-        store: The truth on disk.
+        store: Store on disk.
         name: Name of the namespace; None for a memory of its own.
         settings: Settings that the memory was opened with.
-        config: The same with what was learned.
+        config: Settings with what was learned.
         device: Device of the index.
         clock: Function that returns now, in seconds since the epoch UTC.
         concepts: Finder of concepts for a store that has none yet, or its name.
@@ -109,8 +109,8 @@ class State:
         lock: Lock of the snapshot, the settings and the encoder.
         regimes: Watch for regime switches.
         refining: Background refinement, if any was started.
-        learned: What was learned, by kind, as the store has it.
-        own: What only this object uses, by kind: learned while reading, or given (None).
+        learned: Learned values by kind, as stored.
+        own: Values by kind that only this object uses: learned read-only, or given (None).
         correcting: Lock of the learning from feedback.
         tried: Amount of feedback at the last attempt to learn from it.
     """
@@ -128,7 +128,7 @@ class State:
         parent: State | None = None,
         namespaces_open: int = 0,
     ) -> None:
-        """Read what was learned, and nothing else.
+        """Read the learned values, and nothing else.
 
         Args:
             store: Open store.
@@ -149,7 +149,7 @@ class State:
         self._embedder = embedder
         self.lock, self._past_lock = threading.RLock(), threading.Lock()
         self.learned: dict[str, weight_fitting.Applied] = {}
-        self._known = ""  # `LearnedRows.version` of what was learned
+        self._known = ""  # `LearnedRows.version` of the learned values
         self.own: dict[str, weight_fitting.Applied | None] = {}
         self.correcting, self.tried = threading.Lock(), 0
         self.refining: Refining | None = None
@@ -159,7 +159,7 @@ class State:
         self.follow()
 
     def _set_up(self) -> None:
-        """Forget everything of the store; calls in progress keep what they have."""
+        """Drop all cached data of the store; calls in progress keep theirs."""
         self._writer: Writer | None = None
         self.modes = ModeCache()
         self.modes.follow(last_switch(self.store))
@@ -167,7 +167,7 @@ class State:
         self.reset_caches()
 
     def reset_caches(self) -> None:
-        """Forget the contents of the store, but for what the next state can be followed from."""
+        """Drop cached contents of the store, except what the next state is updated from."""
         self.snapshot: Snapshot | None = None
         self._on_device: dict[str, RowsOnDevice] = {}  # rows of the index on an accelerator
         self.modes.expire()
@@ -185,7 +185,7 @@ class State:
 
     @property
     def embedder(self) -> Embedder:
-        """The encoder; for a memory opened to read it is loaded at its first use.
+        """The encoder; a read-only memory loads it at its first use.
 
         Raises:
             EmbedderError: It cannot be loaded, or is not the one that the store is bound to.
@@ -213,7 +213,7 @@ class State:
         return get_tokenizer(named) if named else self.embedder.tokenizer
 
     def current(self) -> Snapshot:
-        """Return the index of the present state of the store; follows what has changed.
+        """Return the index of the present state of the store, updated with its changes.
 
         Raises:
             EmbedderError, StoreError: The store has another encoder, or cannot be read.
@@ -224,7 +224,7 @@ class State:
             if self.snapshot is None or self.snapshot.state != self.store.state:
                 fresh = None
                 if self._embedder is not None:
-                    expect_bound(self.store, self._embedder)  # it may have another one since
+                    expect_bound(self.store, self._embedder)  # it may have changed since
                 if not self.builder.follows:
                     fresh = self.builder.load(self.store, self.config)
                 if fresh is None:
@@ -253,18 +253,18 @@ class State:
         shown = state, tuple(sorted(replaced.items())), self.config
         with self._past_lock:
             if self._past is None or self._past[0] != shown:
-                self._past = None  # one is enough memory
+                self._past = None  # only one is kept, to limit memory
                 store = self.store.with_versions(replaced)
                 snapshot = IndexBuilder()(store, self.config, self._num_pieces())
                 snapshot.index.to(self.device)
                 view = IndexView(snapshot, store, ContextCompiler(store), AtomFields(store))
                 if snapshot.state != state:
-                    return view  # of a later state, which the next question finds by itself
+                    return view  # already a later state: the next question builds its own
                 self._past = shown, view
             return self._past[1]
 
     def with_retry(self, work: Callable[[IndexView], T], as_of: float | None = None) -> T:
-        """Return what work gives for one state; repeats it if atoms in that state were deleted.
+        """Return the result of work on one state; repeats it if atoms were deleted meanwhile.
 
         Args:
             work: Function of a view, which does not change while it runs.
@@ -279,11 +279,11 @@ class State:
                     raise
 
     def expire_switched(self) -> None:
-        """Have modes and structure found anew if a regime has switched since they were."""
+        """Expire modes and structure if a regime has switched since they were found."""
         if self.modes.follow(last_switch(self.store)):
             self.structure.expire()
             if self.config.modes.build:
-                self.snapshot = None  # its index has modes of its own
+                self.snapshot = None  # its index holds modes
 
     def ended(self, snapshot: Snapshot, now: float) -> Tensor | None:  # [A] bool
         """Return which atoms are no longer true; None if all are.
@@ -325,7 +325,7 @@ class State:
         """
         ids = self.listed(ids)
         node = dict(zip(*self.resolve_ids(ids), strict=True))
-        snapshot = self.current()  # not before: an id that was added meanwhile must be in it
+        snapshot = self.current()  # after the ids were found, so that it contains them
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
         return snapshot, torch.searchsorted(snapshot.node, wanted)
 
@@ -346,7 +346,7 @@ class State:
         values = self.importance.at(snapshot, now, self.ended(snapshot, now))[rows]
         return self.as_given(ids, dict(zip(named, values.tolist(), strict=True)))
 
-    # What was learned.
+    # Learned values.
 
     def follow(self) -> None:
         """Use what was learned since the last call, by this object or another."""
@@ -370,19 +370,19 @@ class State:
             self.use(config)
 
     def use(self, config: Config) -> None:
-        """Use other weights and another gate; with the lock held."""
+        """Use other weights and another threshold; with the lock held."""
         if self.snapshot is not None and self.snapshot.index.config != config:
-            index = weight_fitting.reweighted(self.snapshot.index, config)  # knows the signals
+            index = weight_fitting.reweighted(self.snapshot.index, config)  # has the signals
             self.snapshot = replace(self.snapshot, index=index)
         self.config = config
 
     def keep(self, kind: str, record: dict[str, Any], erased: str) -> None:
-        """Store what was learned, and use it; a memory opened to read keeps it in this object.
+        """Store a learned value, and use it; a read-only memory keeps it in this object.
 
         Args:
-            kind: Kind of what was learned.
-            record: Its value and the figures that go with it.
-            erased: State of erasures that it was learned in.
+            kind: Kind of the value.
+            record: The value, with its figures.
+            erased: State of erasures at which it was learned.
 
         Raises:
             StoreError: Memories were erased meanwhile, or a full disk.
@@ -419,7 +419,7 @@ class State:
             self._writer.warn_of_unresolved()
 
     def turn(self) -> AbstractContextManager[None]:
-        """Return the turn of the store, once everything that takes long is loaded.
+        """Return the turn of the store, after loading everything that takes long.
 
         Raises:
             StoreError: Read-only store.
@@ -469,7 +469,7 @@ class State:
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is the archive of a memory."""
+        """Return whether it is the archive of a memory."""
         return self.name is not None and is_archive(self.name)
 
     def archive(self, *, create: bool = False) -> State | None:
@@ -503,7 +503,7 @@ class State:
         return bool(self.store.known(self.store.forms.ids([id])))
 
     def finish_forgetting(self, archive: State) -> None:
-        """Erase from the archive what was forgotten, if an interrupt left that undone."""
+        """Erase forgotten atoms from the archive, if an interrupted call has left any."""
         if self.store.readonly or self.store.meta_get(ERASING) is None:
             return
         try:
@@ -511,7 +511,7 @@ class State:
                 kept = json.loads(self.store.meta_get(ERASING) or "[]")
                 nodes = archive.store.present(kept)
                 ends = loose_ends(self.store, archive.store, nodes)
-                # What was restored has left bytes there.
+                # A restored memory has left bytes there.
                 if keep_ties(archive.store, gone=ends) or nodes or archive.store.unwiped:
                     archive.erase(nodes)
                 self.store.meta_set(ERASING, None)
@@ -570,11 +570,11 @@ class State:
 
     @property
     def changed(self) -> bool:
-        """Whether it has settings of its own, which nothing else keeps."""
+        """Return whether it has settings of its own, which are stored nowhere else."""
         return bool(self.own)
 
     def release_cache(self) -> bool:
-        """Drop what can be derived again; False if others use it, or listen."""
+        """Drop derived data; returns False if others use it, or functions listen."""
         if self.regimes.listened_to or not self.lock.acquire(blocking=False):
             return False
         try:
@@ -590,32 +590,32 @@ class State:
         return True
 
     def release_files(self) -> None:
-        """Close the files of a namespace, unless somebody uses them just now."""
+        """Close the files of a namespace, unless they are in use."""
         assert self.parent is not None and self.name is not None
         self.parent.spaces.release(self.name)
 
     def save(self) -> None:
-        """Write what the next opening need not derive again."""
+        """Write derived data, so that the next opening need not derive it again."""
         if self.store.closed or self.store.readonly or self.store.path is None or self.store.gone:
             return
         self.regimes.save()
         if self.store.num_nodes and self.builder.worth_saving(self.store):
             try:
                 self._save_snapshot(self.current())
-            except EmbedderError as error:  # the store was given another one
+            except EmbedderError as error:  # the store has another encoder now
                 _log.warning("the next opening makes its index anew: %s", error)
 
     def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:
             self.builder.save(self.store, snapshot)
-        except StoreError as error:  # nothing is lost: it is made of the store
+        except StoreError as error:  # nothing is lost: it is derived from the store
             _log.warning("the next opening makes its index anew: %s", error)
 
     def close(self, *, save: bool = True) -> None:
         """End the refinement and close the store, or release the files of a namespace.
 
         Args:
-            save: Whether to write what the next opening need not derive again.
+            save: Whether to write derived data, so that the next opening need not derive it.
         """
         if self.refining is not None:
             self.refining.stop()

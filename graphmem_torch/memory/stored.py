@@ -1,4 +1,4 @@
-"""A memory as it lies on the disk: read without an index, an encoder or tensors."""
+"""Stored memory: read from disk without an index, an encoder or tensors."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ __all__ = ["StoredMemory", "memory_stats"]
 
 
 class StoredMemory:
-    """What can be read of a memory, or of a namespace of it, without loading the engine.
+    """Reader of a memory, or of a namespace of it, that does not load the engine.
 
-    Its methods give what those of `Memory` give for the same arguments.
+    Its methods return what those of `Memory` return for the same arguments.
 
     Attributes:
         store: The store, open for reading.
-        name: Name of the namespace; None: the memory itself.
+        name: Name of the namespace; None for the memory itself.
     """
 
     def __init__(self, root: Path, store: StoreReader, name: str | None) -> None:
-        """Use `StoredMemory.open`."""
+        """Take an open store; callers use `StoredMemory.open`."""
         self.store = store
         self.name = name
         self._folder = root / NAMESPACES_NAME
@@ -86,23 +86,23 @@ class StoredMemory:
             return cls(store.path, _open_within(folder, name), name)
 
     def __enter__(self) -> Self:
-        """The memory itself."""
+        """Return the memory."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the memory."""
         self.close()
 
     def close(self) -> None:
-        """Close its stores; a second call does nothing."""
+        """Close its stores; further calls do nothing."""
         self._stack.close()
 
     def __len__(self) -> int:
-        """Number of memories."""
+        """Return the number of memories."""
         return self.store.num_atoms
 
     def archived(self) -> StoredMemory | None:
-        """What was put aside; None if nothing ever was. It is closed with this memory."""
+        """Return the archive; None if there is none. It is closed with this memory."""
         if self.name is not None and is_archive(self.name):
             return None
         name = archive_of(self.name)
@@ -113,21 +113,21 @@ class StoredMemory:
         return self._archive_read
 
     def get(self, ids: Sequence[str]) -> list[Atom]:
-        """Memories by id, in the order asked for; see `Memory.get`."""
+        """Return memories by id, in the order given; see `Memory.get`."""
         return atoms_by_id(self.store, ids, self._is_archived)
 
     def list(
         self, *, order: str = "added", limit: int | None = None, after: str | None = None
     ) -> Page:
-        """Memories in an order, page by page; see `Memory.list`.
+        """Return memories in an order, page by page; see `Memory.list`.
 
         Args:
             order: `added`, `time` or `id`, ascending; `-time` and so on descending.
-            limit: Largest number of memories; all by default.
-            after: Where the page before ended.
+            limit: Maximum number of memories; all by default.
+            after: End of the previous page.
 
         Raises:
-            InputError: An unknown order, or that by importance, which needs an index.
+            InputError: An unknown order, or `importance`, which needs an index.
         """
         ordering = Ordering.named(order)
         if ordering.name == "importance":
@@ -146,24 +146,24 @@ class StoredMemory:
         )
 
     def history(self, id: str) -> History:
-        """The versions, validity and chain of a memory; see `Memory.history`."""
+        """Return the versions, validity and chain of a memory; see `Memory.history`."""
         with self.store.reading():
             return history_of(self.store, named_nodes(self.store, id, self._is_archived)[1][0])
 
     def changes(self, since: TimeLike) -> Sequence[Change]:
-        """What has changed since a moment, in the order it was known; see `Memory.changes`."""
+        """Return the changes since a moment, in the order they were known; see `Memory.changes`."""
         moment, archive = parse_time(since, "since"), self.archived()
         with self.store.reading():
             found = changes_since(self.store, moment)
         return found if archive is None else with_archived(found, archive.store, moment)
 
     def namespaces(self) -> Sequence[str]:
-        """Names of the namespaces, sorted; a namespace has none."""
+        """Return the names of the namespaces, sorted; a namespace has none."""
         names = [] if self.name is not None else namespace_names(self._folder)
         return [name for name in names if not is_archive(name)]
 
     def sizes(self) -> dict[str, int]:
-        """Number of memories of each namespace."""
+        """Return the number of memories of each namespace."""
         found = {}
         for name in self.namespaces():
             with _open_within(self._folder, name) as store:
@@ -171,11 +171,11 @@ class StoredMemory:
         return found
 
     def stats(self, config: Config | None = None) -> dict[str, Any]:
-        """Counts, sizes and bindings; see `Memory.stats`.
+        """Return counts, sizes and bindings; see `Memory.stats`.
 
         Args:
-            config: Settings that decide whether what was learned is applied; by default the preset
-                `default`. The engine is loaded for it if anything was learned.
+            config: Settings that decide whether learned values apply; by default the preset
+                `default`. Loads the engine if anything was learned.
         """
         archive = self.archived()
         own = [] if self.name is not None else folders(self._folder)
@@ -188,12 +188,12 @@ class StoredMemory:
         )
 
     def check(self) -> Sequence[str]:
-        """Problems of the store and of its namespaces; empty when all are sound."""
+        """Return the problems of the store and of its namespaces; empty if all are sound."""
         problems = check_store(self.store)
         return problems + (namespace_problems(self._folder) if self.name is None else [])
 
     def check_receipt(self, receipt: Receipt | str | os.PathLike[str]) -> Sequence[str]:
-        """Why a receipt does not prove that its memories are erased; empty if it does."""
+        """Verify a receipt; returns the reasons it fails, empty if it is valid."""
         archive = self.archived()
         said = read_receipt(receipt)
         with self.store.reading():
@@ -217,10 +217,10 @@ class StoredMemory:
         speaker: str | None = None,
         before: TimeLike | None = None,
     ) -> Sequence[Atom]:
-        """What `Memory.forget` would erase, given the same; archived memories come last.
+        """Return what `Memory.forget` would erase for the same arguments; archived atoms last.
 
         Raises:
-            InputError: No condition, or one that fits nothing.
+            InputError: No condition, or one that matches nothing.
         """
         if ids is None and session is None and speaker is None and before is None:
             raise InputError(
@@ -242,14 +242,14 @@ class StoredMemory:
             for memory, own in ((self, here), (archive, away)):
                 try:
                     found.append(_fitting(memory, own, session, speaker, moment))
-                except InputError as error:  # a name that only the other knows
+                except InputError as error:  # a name that only the other store has
                     found.append([])
                     errors.append(error)
             if len(errors) == len(found):
                 raise errors[0]
             mine, theirs = derived_of_both(self.store, archive.store, *found)
             atoms = [*self.store.atoms(mine), *archive.store.atoms(theirs)]
-        # An interrupt may have left one in both.
+        # An interrupted call may have left a memory in both.
         return [*{atom.id: atom for atom in reversed(atoms)}.values()][::-1]
 
     def _is_archived(self, id: str) -> bool:
@@ -259,11 +259,11 @@ class StoredMemory:
         return bool(archive.store.known(archive.store.forms.ids([id])))
 
     def _learned(self, config: Config | None) -> dict[str, str]:
-        """A sentence about each thing that was learned."""
+        """Return a sentence about each learned value, by kind."""
         rows = self.store.learned.rows()
         if not rows:
             return {}
-        # Whether it is applied depends on the signals, which the engine registers.
+        # Whether it applies depends on the signals, which the engine registers.
         from graphmem_torch.config import load_config
         from graphmem_torch.memory import weight_fitting
         from graphmem_torch.memory.compatibility import resolved_settings
@@ -278,7 +278,7 @@ class StoredMemory:
 
     @contextmanager
     def _within(self, name: str) -> Iterator[StoreReader]:
-        """The store of a namespace or archive that an export holds."""
+        """Open the store of a namespace or archive that an export holds."""
         own = archive_of(self.name) if self.name is not None else name
         with _open_within(self._folder, own) as store:
             yield store
@@ -292,12 +292,12 @@ def memory_stats(
     archived: int,
     namespaces: dict[str, int],
 ) -> dict[str, Any]:
-    """Counts, sizes and bindings of a memory; see `Memory.stats`.
+    """Return counts, sizes and bindings of a memory; see `Memory.stats`.
 
     Args:
-        store: Its store.
-        modes: How often modes were found in full, and updated.
-        learned: A sentence about each thing that was learned.
+        store: Store of the memory.
+        modes: Numbers of full computations and of updates of modes.
+        learned: Sentence about each learned value, by kind.
         archived: Number of archived memories.
         namespaces: Number of namespaces, and bytes of their files.
     """
@@ -320,7 +320,7 @@ def _fitting(
     speaker: str | None,
     before: float | None,
 ) -> Sequence[int]:
-    """Nodes of a memory for which the conditions hold."""
+    """Return the nodes of a memory that satisfy the conditions."""
     named = None if ids is None else named_nodes(memory.store, ids, memory._is_archived)[1]
     if named is not None and session is speaker is before is None:
         return named
@@ -328,10 +328,10 @@ def _fitting(
 
 
 def _open_within(folder: Path, name: str) -> StoreReader:
-    """The store of a namespace, by the folder of all of them.
+    """Open the store of a namespace, given the folder of all namespaces.
 
     Raises:
-        InputError: There is no such namespace.
+        InputError: No such namespace.
         StoreDamagedError: Its folder holds no database.
     """
     path = folder / name_digest(name)

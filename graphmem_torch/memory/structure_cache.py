@@ -1,4 +1,4 @@
-"""The graph of what a store holds: its structure, kept up to date, and the edges it lacks."""
+"""Structure of a store's graph, kept up to date, and the edges that are missing from it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["MissingLink", "StructureCache", "missing_links"]
 
 @dataclass(frozen=True, slots=True)
 class MissingLink:
-    """An edge that is not there.
+    """An edge that is predicted but not stored.
 
     Attributes:
         source, target: Ids of the atoms.
-        probability: Of being as much an edge as those that are there.
+        probability: Probability that it is an edge as much as the stored ones are.
     """
 
     source: str
@@ -47,28 +47,28 @@ class _StoredGraph:
 
 
 class StructureCache:
-    """The structure of a store, updated where the store has changed; safe between threads."""
+    """Structure of a store, updated when the store changes; safe for threads."""
 
     def __init__(self, store: MemoryStore) -> None:
-        """Nothing is read before it is asked for."""
+        """Create without reading; the first use reads."""
         self._store = store
         self._lock = threading.RLock()
         self._kept: tuple[str, Tensor, Structure] | None = None  # state, node numbers
 
     def expire(self) -> None:
-        """Has everything analysed anew when it is next asked for: a regime has switched."""
+        """Drop the analysis, so that the next use computes it again after a regime switch."""
         with self._lock:
             self._kept = None
 
     def get(self, settings: StructureConfig, device: str) -> Structure:
-        """The structure of all stated and derived edges, signed (`docs/mathematics.md` 2).
+        """Return the structure of all stated and derived edges, signed (`docs/mathematics.md` 2).
 
         Args:
-            settings: Without `concepts` only the edges between memories count.
-            device: Where it is computed.
+            settings: Settings; without `concepts` only the edges between memories count.
+            device: Device to compute on.
 
         Raises:
-            InputError: If a library for communities is missing.
+            InputError: A library for communities is missing.
         """
         with self._lock:
             kept = self._kept if self._kept and self._kept[2].settings == settings else None
@@ -83,7 +83,7 @@ class StructureCache:
                 num_nodes=len(there.node),
             ).to(device)
             start = None
-            if kept is not None:  # eigenvectors of the state before: the iteration starts there
+            if kept is not None:  # the iteration starts at the eigenvectors of the previous state
                 known = kept[2].vectors
                 vectors = torch.cat([known, known.new_zeros(1, known.shape[1])])
                 start = vectors[_places(kept[1], there.node).to(vectors.device)]  # of new nodes: 0
@@ -95,10 +95,10 @@ class StructureCache:
 def missing_links(
     store: MemoryStore, k: int = 10, *, type: EdgeType = EdgeType.DEPENDENCY
 ) -> list[MissingLink]:
-    """The k likeliest absent edges of one type (`spectral.predict_links`), likeliest first.
+    """Return the k likeliest absent edges of one type (`spectral.predict_links`), likeliest first.
 
-    Embeddings and the order in which the memories were added count beside the edges; where every
-    edge leads to an older memory, so does every suggestion.
+    Embeddings and the order of adding count besides the edges: where every edge leads to an
+    older memory, so does every suggestion.
 
     Raises:
         InputError: Fewer than 2 such edges, too many atoms, or k below 1.
@@ -131,7 +131,7 @@ def missing_links(
 
 
 def _stored_graph(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _StoredGraph:
-    """All nodes of a store, or its memories alone; edges of what is left out are dropped."""
+    """Return all nodes of a store, or its memories alone, with the edges between them."""
     with store.reading():
         state, columns, ids, edges = store.state, store.columns(), store.ids(), store.edges()
         vectors = store.embeddings() if embeddings else None
@@ -143,7 +143,7 @@ def _stored_graph(store: MemoryStore, *, concepts: bool, embeddings: bool = Fals
 
 
 def _places(before: Tensor, node: Tensor) -> Tensor:  # [M], [N] int64 ascending -> [N] int64
-    """Where nodes were before, -1 = new; numbers of a store are never given again."""
+    """Return the previous positions of nodes, -1 = new; node numbers are never reused."""
     if not len(before):
         return torch.full_like(node, -1)
     at = torch.searchsorted(before, node).clamp(max=len(before) - 1)

@@ -26,7 +26,7 @@ class Tensors:
         self._asking, self._state = asking, asking.state
 
     def rows(self, ids: str | Sequence[str]) -> Tensor:  # [n] int64
-        """Return the rows of the index that stand for stored atoms, on its device.
+        """Return the rows of the index for stored atoms, on its device.
 
         Args:
             ids: Ids of n stored atoms; one id is a single row.

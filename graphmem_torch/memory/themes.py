@@ -16,7 +16,7 @@ __all__ = ["Themes"]
 
 
 class Themes:
-    """Themes that the memories gather around, and when they changed."""
+    """Groups of related memories, and when they changed."""
 
     def __init__(self, asking: Asking) -> None:
         """Load nothing yet.
@@ -31,10 +31,10 @@ class Themes:
     ) -> list[ModeSummary]:
         """Return a claim, a piece of evidence and a question of each mode, one sentence each.
 
-        `docs/mathematics.md` 1.6: a short account of what is remembered, for a model.
+        `docs/mathematics.md` 1.6: a short account of the memories, for a model.
 
         Args:
-            question: Only the modes that matter to it, the best first; by default all modes.
+            question: Question whose modes are returned, the best first; by default all modes.
             modes: Maximum number of modes; for a question by default
                 `modes.modes_searched`.
 
@@ -75,10 +75,9 @@ class Themes:
     def switches(self) -> list[RegimeSwitch]:
         """Return the regime switches among all stored atoms, in the order of adding.
 
-        The detector reads atoms as they are added, or here those it has not read yet; no switch
-        depends on what came later. Its state stays in a store that can be written. After
-        `Memory.forget` it reads all that is left again. A switch has modes and structure found
-        again, once.
+        The detector reads atoms as they are added, and here those that it has not read yet. No
+        switch depends on later atoms. A writable store keeps its state. After `Memory.forget` it
+        reads all remaining atoms again. Each switch makes modes and structure be computed again.
 
         Raises:
             InputError: A preset whose `regime.detector` is `none`.
@@ -90,11 +89,11 @@ class Themes:
     ) -> Callable[[RegimeSwitch], object]:
         """Call a function at every regime switch in what is added; also as a decorator.
 
-        `Memory.add` calls it once the atoms are stored. If it raises, the error is logged and
-        adding goes on. The first call after opening catches up with the atoms that came since.
+        `Memory.add` calls it after storing the atoms. If it raises, the error is logged and adding
+        continues. The first call after opening covers the atoms that were added since.
 
         Args:
-            function: A function of one `RegimeSwitch`.
+            function: Function of one `RegimeSwitch`.
 
         Returns:
             The function.
@@ -108,10 +107,10 @@ class Themes:
     # The last method: below it `list` would mean this one in annotations.
 
     def list(self) -> list[Mode]:
-        """Return the themes that the memories gather around, the largest first.
+        """Return the themes of the memories, the largest first.
 
-        `docs/mathematics.md` 1.3. New atoms update them; they are found again once they have
-        drifted by `modes.drift` or a regime has switched (1.8).
+        `docs/mathematics.md` 1.3. New atoms update them. They are computed again after a drift of
+        `modes.drift`, or after a regime switch (1.8).
         """
         return self._state.with_retry(partial(_records, self._state))
 

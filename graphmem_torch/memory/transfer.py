@@ -43,17 +43,17 @@ __all__ = ["copy_atoms", "export", "import_export"]
 
 _log = logging.getLogger(__name__)
 
-_EDGES = 1 << 17  # edges that are imported in one transaction
+_EDGES = 1 << 17  # edges imported in one transaction
 
 
 def export(
     state: State, path: str | os.PathLike[str] | TextIO, *, vectors: bool, namespaces: bool
 ) -> int:
-    """Write what was put into a memory as JSON lines; see `Memory.export`."""
+    """Write what callers put into a memory as JSON lines; see `Memory.export`."""
 
     @contextmanager
     def within(name: str) -> Iterator[TensorReader]:
-        yield _within(state, name).store  # which stays open
+        yield _within(state, name).store  # it stays open
 
     return write_export(
         path,
@@ -66,7 +66,7 @@ def export(
 
 
 def _names_within(state: State) -> list[str]:
-    """Return the names of what an export holds beside the memory, archives included."""
+    """Return the names of the namespaces and archives that an export holds."""
     if state.parent is None:
         return state.spaces.names()
     return [] if state.archive() is None else [archive_of(None)]
@@ -98,7 +98,7 @@ def import_export(state: State, path: str | os.PathLike[str], *, progress: bool)
 
 
 def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
-    """Add what a part of an export holds."""
+    """Add the contents of one part of an export."""
     file, header, store = part.path, part.header, state.store
     known = KnownVectors(state.embedder)
     brought = bool(header["vectors"])
@@ -132,7 +132,7 @@ def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
         keep_ties(store, ties)
         state_validity(store)
     writer.warn_of_unresolved()
-    # Among other memories it may not hold.
+    # In a store with other memories it may not apply.
     if store.num_atoms == header["atoms"] and not store.learned.rows():
         restore_learned(store, part)
         state.follow()
@@ -158,10 +158,10 @@ def _import_batch(
 def _import_run(
     state: State, entries: Sequence[Exported], before: Exported | None, writer: Writer
 ) -> Added:
-    """Add memories of an export; or one of them in place of the version before."""
+    """Add memories of an export, or one of them as a new version."""
     known = state.store.known([entry.atom.id for entry in entries])
     if before is None:
-        # What an import that was interrupted has got further with.
+        # Skip old versions of atoms that an interrupted import has already stored.
         entries = [e for e in entries if e.until is None or e.atom.id not in known]
         atoms = [_read(entry) for entry in entries]
         places = {e.atom.id: e.where for e in entries}
@@ -188,7 +188,7 @@ def copy_atoms(state: State, nodes: Sequence[int], to: State) -> None:
     Args:
         state: Memory of the atoms.
         nodes: Numbers of the atoms.
-        to: Memory that gets them.
+        to: Memory that receives them.
     """
     earlier = state.store.earlier_nodes(nodes)
     entries = stored_entries(state.store, sorted([*nodes, *earlier]), stored_rows)

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep(Generic[M]):
-    """What keeps a memory in order while it grows (`docs/mathematics.md` 5 and 6)."""
+    """Refinement and archive of a growing memory (`docs/mathematics.md` 5 and 6)."""
 
     def __init__(
         self, writing: Writing, consolidation: Consolidation, kind: Callable[[State], M]
@@ -53,36 +53,36 @@ class Upkeep(Generic[M]):
         Args:
             writing: Writing to the memory.
             consolidation: Consolidation of the memory.
-            kind: Class of the archive, which is made of a state.
+            kind: Class of the archive, called with a state.
         """
         self._writing, self._consolidation, self._kind = writing, consolidation, kind
         self._state, self._store = writing.state, writing.state.store
 
-    # Refinement: what is important stays, the rest is archived.
+    # Refinement: important memories stay, the others are archived.
 
     def consolidate(self, *, oracle: Any = None) -> Consolidated:
-        """Refine the memory, as the settings say, and return what there was to do.
+        """Refine the memory, as the settings say, and return what was done.
 
         Each step commits before the next starts, so an interrupted run loses nothing and can be
-        repeated; readers are not blocked. The steps go on until none finds anything, so a second
-        call finds nothing to do. Memories that are added during the call are left to the next one:
+        repeated; readers are not blocked. The steps repeat until none finds anything, so a second
+        call does nothing. Memories that are added during the call are left to the next one:
 
-        * the detector of regime switches reads what it has not read yet (`Themes.switches`);
+        * the detector of regime switches reads the new memories (`Themes.switches`);
         * memories that wait for it are linked (`link.batch_concepts`);
-        * what was used gains importance;
+        * used memories gain importance;
         * contradictions and repetitions are found (`reconcile.automatic`);
-        * what is not important enough is archived (`refine`);
-        * what belongs together becomes aggregates (`aggregate`);
-        * feedback changes the weights, once there is enough that is new.
+        * memories below the minimum importance are archived (`refine`);
+        * related memories are merged into aggregates (`aggregate`);
+        * feedback changes the weights, if enough of it is new.
 
         Args:
-            oracle: An object that judges pairs (`judge`, as in `Facts.reconcile`), writes
-                aggregates (`summarise(texts, question, max_tokens)`), or both; by default the local
+            oracle: Object that judges pairs (`judge`, as in `Facts.reconcile`), writes
+                aggregates (`summarise(texts, question, max_tokens)`), or both. By default the local
                 rules judge, and aggregates are sentences of their members.
 
         Raises:
             InputError: An oracle that can do neither.
-            StoreError: Read-only store or full disk; what was done stays.
+            StoreError: Read-only store or full disk; completed steps stay.
         """
         judge = method_of(oracle, "judge") if hasattr(oracle, "judge") else None
         writes = oracle is not None and (judge is None or hasattr(oracle, "summarise"))
@@ -90,14 +90,13 @@ class Upkeep(Generic[M]):
         return self._consolidation.run(summarise, judge)
 
     def in_background(self, *, every: float = 60.0) -> Refining:
-        """Consolidate whenever something has changed, in a thread of its own.
+        """Consolidate whenever something has changed, in a separate thread.
 
         The thread ends with the memory, with `stop`, or as a context manager with its block. An
-        error is logged, and the run is repeated. Of several threads and processes one refines a
-        store at a time.
+        error is logged, and the run is repeated. One thread or process refines a store at a time.
 
         Args:
-            every: Seconds from one look for changes to the next.
+            every: Seconds between two checks for changes.
 
         Raises:
             InputError: It runs already, or `every` is out of range.
@@ -120,10 +119,10 @@ class Upkeep(Generic[M]):
     def archive(self, ids: str | Iterable[str]) -> int:
         """Move atoms to the archive, all or none, where no question finds them.
 
-        Their versions, pins, types, stated edges and validity go with them, and so does what they
-        superseded, which would be valid again without them. They are deleted here once the archive
+        Their versions, pins, types, stated edges and validity move with them. So does what they
+        superseded, which would otherwise be valid again. They are deleted here once the archive
         has them: an interrupted call leaves them in both, and can be repeated. `archived` searches
-        them, `restore` brings them back, `Memory.forget` erases them.
+        them, `restore` moves them back, `Memory.forget` erases them.
 
         Args:
             ids: Ids of stored atoms; may repeat.
@@ -134,7 +133,7 @@ class Upkeep(Generic[M]):
         Raises:
             InputError: An id that is not stored, or under which something else was archived; an
                 archive has no archive.
-            StoreError: Read-only store or full disk; nothing has left the memory then.
+            StoreError: Read-only store or full disk; the memory is unchanged.
         """
         with self._state.turn():
             return archive_nodes(self._writing, self._state.resolve_ids(ids)[1])
@@ -142,23 +141,23 @@ class Upkeep(Generic[M]):
     def restore(self, ids: str | Iterable[str]) -> int:
         """Move archived atoms back, all or none, and return their number.
 
-        What superseded them comes too. Linking makes their edges anew; stated edges come back as
-        soon as both of their ends are here. It counts as a use.
+        Atoms that superseded them come too. Linking makes their edges again; stated edges return
+        when both ends are here. A restored atom counts as used.
 
         Args:
             ids: Ids of archived atoms; may repeat.
 
         Raises:
-            InputError: An id that is not in the archive, such as one that was forgotten, or under
-                which something else was added since.
-            StoreError: Read-only store or full disk; nothing has left the archive then.
+            InputError: An id that is not in the archive, such as a forgotten one, or under which
+                something else was added since.
+            StoreError: Read-only store or full disk; the archive is unchanged.
         """
         return restore_atoms(self._writing, ids)
 
     def archived(self) -> M | None:
         """Return the archive as a memory to search; None if nothing was ever archived.
 
-        It shares what a namespace shares, and ends with this memory.
+        It shares the same resources as a namespace, and ends with this memory.
         """
         archive = self._state.archive()
         return None if archive is None else self._kind(archive)
@@ -166,10 +165,10 @@ class Upkeep(Generic[M]):
     # The disk.
 
     def compact(self) -> int:
-        """Return to the disk what was freed by forgetting and deleting, in bytes.
+        """Shrink the files by the space freed by deletions, and return the number of bytes.
 
-        Freed pages are written to again, but the file keeps its length. This rewrites the file and
-        that of the archive, in time and room proportional to what is left. Others can read
+        Deleting frees pages for new data, but keeps the length of the file. This rewrites the file
+        and that of the archive, in time and space proportional to what is left. Others can read
         meanwhile; while they do, the file may stay long.
 
         Raises:
@@ -194,12 +193,12 @@ class Upkeep(Generic[M]):
             others = [] if archive is None else [archive.store]
             return receipt_problems([self._store, *others], receipt)
 
-    # Types and strength: what is used stays strong, what is not decays.
+    # Types and strength: used memories stay strong, others decay.
 
     def types(self, ids: str | Sequence[str]) -> dict[str, str | None]:
-        """Return the memory type of each atom: its own, else the one that was found.
+        """Return the memory type of each atom: its stated type, else the one that was found.
 
-        None if none is known: `decay.classify` says whether the local rules look at new text.
+        None if unknown: `decay.classify` says whether the local rules read new text.
 
         Args:
             ids: Ids of stored atoms.
@@ -241,7 +240,7 @@ class Upkeep(Generic[M]):
     ) -> dict[str, float]:
         """Return the importance of atoms, in [0, 1], by the settings under `refine`.
 
-        Novelty, increased by recorded uses and decayed since the last one.
+        The importance is novelty, increased by recorded uses and decayed since the last one.
 
         Args:
             ids: Ids of stored atoms.
@@ -263,21 +262,21 @@ class Upkeep(Generic[M]):
         """Find the memory types of atoms that state none.
 
         An oracle answers in the form of ContextOS, {content, type, decay_factor per hour,
-        relations}; if it does not, the local rules do. A type changes how an atom decays, never its
-        text.
+        relations}; if it fails, the local rules answer. A type changes how an atom decays, never
+        its text.
 
         Args:
-            oracle: An object with `classify(texts)`, or that function; by default the rules of
+            oracle: Object with `classify(texts)`, or that function; by default the rules of
                 `text.memory_type`.
-            ids: Atoms to look at; by default all that neither state a type nor have one from an
-                oracle. A type that an atom states is never looked at.
-            extract: Whether to keep what the oracle extracts, too: content that is not the atom's
-                text as an observation derived from it (`<id>#content`), relations with stored atoms
-                as edges. Relations with others are dropped, with a warning.
+            ids: Atoms to classify; by default all without a type that they state or an oracle gave.
+                Atoms that state a type are skipped.
+            extract: Whether to store the oracle's extraction: content other than the atom's text as
+                an observation derived from it (`<id>#content`), relations with stored atoms as
+                edges. Other relations are dropped, with a warning.
             progress: Whether to show a bar on stderr.
 
         Raises:
-            StoreError: Read-only store or full disk; what earlier calls gave is kept.
+            StoreError: Read-only store or full disk; results of earlier calls stay.
         """
         asked = None if oracle is None else method_of(oracle, "classify")
         if ids is None:
@@ -294,13 +293,13 @@ class Upkeep(Generic[M]):
                 bar.update(sum(part.types.values()))
         return done
 
-    # Insight: what a memory is, and what it speaks of (`docs/mathematics.md` 5.3).
+    # Insight: nature and subjects of a memory (`docs/mathematics.md` 5.3).
 
     def particles(self, ids: str | Sequence[str]) -> list[Particle]:
         """Return atoms as insight particles: signifiers, keys, imprint, times and importance.
 
-        What an oracle said of them by `understand`, else what the local rules read
-        (`memory.insight.read_insight`), which are asked each time.
+        Uses what an oracle said by `understand`; otherwise applies the local rules
+        (`memory.insight.read_insight`) at each call.
 
         Args:
             ids: Ids of stored atoms.
@@ -320,17 +319,17 @@ class Upkeep(Generic[M]):
     def understand(
         self, oracle: Any, ids: str | Sequence[str] | None = None, *, progress: bool = False
     ) -> Understood:
-        """Ask an oracle what atoms are and speak of; `particles` returns what is kept of it.
+        """Ask an oracle what atoms are and mention; `particles` returns the stored answers.
 
         Args:
-            oracle: An object with `extract(texts)`, or that function, which gives objects
+            oracle: Object with `extract(texts)`, or that function, which returns objects
                 {signifiers, keys, importance}.
-            ids: Atoms to ask about; by default all that no oracle has said anything about.
+            ids: Atoms to ask about; by default all without an answer.
             progress: Whether to show a bar on stderr.
 
         Raises:
             InputError: No oracle, or an id that is not stored.
-            StoreError: Read-only store or full disk; what earlier calls gave is kept.
+            StoreError: Read-only store or full disk; answers of earlier calls stay.
         """
         extract = method_of(oracle, "extract")
         nodes = self._store.insights.unsaid() if ids is None else self._state.resolve_ids(ids)[1]
@@ -345,7 +344,7 @@ class Upkeep(Generic[M]):
 def _keep_extracted(
     writing: Writing, found: Sequence[tuple[Atom, Mapping[str, Any]]]
 ) -> Classified:
-    """Store what an oracle extracted from atoms, in place of what it did before."""
+    """Store what an oracle extracted from atoms, in place of earlier extractions."""
     state, store = writing.state, writing.state.store
     pairs = [(a, node) for atom, node in found if (a := extracted_atom(atom, node))]
     said = {atom.id: node for atom, node in pairs}

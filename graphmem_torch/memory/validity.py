@@ -1,7 +1,7 @@
-"""When what atoms say was true: how it is stated, and what is in force.
+"""Validity: when the content of atoms was true, how it is stated, and what is in force.
 
-`docs/mathematics.md` 5.1. An atom is valid from `start` on until `stop`, not included. As masks
-over the atoms of an index: `memory.validity_spans`.
+`docs/mathematics.md` 5.1. An atom is valid from `start` until `stop`, exclusive.
+`memory.validity_spans` has the same as masks over the atoms of an index.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 ]
 
 Superseding = tuple[str, str, TimeLike | None, TimeLike | None]
-"""Ids of an old atom and of the one in its place, from when on, and when that was known."""
+"""Ids of an old atom and its successor, the time of the change, and when it was known."""
 
 NamedStatement = tuple[str, float | None, float | None, str | None, float]
-"""As `StatedValidity`, but with ids in place of nodes."""
+"""Fields of `StatedValidity`, with ids in place of nodes."""
 
 _Named = Callable[[Iterable[str]], tuple[list[str], list[int]]]
 _End = TimeLike | EllipsisType | None
 
 
 class _Span(NamedTuple):
-    """From when to when an atom is valid, infinite where open, and the statement in force."""
+    """Validity of an atom, infinite where open, and the statement in force."""
 
     start: float
     stop: float
@@ -56,17 +56,17 @@ class _Span(NamedTuple):
 
 
 def _own(atom: Atom) -> tuple[float, float]:
-    """From when to when an atom says itself that it is valid."""
-    # What days an aggregate tells of is no bound: it is as true as its members (`whole`).
+    """Return the validity that an atom states itself."""
+    # The days that an aggregate mentions are no bounds: it is as true as its members (`whole`).
     bounded = not atom.is_built
     start = atom.event_time if bounded and atom.event_time is not None else atom.time
     stop = atom.event_end if bounded and atom.event_end is not None else math.inf
-    # What was over when it was said began nobody knows when.
+    # A fact that was over when it was said began at an unknown time.
     return (-math.inf if start is None or stop < start else start), stop
 
 
 def _stated(atom: Atom, said: StatedValidity) -> _Span:
-    """What is in force with a statement."""
+    """Return the validity of an atom with a statement on it."""
     start, stop = _own(atom)
     return _Span(
         start if said.start is None else said.start,
@@ -78,7 +78,7 @@ def _stated(atom: Atom, said: StatedValidity) -> _Span:
 def _in_force(
     store: StoreReader, atoms: Mapping[int, Atom], as_of: float | None = None
 ) -> dict[int, _Span]:
-    """When atoms, by node, are valid as far as it was known at a moment; None: as of today."""
+    """Return the validity of atoms, by node, as known at a moment; None: now."""
     spans = {node: _Span(*_own(atom), None) for node, atom in atoms.items()}
     for said in store.validity.stated(list(atoms)):
         if as_of is None or said.known <= as_of:
@@ -103,12 +103,12 @@ def _results(store: StoreReader, spans: Mapping[str, _Span]) -> dict[str, Validi
 def validity_of(
     store: StoreReader, nodes: Mapping[str, int], as_of: float | None = None
 ) -> dict[str, Validity]:
-    """See `Facts.validity`; inside `store.reading()`.
+    """Return the validity of atoms by id; see `Facts.validity`; inside `store.reading()`.
 
     Args:
         store: Store of the atoms.
         nodes: Node numbers by id.
-        as_of: As far as was known at this moment, seconds since the epoch UTC; None: today.
+        as_of: Moment whose knowledge counts, seconds since the epoch UTC; None: now.
     """
     atoms = dict(zip(nodes.values(), store.atoms(list(nodes.values())), strict=True))
     spans = _in_force(store, atoms, as_of)
@@ -116,7 +116,7 @@ def validity_of(
 
 
 def statements_of(store: StoreReader, node: int) -> list[Validity]:
-    """What was in force of an atom after each statement on it, in the order of knowing."""
+    """Return the validity of an atom after each statement on it, in the order of knowing."""
     (atom,) = store.atoms([node])
     stated = [_stated(atom, said) for said in store.validity.stated([node])]
     return [_results(store, {atom.id: span})[atom.id] for span in stated]
@@ -125,21 +125,21 @@ def statements_of(store: StoreReader, node: int) -> list[Validity]:
 def supersede(
     store: MemoryStore, pairs: Sequence[Superseding], named: _Named, now: float
 ) -> list[Validity]:
-    """States that atoms took the place of others, one after the other, all or none.
+    """State that atoms superseded others, one after the other, all or none.
 
     See `Facts.supersede`.
 
     Args:
         store: Store of the atoms.
-        pairs: What took the place of what.
-        named: Node numbers of ids of stored atoms.
+        pairs: Pairs of an old atom and its successor.
+        named: Function that returns the node numbers of ids of stored atoms.
         now: Seconds since the epoch UTC.
 
     Returns:
         The validity of the old atom of each pair.
 
     Raises:
-        InputError, StoreError: As `Facts.supersede`; nothing has changed then.
+        InputError, StoreError: As `Facts.supersede`; nothing has changed.
     """
     with store.turn():
         made = _Statements(store, named([name for pair in pairs for name in pair[:2]]), now)
@@ -164,10 +164,10 @@ def set_validity(
     named: _Named,
     now: float,
 ) -> dict[str, Validity]:
-    """States when atoms are valid, all or none; see `Facts.set_validity`.
+    """State when atoms are valid, all or none; see `Facts.set_validity`.
 
     Raises:
-        InputError, StoreError: As `Facts.set_validity`; nothing has changed then.
+        InputError, StoreError: As `Facts.set_validity`; nothing has changed.
     """
     ends = [
         each if isinstance(each, EllipsisType) else _end(each, name, bound)
@@ -185,14 +185,14 @@ def set_validity(
 
 
 def _end(value: TimeLike | None, name: str, bound: float) -> float | None:
-    """A time of `set_validity`; its own bound is infinite."""
+    """Return a time of `set_validity`; the value `bound` itself is infinite."""
     return value if value is None or value == bound else parse_time(value, name)  # type: ignore[return-value]
 
 
 def named_statements(
     store: StoreReader, about: Collection[int] | None = None
 ) -> list[NamedStatement]:
-    """The statements on nodes or by them, in the order in which they were known; None: all."""
+    """Return the statements on nodes or by them, in the order of knowing; None: all."""
     stated = [
         row
         for row in store.validity.stated()
@@ -209,12 +209,12 @@ def named_statements(
 def restore_statements(
     store: MemoryStore, statements: Sequence[NamedStatement], kept: Collection[int] = ()
 ) -> None:
-    """States again what `named_statements` gave, as far as the atoms are there.
+    """State again what `named_statements` returned, as far as the atoms are stored.
 
     Args:
         store: Store of the atoms.
-        statements: In order.
-        kept: Nodes of which nothing is stated any more: they have statements of their own.
+        statements: Statements in order.
+        kept: Nodes that get no statements, as they have their own.
     """
     if not statements:
         return
@@ -231,12 +231,12 @@ def restore_statements(
 
 
 class _Statements:
-    """Statements that are to be stored together, each on top of those before; in a turn.
+    """Statements that are stored together, each on top of those before; in a turn.
 
     Attributes:
         node: Node numbers of the ids.
-        spans: What is in force of them, with what is to be stored.
-        statements: Those, in order.
+        spans: Validity of the nodes, with the statements applied.
+        statements: Statements to store, in order.
     """
 
     def __init__(
@@ -272,18 +272,18 @@ class _Statements:
             return
         self._said.add(said)
         self.statements.append(said)
-        if before is None or before.known <= known:  # else it was in force until then
+        if before is None or before.known <= known:  # else the later one stays in force
             self.spans[node] = _stated(self._atoms[node], said)
 
     def _since(self, known: float | None, *nodes: int) -> float:
-        """When a statement was known; a clock may go backwards, what is known may not."""
+        """Return when a statement was known, never before an earlier one: clocks may go back."""
         if known is not None:
             return known
         stated = (self.spans[node].stated for node in nodes)
         return max([self._now, *(said.known for said in stated if said is not None)])
 
     def supersede(self, old: str, new: str, when: float | None, known: float | None) -> None:
-        """Puts one atom in the place of another."""
+        """Supersede one atom by another."""
         self._expect_no_cycle(old, new)
         one, other = self.node[old], self.node[new]
         before, after = self.spans[one], self.spans[other]
@@ -292,7 +292,7 @@ class _Statements:
         if moment is None:
             begun = after.start if after.start > -math.inf else self._now
             moment = max(begun, before.start)
-            if before.by is None:  # its end is its own, or was stated by hand
+            if before.by is None:  # its end is its own, or was set by a caller
                 moment = min(moment, before.stop)
         elif moment < before.start:
             raise InputError(
@@ -315,7 +315,7 @@ class _Statements:
         one = self.node[old]
         node: int | None = self.node[new]
         way: list[int] = []
-        # What is deleted may bring back a statement that closes a circle elsewhere.
+        # Deleting an atom may bring back a statement that closes a circle elsewhere.
         while node is not None and node not in way:
             way.append(node)
             self._read([node])
@@ -336,7 +336,7 @@ class _Statements:
         stop: float | EllipsisType | None,
         known: float | None,
     ) -> None:
-        """States one end or both; who superseded it stays only where its end does."""
+        """State one end or both; the successor stays only if its end does."""
         said = self.spans[node].stated
         by = None
         if isinstance(start, EllipsisType):

@@ -1,6 +1,6 @@
-"""When what atoms say was true, as tensors: of some atoms, or as masks over those of an index.
+"""Validity as tensors: of some atoms, or as masks over those of an index.
 
-`docs/mathematics.md` 5.1. An atom is valid from `start` on until `stop`, not included.
+`docs/mathematics.md` 5.1. An atom is valid from `start` until `stop`, exclusive.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["ValiditySpans", "spans_of", "whole"]
 def spans_of(
     store: TensorReader, nodes: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:  # [n] int64, [n], [n]
-    """When atoms are valid, as of today, without reading them; inside `store.reading()`.
+    """Return when atoms are valid, as known now, without reading them; inside `store.reading()`.
 
     Returns:
-        node: Those of the numbers that are stored, ascending.
-        start: From when on each is valid, seconds since the epoch UTC, -inf where that is open.
-        stop: Until when, likewise.
+        node: Stored ones among the numbers, ascending.
+        start: Start of the validity of each, seconds since the epoch UTC, -inf where open.
+        stop: End of the validity of each, inf where open.
     """
     node, time, begun, ended = store.times(nodes).unbind(1)
     node = node.long()
@@ -57,7 +57,7 @@ class _Log(NamedTuple):
         node: [R] int64.
         by: [R] int64, node of what superseded it, -1 = none.
         start, stop, known: [R] float64.
-        until: [R] float64, when the next one on the same atom was known; inf where it is the last.
+        until: [R] float64, when the next one on the same atom was known; inf for the last.
     """
 
     node: Tensor
@@ -69,22 +69,22 @@ class _Log(NamedTuple):
 
 
 class ValiditySpans:
-    """The validity of all atoms as tensors, at many moments at once; safe to share between threads.
+    """Validity of all atoms as tensors, at many moments at once; safe for threads.
 
-    What atoms say of themselves is read once by node number, statements when there are new ones.
+    The atoms' own times are read once by node number, statements when there are new ones.
     """
 
     def __init__(self, store: TensorReader) -> None:
-        """Nothing is read before it is asked for."""
+        """Create without reading; the first use reads."""
         self._store = store
         self._lock = threading.Lock()
         self._version = -1
         self._log: _Log | None = None
-        self._stop = 0  # the first node whose times were not read
+        self._stop = 0  # first node whose times are not read yet
         self._events = torch.empty(0, 3, dtype=torch.float64)  # node, event_time, event_end
         self._placed: WeakKeyDictionary[Snapshot, tuple[Tensor, Tensor]] = WeakKeyDictionary()
         self._happened: WeakKeyDictionary[Snapshot, Events | None] = WeakKeyDictionary()
-        self._endless: WeakSet[Snapshot] = WeakSet()  # of which no atom says when it ends
+        self._endless: WeakSet[Snapshot] = WeakSet()  # no atom of these states its end
 
     def valid(
         self,
@@ -93,13 +93,13 @@ class ValiditySpans:
         at: Sequence[float],
         known: Sequence[float | None],
     ) -> Tensor:  # [T, A] bool
-        """Which atoms were true at T moments.
+        """Return which atoms were true at T moments.
 
         Args:
             snapshot: A atoms.
-            store: What it shows, as it is or with earlier versions.
-            at: The moments, seconds since the epoch UTC.
-            known: As far as was known at these moments; None: today.
+            store: Store of the snapshot, with present or earlier versions.
+            at: T moments, seconds since the epoch UTC.
+            known: Moments whose knowledge counts; None: now.
         """
         own = self._own(snapshot, store)
         start, stop = (each.expand(len(at), -1).clone() for each in own)
@@ -118,13 +118,13 @@ class ValiditySpans:
         at: Sequence[float],
         known: Sequence[float | None],
     ) -> Tensor | None:  # [T, A] bool
-        """Which atoms were true no longer at T moments; None where that is none of them.
+        """Return which atoms were no longer true at T moments; None if there are none.
 
-        As `valid`.
+        The arguments are those of `valid`.
         """
         log = self._statements()
         if log is None and store is self._store and self._none_ends(snapshot):
-            return None  # the usual case, which costs nothing
+            return None  # the usual case, for free
         own = self._own(snapshot, store)[1]
         if log is None and not bool(own.isfinite().any()):
             return None
@@ -137,7 +137,7 @@ class ValiditySpans:
         return found if bool(found.any()) else None
 
     def events(self, snapshot: Snapshot, store: TensorReader) -> Events | None:
-        """When what atoms tell of happened, of those that state it; None where none does.
+        """Return the event times of the atoms that state one; None if none does.
 
         Args:
             snapshot: A atoms.
@@ -156,21 +156,21 @@ class ValiditySpans:
         return found
 
     def superseded(self) -> bool:
-        """Whether anything is said to have taken the place of another."""
+        """Return whether any atom is superseded."""
         log = self._statements()
         return log is not None and bool((log.by >= 0).any())
 
     def successions(
         self, snapshot: Snapshot, store: TensorReader, known: Sequence[float | None]
     ) -> list[Tensor]:  # T of [2, S] int64
-        """What was superseded and what was in its place, as it was known at T moments.
+        """Return superseded atoms and their successors, as known at T moments.
 
-        Rows of the index, in the order in which the old ones began to be true.
+        The result has rows of the index, in the order in which the old ones began to be true.
 
         Args:
-            snapshot: As for `valid`.
-            store: Likewise.
-            known: Likewise.
+            snapshot: A atoms.
+            store: Store of the snapshot, with present or earlier versions.
+            known: Moments whose knowledge counts; None: now.
         """
         log = self._statements()
         if log is None:
@@ -185,8 +185,8 @@ class ValiditySpans:
         return [pairs[:, which == moment] for moment in range(len(known))]
 
     def _statements(self) -> _Log | None:
-        """All of them; None where there are none."""
-        # First, lest one of meanwhile passes unseen.
+        """Return all statements; None if there are none."""
+        # Read first, so that a concurrent statement is not missed.
         version = self._store.validity.version
         with self._lock:
             if version == self._version:
@@ -197,7 +197,7 @@ class ValiditySpans:
         return log
 
     def _read_events(self, store: TensorReader) -> Tensor:  # [n, 3]
-        """Node, event_time and event_end of the atoms that have one."""
+        """Return node, event_time and event_end of the atoms that have one."""
         if store is not self._store:
             return store.events()
         with self._lock:
@@ -211,7 +211,7 @@ class ValiditySpans:
             return self._events
 
     def _none_ends(self, snapshot: Snapshot) -> bool:
-        """Whether no atom says of itself when it ends; looked at once for a snapshot."""
+        """Return whether no atom states its own end; computed once for each snapshot."""
         with self._lock:
             if snapshot in self._endless:
                 return True
@@ -222,7 +222,7 @@ class ValiditySpans:
         return True
 
     def _own(self, snapshot: Snapshot, store: TensorReader) -> tuple[Tensor, Tensor]:  # [A], [A]
-        """From when to when atoms say themselves that they are valid."""
+        """Return the start and end that atoms state themselves."""
         with self._lock:
             known = self._placed.get(snapshot)
         if known is not None:
@@ -241,7 +241,7 @@ class ValiditySpans:
 
 
 def whole(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
-    """Return the atoms found, less aggregates of which a member is not: they tell of it as well."""
+    """Return the atoms found, without aggregates that have a member not found."""
     if AGGREGATE not in snapshot.kinds:
         return found
     index = snapshot.index
@@ -251,7 +251,7 @@ def whole(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
     made = index.kind.cpu()[source] == snapshot.kinds.index(AGGREGATE)
     source, target = source[made].to(found.device), target[made].to(found.device)
     found = found.clone()
-    while True:  # they may be of aggregates
+    while True:  # members may be aggregates themselves
         which, edge = (found[:, source] & ~found[:, target]).nonzero(as_tuple=True)
         if not len(edge):
             return found
@@ -259,7 +259,7 @@ def whole(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
 
 
 def _rows(snapshot: Snapshot, node: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [m], [m]
-    """Rows of those nodes that are atoms of the index, and their places among the nodes."""
+    """Return the rows of those nodes that are in the index, and their positions."""
     if not len(snapshot.node):
         return node[:0], node[:0]
     place = torch.searchsorted(snapshot.node, node).clamp(max=len(snapshot.node) - 1)
@@ -284,9 +284,9 @@ def _log_of(stated: Sequence[StatedValidity]) -> _Log | None:
 def _in_force_at(
     log: _Log, snapshot: Snapshot, known: Sequence[float | None]
 ) -> tuple[Tensor, Tensor, Tensor]:  # [m], [m], [m]
-    """The statements in force at T moments: which of these, row of the log, row of the index.
+    """Return the statements in force at T moments: moment, row of the log, row of the index.
 
-    None of an atom twice for one moment.
+    Each atom has at most one for each moment.
     """
     moment = torch.tensor([math.inf if t is None else t for t in known], dtype=torch.float64)
     last = torch.where(moment[:, None].isinf(), log.until.isinf(), moment[:, None] < log.until)

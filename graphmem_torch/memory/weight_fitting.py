@@ -1,4 +1,4 @@
-"""Learning the weights of the signals: from evidence, from feedback; and when they are applied."""
+"""Weight fitting: signal weights learned from evidence or feedback, and their application."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ __all__ = [
 ]
 
 WEIGHTS, CORRECTION, THRESHOLD = KINDS = ("weights", "correction", "threshold")
-"""What a memory learns, in the order in which it is applied."""
+"""Kinds of learned values, in the order in which they are applied."""
 
-_TILE = 64  # questions whose signals are computed at once
-_OF_ONE_FORM = 3.0  # times the penalty
-_DEPTH = 10  # hits by which held-out questions are judged
-_LEAST = 1e-6  # deviation of a signal that tells anything
+_TILE = 64  # questions in a batch of computed signals
+_OF_ONE_FORM = 3.0  # factor on the penalty
+_DEPTH = 10  # hits that count for held-out questions
+_LEAST = 1e-6  # minimum deviation of a signal that varies
 _TOWARDS = 0.1  # penalty on the distance of a correction from the weights that it corrects
-_OTHERS = 64  # best candidates that feedback which names used memories alone is told from
-_LEAST_QUESTIONS = 20  # of feedback that a correction is learned from, and judged on, at least
+_OTHERS = 64  # best other candidates compared, if feedback names used memories alone
+_LEAST_QUESTIONS = 20  # minimum number of questions to learn a correction from, and to judge it
 _RANKING = ("anchors", "spread", "rank", "modes", "segment", "walk")  # sections of the settings
 
 
@@ -66,13 +66,13 @@ class LabelledQuestions:
     """Questions to one index, and what answers them.
 
     Attributes:
-        index: With the weights that learning starts from.
+        index: Index with the weights that learning starts from.
         query: B questions as tensors.
-        evidence: B times the rows of the atoms that answer a question, each once.
-        texts: The B questions as texts; a question that is asked twice is never on both sides.
-        weight: What each question counts beside those to other memories.
-        against: B times the rows of the atoms that the evidence is told from, where these are known
-            to be none, empty for the best of the others; None: all others.
+        evidence: B tensors of rows of the atoms that answer a question, each once.
+        texts: The B questions as texts; a repeated question is never on both sides.
+        weight: Weight of each question relative to those of other memories.
+        against: B tensors of rows known not to be evidence, which the evidence is compared with;
+            an empty one takes the best other candidates. None takes all others.
     """
 
     index: MemoryIndex
@@ -83,7 +83,7 @@ class LabelledQuestions:
     against: Sequence[Tensor] | None = None
 
     def take(self, places: Sequence[int]) -> LabelledQuestions:
-        """Some of the questions."""
+        """Return some of the questions."""
         return LabelledQuestions(
             self.index,
             self.query.rows(torch.tensor(places, dtype=torch.int64)),
@@ -94,24 +94,24 @@ class LabelledQuestions:
         )
 
     def weighted(self, weights: Mapping[str, float]) -> LabelledQuestions:
-        """The same questions to the index with other weights."""
+        """Return the same questions to the index with other weights."""
         config = with_weights(self.index.config, weights)
         return replace(self, index=reweighted(self.index, config))
 
     def tiles(self) -> Iterator[LabelledQuestions]:
-        """Parts of the questions that are computed at once."""
+        """Yield batches of the questions."""
         for start in range(0, len(self.query), _TILE):
             yield self.take(range(start, min(start + _TILE, len(self.query))))
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What weights give on questions that they were not learned from.
+    """Quality of weights on questions that they were not learned from.
 
     Attributes:
-        questions: How many of them have evidence.
-        before: Their mean recall@10 with the weights from before.
-        after: The same with the learned weights.
+        questions: Number of these questions with evidence.
+        before: Their mean recall@10 with the previous weights.
+        after: Their mean recall@10 with the learned weights.
         difference: Mean of after minus before, question by question, and the ends of its 95 %
             bootstrap interval.
     """
@@ -123,11 +123,11 @@ class HeldOut:
 
 
 class FitReport(dict[str, float]):
-    """Learned weights by signal: a mapping, so that it goes where weights go.
+    """Learned weights by signal, as a mapping, usable wherever weights are.
 
     Attributes:
-        held_out: What they give on the questions held out; None where none were.
-        questions: How many with evidence they were learned from.
+        held_out: Quality on the questions held out; None if there were none.
+        questions: Number of questions with evidence that they were learned from.
     """
 
     def __init__(
@@ -141,12 +141,12 @@ class FitReport(dict[str, float]):
 def fit_and_report(
     labelled: LabelledQuestions, *, l2: float, validation_fraction: float, seed: int
 ) -> FitReport:
-    """Weights for one memory, judged on the share `validation_fraction` of the questions.
+    """Fit the weights of one memory, and judge them on a share of the questions.
 
-    The weights returned are judged: held-out questions are never learned from.
+    Questions held out (`validation_fraction`) are never learned from.
 
     Raises:
-        InputError: As `Learning.fit` says.
+        InputError: As `Learning.fit`.
     """
     check_share("validation_fraction", validation_fraction, usual=0.3)
     if validation_fraction == 0.0:
@@ -180,7 +180,7 @@ def fit_and_report(
 
 
 def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
-    """Share of each question's evidence among its first hits; NaN where it has none."""
+    """Return the share of each question's evidence among its first hits; NaN without any."""
     values = []
     for part in labelled.tiles():
         with torch.inference_mode():
@@ -192,18 +192,19 @@ def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
 
 
 def fit_weights(sources: Sequence[LabelledQuestions], *, l2: float = 1e-2) -> dict[str, float]:
-    """Weights from questions to one or several memories.
+    """Fit weights to questions to one or several memories.
 
-    Listwise softmax (`docs/mathematics.md` 8.2). Twice: activation starts at anchors that the
-    weights choose, so the second pass learns from the activation of the first pass's anchors.
+    Listwise softmax (`docs/mathematics.md` 8.2), in two passes: activation starts at anchors
+    that the weights choose, so the second pass uses the anchors of the first one's weights.
 
-    The memories are of one preset, `l2` is the penalty on the squared weights of signals of unit
-    variance, and the indices keep their own weights. What is added for one form of memories
-    (`length@chat`) has to pay three times, so that it is used for what the forms do not share. A
-    signal that a memory does not have, such as those of documents, is 0 there. What is not learned
-    (`Signal.learned`) keeps the weight that the preset gives it.
+    The memories have one preset; `l2` is the penalty on the squared weights of signals of unit
+    variance. The indices keep their own weights. Weights for one form of memories
+    (`length@chat`) have three times the penalty, so that they express only what the forms do
+    not share. A signal that a memory lacks is 0 there. Signals that are not learned
+    (`Signal.learned`) keep the weight of the preset.
 
     Raises:
+        InputError: No evidence at all, or an `l2` that is negative or not finite.
         InputError: No evidence at all, or an `l2` that is negative or not finite.
     """
     given = {k: v for source in sources for k, v in source.index.config.rank.weights.items()}
@@ -223,11 +224,11 @@ def _trained(
     start: Mapping[str, float],
     l2: float,
 ) -> dict[str, float]:
-    """The weights of some keys where the loss of `docs/mathematics.md` 8.2 is least.
+    """Return the weights of some keys that minimize the loss of `docs/mathematics.md` 8.2.
 
-    A loop over the parameters of the indices, which share what they learn: the step of each key
-    from `start` (0 where there is none), in units of one over the deviation of what it weighs. The
-    signals are computed once. Convex in the steps, so where it begins does not matter.
+    Optimizes the step of each key from `start` (0 if missing), in units of one over the
+    deviation of its signal. The indices share these parameters. Signals are computed once. The
+    loss is convex in the steps, so the start does not matter.
     """
     if not 0.0 <= l2 < torch.inf:
         raise InputError(f"l2: expected a finite number of at least 0, got {l2!r}; give one")
@@ -267,7 +268,7 @@ def _trained(
 
 
 class _ByKey(torch.nn.Module):
-    """The weights [3, F] of an index by the steps [K] of keys: what `parametrize` asks for."""
+    """Weights [3, F] of an index as a function of the steps [K] of keys, for `parametrize`."""
 
     def __init__(
         self, index: MemoryIndex, keys: Sequence[str], unit: Tensor, start: Mapping[str, float]
@@ -283,23 +284,23 @@ class _ByKey(torch.nn.Module):
 
 
 def listwise_loss(scores: Tensor, gold: Tensor) -> Tensor:  # [B, C], [B, C] bool -> [B]
-    """The mean of -log softmax(scores) over the gold of each question, which has some."""
+    """Return the mean of -log softmax(scores) over the gold of each question, which has some."""
     return -(scores.log_softmax(1).masked_fill(~gold, 0.0).sum(1) / gold.sum(1))
 
 
 def _scores(found: Features, weights: Tensor) -> Tensor:  # [B, C]
-    """The scores of candidates, minus infinity for what is none."""
+    """Return the scores of candidates, minus infinity elsewhere."""
     return found.scores(weights).masked_fill(~found.listed, -torch.inf)
 
 
 def _with_evidence(found: Features, gold: Tensor) -> tuple[Features, Tensor]:
-    """Those questions of a tile that have evidence among their candidates."""
+    """Return the questions of a tile that have evidence among their candidates."""
     told = gold.any(1)
     return Features(*(part[told] for part in found)), gold[told]
 
 
 def _weighs(weighed: Sequence[Weight], names: Sequence[str]) -> Tensor:  # [K, 3, F]
-    """1 where a weight of an index with these signals is changed by what is weighed, else 0."""
+    """Return 1 where a key changes a weight of an index with these signals, else 0."""
     table = torch.zeros(len(weighed), len(FORMS), len(names))
     for own, one in zip(table, weighed, strict=True):
         if one.signal in names:
@@ -312,7 +313,7 @@ def _deviations(
     sources: Sequence[LabelledQuestions],
     examples: Sequence[Sequence[tuple[Features, Tensor]]],
 ) -> Tensor:  # [K] float64
-    """The standard deviation of what is weighed, over all candidates of all questions."""
+    """Return the standard deviation of each key's signal, over all candidates."""
     count = 0
     mean = square = torch.zeros(len(weighed), dtype=torch.float64)
     for source, own in zip(sources, examples, strict=True):
@@ -329,18 +330,18 @@ def _deviations(
 
 
 def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
-    """The same settings with other weights of the signals."""
+    """Return the settings with other weights of the signals."""
     return replace(config, rank=replace(config.rank, weights=weights))
 
 
 def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
-    """The same index with the weights of other settings; the tensors are shared."""
+    """Return the index with the weights of other settings; the tensors are shared."""
     tensors = dict(index.named_buffers())
     return MemoryIndex(tensors, config).to(index.embeddings.device)
 
 
 def _examples(labelled: LabelledQuestions) -> Iterator[tuple[Features, Tensor]]:
-    """Candidates, and which of them are evidence [B, C], of a tile of questions after the other."""
+    """Yield candidates, and which of them are evidence [B, C], tile by tile."""
     index = labelled.index
     for tile in labelled.tiles():
         with torch.no_grad():
@@ -365,7 +366,7 @@ def _marked(
     rows: Tensor,  # [B, C], -1 = none
     wanted: Sequence[Tensor],  # B times rows
 ) -> Tensor:  # [B, C] bool
-    """Which candidates are among these."""
+    """Return which candidates are among the wanted rows."""
     marked = torch.zeros(len(wanted), index.num_atoms, dtype=torch.bool)
     for line, found in zip(marked, wanted, strict=True):
         line[found] = True
@@ -373,23 +374,23 @@ def _marked(
 
 
 def is_due(given: int, tried: int) -> bool:
-    """Whether feedback is worth learning from: at first, and when it has grown by half.
+    """Return whether to learn from feedback: at first, and when it has grown by half.
 
     Args:
-        given: How often it was given so far.
-        tried: How often it had been when it was learned from last; 0: never.
+        given: Number of feedback records so far.
+        tried: Their number at the last attempt; 0: never.
     """
     return given >= max(2 * _LEAST_QUESTIONS, 1.5 * tried)
 
 
 class Correction(NamedTuple):
-    """Weights that feedback speaks for, and whether it does on questions held back.
+    """Weights learned from feedback, and their quality on feedback held out.
 
     Attributes:
-        weights: By signal.
-        learned: Questions that they were learned from.
-        held_out: Questions that they are judged on.
-        before, after: Mean AUC on these: how often what was used ranks above what was not.
+        weights: Weights by signal.
+        learned: Number of questions that they were learned from.
+        held_out: Number of questions that they are judged on.
+        before, after: Mean AUC on these: how often used memories rank above unused ones.
         difference: Mean of after minus before, and the ends of its 95 % bootstrap interval.
     """
 
@@ -402,16 +403,16 @@ class Correction(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether it is better, as sure as the interval is."""
+        """Return whether the difference is significantly positive."""
         return self.difference[1] > 0.0
 
 
 def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction | None:
-    """Weights near those of the index that tell what was used from what was not.
+    """Fit weights near those of the index that separate used memories from unused ones.
 
-    The listwise softmax of `fit_weights` with a strong penalty on the distance from the weights of
-    the index. Half of the questions, by a hash of their texts, are only judged on, so that one that
-    comes again stays on its side. None where either half has too few questions that tell anything.
+    The listwise softmax of `fit_weights` with a strong penalty on the distance from the index's
+    weights. Half of the questions only judge; a hash of the text chooses them, so a repeated
+    question stays on its side. None if either half has too few informative questions.
     """
     side = [
         hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % 2 for text in labelled.texts
@@ -427,7 +428,7 @@ def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction 
     keys, given = labelled.index.weight_keys, labelled.index.config.rank.weights
     start = {key: given.get(key, 0.0) for key in keys}
     weights = _trained([learned], keys, start, _TOWARDS)
-    # By an index with these weights, for what is activated depends on them.
+    # By an index with these weights, as activation depends on them.
     after = _auc(judged.weighted(weights))
     generator = torch.Generator().manual_seed(seed)
     (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
@@ -437,12 +438,12 @@ def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction 
 
 
 def _tells(found: Features, gold: Tensor) -> Tensor:  # [B] bool
-    """Which questions have some of both kinds."""
+    """Return which questions have both evidence and other candidates."""
     return gold.any(1) & (found.listed & ~gold).any(1)
 
 
 def _auc(labelled: LabelledQuestions) -> Tensor:  # [B]
-    """How often evidence ranks above what it is told from; NaN where there are not both."""
+    """Return how often evidence ranks above other candidates; NaN without both."""
     values = []
     for found, gold in _examples(labelled):
         score = found.scores(labelled.index.weights.detach())
@@ -453,12 +454,12 @@ def _auc(labelled: LabelledQuestions) -> Tensor:  # [B]
 
 
 class Applied(NamedTuple):
-    """Something learned, and whether it is applied.
+    """A learned value, and whether it is applied.
 
     Attributes:
-        value: As `Memory` put it into the store.
-        stop: As in `LearnedRow`.
-        reason: Why it is not applied; empty where it is.
+        value: Value as stored.
+        stop: Value of `LearnedRow.stop`.
+        reason: Reason why it is not applied; empty if it is.
     """
 
     value: Mapping[str, Any]
@@ -467,9 +468,9 @@ class Applied(NamedTuple):
 
 
 def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
-    """What names the settings and the encoder that something learned depends on."""
+    """Return a digest of the settings and the encoder that a learned value depends on."""
     names = {*_RANKING}
-    # What a preset does not use does not change what was learned by it.
+    # Parts that a preset does not use do not affect what was learned with it.
     if "hop" in signal_names(config.rank.weights):
         names.add("hops")
     if kind == THRESHOLD:
@@ -488,13 +489,13 @@ def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
 def apply_learned(
     settings: Config, rows: Mapping[str, LearnedRow], encoder: str | None
 ) -> tuple[Config, dict[str, Applied]]:
-    """The settings with what was learned by them, and what became of each kind.
+    """Return the settings with the learned values, and the outcome of each kind.
 
-    Weights of signals that were not learned, for the memory had none of them, are the settings'.
+    Signals without a learned weight keep that of the settings.
 
     Args:
-        settings: As the memory was opened with.
-        rows: What its store holds.
+        settings: Settings that the memory was opened with.
+        rows: Learned values of its store.
         encoder: Fingerprint of the encoder.
     """
     config, found = settings, dict[str, Applied]()
@@ -505,7 +506,7 @@ def apply_learned(
             found[kind] = Applied({}, stop, reason)
             continue
         changed = with_learned(config, kind, value["value"])
-        # A correction is of the weights that it was learned beside.
+        # A correction belongs to the weights that it was learned with.
         by = settings_digest(config if kind == CORRECTION else settings, kind, encoder)
         reason = ""
         if not value["counts"]:
@@ -523,17 +524,17 @@ def apply_learned(
 
 
 def with_learned(config: Config, kind: str, value: Any) -> Config:
-    """The settings with weights, by signal, or a threshold; other weights stay."""
+    """Return the settings with weights, by signal, or a threshold; other weights stay."""
     if kind == THRESHOLD:
         return replace(config, gate=replace(config.gate, threshold=value))
-    # Scores of other weights are no longer those that constants were fitted to.
+    # The calibration constants were fitted to the scores of other weights.
     rough = replace(config.calibration, encoders={})
     changed = with_weights(config, {**config.rank.weights, **value})
     return replace(changed, calibration=rough)
 
 
 def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:
-    """Whether it has the form of what is learned, by signals of the settings."""
+    """Return whether a value has the form of its kind, with signals of the settings."""
     learned, figures = value.get("value"), value.get("difference")
     numbers = [learned]
     if kind != THRESHOLD:
@@ -548,7 +549,7 @@ def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:
 
 
 def shown(kind: str, value: Mapping[str, Any], reason: str, ids: Sequence[str]) -> Learned:
-    """Something learned, as a plain value; `ids` are those of its evidence that are there."""
+    """Return a learned value for display; `ids` are those of its evidence that are stored."""
     difference = value.get("difference")
     return Learned(
         kind=kind,
@@ -570,7 +571,7 @@ def shown(kind: str, value: Mapping[str, Any], reason: str, ids: Sequence[str]) 
 
 
 def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
-    """Raises InputError where feedback says nothing, or that one memory was used and was not."""
+    """Raise `InputError` if feedback is empty, or names one memory as both used and not."""
     if not used and not not_used:
         raise InputError(
             "used, not_used: expected ids of memories that helped or did not, got none of either; "
@@ -584,7 +585,7 @@ def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
 
 
 def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
-    """Raises InputError where there are no lists of texts, one of evidence for each question."""
+    """Raise `InputError` unless there are lists of texts, one of evidence for each question."""
     for name, value in (("questions", questions), ("evidence", evidence)):
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise InputError(

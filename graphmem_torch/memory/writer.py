@@ -1,4 +1,4 @@
-"""Writer: new atoms, encoded, linked and stored by batches."""
+"""Writer: encodes, links and stores new atoms in batches."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
-_RENAMED = "link.renamed"  # key of what changes where names change, though nothing goes
-_MEND = 64  # names of an older release that one write decides anew at most
+_RENAMED = "link.renamed"  # key of a value that changes when names change without a deletion
+_MEND = 64  # maximum number of an older release's names that one write decides again
 
 
 @dataclass(eq=False)
 class _Addition:
-    """What one caller adds: checked and encoded, waiting to be stored, and what became of it.
+    """Atoms that one caller adds: checked and encoded, waiting to be stored, and the outcome.
 
     Attributes:
-        atoms: Each id once; none of them was stored when they were looked at.
-        rows: Their rows, as `atom_to_row` gives them.
-        origins: As in `Writer.add`.
+        atoms: Atoms, each id once, that were not stored when checked.
+        rows: Their rows, from `atom_to_row`.
+        origins: File and line by id, as in `Writer.add`.
         encoded: Their vectors.
         names: Concepts by text.
         vectors: Vectors [d] of names that linking may not know yet.
-        finder: Name of what found the concepts.
+        finder: Name of the finder of the concepts.
         when: Now, seconds since the epoch UTC.
-        alone: Whether it is stored by itself, as a group with it failed.
+        alone: Whether to store it separately, as a group with it failed.
         done: Whether it is stored or has an error.
-        error: Why it cannot be stored.
-        stored: The atoms that were new.
-        switches: What the observer of the writer said of them.
+        error: Error that prevents storing.
+        stored: Atoms that were new.
+        switches: Regime switches that the writer's watch found in them.
     """
 
     atoms: list[Atom]
@@ -97,11 +97,10 @@ class _Addition:
 
 
 class Writer:
-    """Adds atoms to a store; safe between threads, and beside other processes that add.
+    """Adds atoms to a store; safe for threads and for several processes.
 
-    Encoding waits for nobody. Whoever then has the turn of the store takes in what others have
-    committed meanwhile, and links and stores all additions that wait, in one transaction: they are
-    there whole, or not at all.
+    Encoding needs no turn. The caller that gets the turn of the store first reads what others
+    committed, then links and stores all waiting additions in one transaction.
     """
 
     def __init__(
@@ -113,37 +112,37 @@ class Writer:
         regimes: RegimeWatch | None = None,
         device: str = "cpu",
     ) -> None:
-        """Nothing is read before the first batch.
+        """Create without reading; the first batch reads.
 
         Args:
-            store: Open for writing.
-            embedder: The one that the store is bound to.
-            config: How the graph grows.
-            concepts: What finds the concepts of a store that has none yet; see `bind_concepts`.
+            store: Store, open for writing.
+            embedder: Encoder that the store is bound to.
+            config: Settings of linking.
+            concepts: Finder of concepts for a store that has none yet; see `bind_concepts`.
             regimes: Watch that reads what is stored, in its turn.
-            device: Where what is similar is looked for.
+            device: Device that searches for similar atoms.
         """
         self._store, self._embedder, self._config = store, embedder, config
         self._concepts, self._regimes, self._device = concepts, regimes, device
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
         self._waiting: list[_Addition] = []
-        self._queue = threading.Lock()  # of what waits
+        self._queue = threading.Lock()  # guards the waiting additions
         self._linker: Linker | None = None
-        self._sound = False  # whether the linker is at most behind the store
-        self._warned: tuple[int, str | None] = 0, None  # edges that point to what is not stored
-        # Of the store, as the linker knows it.
+        self._sound = False  # whether the linker holds nothing that the store lacks
+        self._warned: tuple[int, str | None] = 0, None  # edges whose targets are not stored
+        # Counts and generation of the store as the linker knows it.
         self._next = self._nodes = self._aliases = self._generation = 0
         self._renamed: str | None = None
-        self._unsettled: list[str] = []  # names that an older release left with others
-        self._names: dict[str, list[str]] = {}  # what the additions in hand brought
+        self._unsettled: list[str] = []  # names that an older release put with others
+        self._names: dict[str, list[str]] = {}  # from the current additions
         self._vectors: dict[str, Tensor] = {}
         self._ahead: tuple[dict[str, list[str]], dict[str, Tensor]] = {}, {}
 
     def warn_of_unresolved(self) -> None:
-        """Warns where stated edges point to atoms that never came; they wait in their atoms.
+        """Warn of stated edges to atoms that are not stored; they wait in their atoms.
 
-        Of the same ones once.
+        Warns once of the same edges.
         """
         if self._linker is None:
             return
@@ -158,7 +157,7 @@ class Writer:
         self._warned = unresolved
 
     def prepare(self, atoms: Sequence[Atom]) -> None:
-        """Finds the concepts of atoms that come next, so that adding them takes less time."""
+        """Find the concepts of the next atoms, so that adding them takes less time."""
         self._begin()
         self._ahead = {}, {}
         if self._config.batch_concepts == 1:
@@ -167,16 +166,16 @@ class Writer:
     def add(
         self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
     ) -> tuple[list[Atom], list[RegimeSwitch]]:
-        """Adds one batch, on disk for good when it returns; the atoms that were new.
+        """Store one batch durably, and return the atoms that were new.
 
         Args:
-            atoms: In the order in which they are stored.
-            origins: For ids of atoms, the file and line they came from, for messages.
+            atoms: Atoms in the order of storing.
+            origins: File and line that atoms came from by id, for messages.
             when: Now, seconds since the epoch UTC.
 
         Raises:
-            InputError, ConfigError, EmbedderError, StoreError: Of this batch, as they say; nothing
-                of it is stored then.
+            InputError, ConfigError, EmbedderError, StoreError: An error of this batch; nothing of
+                it is stored.
         """
         fresh = self._unknown(atoms, origins)
         if not fresh:
@@ -193,7 +192,7 @@ class Writer:
                     except StoreLockedError:
                         if own in self._waiting:
                             raise
-                        continue  # whoever has the turn is about to store it
+                        continue  # the thread with the turn is about to store it
                     if not own.done:
                         self._lead(own)
         finally:
@@ -204,14 +203,14 @@ class Writer:
         return own.stored, own.switches
 
     def remove(self, nodes: Sequence[int], write: Callable[[Batch, dict[str, str]], T]) -> T:
-        """Takes atoms away; in the turn in which their numbers were found.
+        """Remove atoms; in the turn in which their numbers were found.
 
         Args:
-            nodes: Their numbers.
-            write: Stores a batch and strings; its result is that of this function.
+            nodes: Numbers of the atoms.
+            write: Function that stores a batch and strings; its result is returned.
 
         Raises:
-            StoreError: Read-only store or full disk; nothing has changed then.
+            StoreError: Read-only store or full disk; nothing has changed.
         """
         store, none = self._store, torch.empty(0, self._store.dim or 0)
         if not nodes or bound_concepts(store) is None:  # not filled by linking
@@ -242,14 +241,14 @@ class Writer:
         )
 
     def consolidate(self, when: float) -> int:
-        """Links the concepts of all atoms that wait for it; how many there were.
+        """Link the concepts of all waiting atoms, and return their number.
 
         Args:
             when: Now, seconds since the epoch UTC.
 
         Raises:
-            InputError, ConfigError, EmbedderError, StoreError: As they say; nothing has changed
-                then.
+            InputError, ConfigError, EmbedderError, StoreError: An error of linking or storing;
+                nothing has changed.
         """
         self._store.expect_writable()
         self.load()
@@ -261,9 +260,9 @@ class Writer:
         return count
 
     def _alias_vectors(self, names: list[str]) -> Tensor:  # [n, d]
-        """Vectors of names of concepts but their own; those an older release stored without too.
+        """Return vectors of alias names, also of those that an older release stored without.
 
-        Only these are encoded, once.
+        Only the latter are encoded, once.
         """
         found = self._store.alias_vectors(names)
         if missing := [name for name in names if name not in found]:
@@ -273,14 +272,14 @@ class Writer:
         return torch.stack([found[name] for name in names])
 
     def _forget(self, linker: Linker, plan: Removal, left: Sequence[tuple[int, Atom]]) -> EdgeBlock:
-        """Has the linker follow a removal; the edges that atoms state to its new concepts."""
+        """Update the linker with a removal; returns the stated edges to its new concepts."""
         linker.forget(left, plan.names)
         return linker.rename(plan.concepts, plan.embeddings, plan.first, plan.aliases)
 
     def _batch_of(
         self, plan: Removal, edges: EdgeBlock, atoms: Sequence[Atom], own: Encoded, linked: Linked
     ) -> Batch:
-        """A removal, and atoms with what linking adds to them; more edges between all."""
+        """Return the batch of a removal, and of atoms with what linking adds, plus more edges."""
         concepts = [*plan.concepts, *linked.concepts]
         tokens = _token_rows(own)
         if tokens is not None:  # concepts have no token vectors
@@ -300,16 +299,17 @@ class Writer:
         )
 
     def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
-        """Gives an atom another content, on disk for good when it returns; the new atom.
+        """Store a new version of an atom durably, and return it.
 
         Args:
-            name: Its id.
-            change: From the atom as it is to what it will be, with the same id and edges.
+            name: Id of the atom.
+            change: Function from the present atom to the new one, of the same id and edges.
             when: Now, seconds since the epoch UTC.
 
         Raises:
-            InputError: No such atom, or a content that cannot be stored; nothing has changed then.
-            ConfigError, EmbedderError, StoreError: As they say; likewise.
+            InputError: No such atom, or a content that cannot be stored; nothing has changed.
+            ConfigError, EmbedderError, StoreError: An error of linking or storing; nothing has
+                changed.
         """
         store = self._store
         store.expect_writable()
@@ -341,7 +341,7 @@ class Writer:
                     return atom
 
     def _replace(self, node: int, old: Atom, own: _Addition) -> None:
-        """Stores a new version of an atom; in the turn."""
+        """Store a new version of an atom; in the turn."""
         self._ready()
         if own.finder != self._finder:
             own.names, own.vectors = self._mentions(own.atoms)
@@ -349,7 +349,7 @@ class Writer:
         store, (atom,), linker = self._store, own.atoms, self._following()
         first, new = store.first_versions().get(node, node), store.next_node
         waiting = waiting_nodes(self._store)
-        if node in waiting:  # the new version waits in its place
+        if node in waiting:  # the new version waits instead
             self._names, self._vectors = {atom.whole: []}, {}
         elif atom.whole not in own.names:
             self._names, self._vectors = self._mentions([atom])
@@ -369,30 +369,30 @@ class Writer:
         self._wrote(batch)
 
     def _ready(self) -> None:
-        """Binds and mends the store; in the turn."""
-        self._store.expect_embedder()  # the store may have been given another one
+        """Bind and mend the store; in the turn."""
+        self._store.expect_embedder()  # it may have another encoder by now
         self._bind()
         if self._store.meta_get(ORDERED_BY) is None:
             self._order()
 
     def _left(self, plan: Removal, atoms: Mapping[int, Atom]) -> list[tuple[int, Atom]]:
-        """What goes with a removal, atoms that were not read yet among it."""
+        """Return the atoms of a removal, reading those that are not loaded yet."""
         others = [node for node in plan.gone if node not in atoms]
         return [*atoms.items(), *zip(others, self._store.atoms(others), strict=True)]
 
     def _wrote(self, batch: Batch) -> None:
-        """Notes that a batch, which the linker knows, is stored; in the turn."""
+        """Record that a batch, which the linker knows, is stored; in the turn."""
         self._follow(self._nodes + len(batch.atoms) - len(batch.gone))
 
     def _follow(self, nodes: int) -> None:
-        """Notes that the linker knows all that is stored, so many nodes; in the turn."""
+        """Record that the linker knows all that is stored, `nodes` nodes; in the turn."""
         self._next, self._nodes = self._store.next_node, nodes
         self._aliases = self._store.last_alias
         self._generation, self._sound = self._store.generation, True
         self._renamed = self._store.meta_get(_RENAMED)
 
     def _lead(self, own: _Addition) -> None:
-        """Stores what waits, `own` among it; in the turn."""
+        """Store all waiting additions, `own` included; in the turn."""
         with self._queue:
             group = [own] if own.alone else [each for each in self._waiting if not each.alone]
             self._waiting = [each for each in self._waiting if each not in group]
@@ -402,7 +402,7 @@ class Writer:
             others = [each for each in group if each is not own and not each.done]
             ours = isinstance(error, StoreError) or not isinstance(error, Exception)
             for each in others:
-                # Whose fault it is is not known, unless it is the disk's.
+                # The faulty addition is not known, unless the error is the disk's.
                 each.alone = not ours
             with self._queue:
                 self._waiting = others + self._waiting
@@ -412,7 +412,7 @@ class Writer:
             self._store_all([own])
 
     def _store_all(self, group: Sequence[_Addition]) -> None:
-        """Links and stores additions in one transaction; each knows then what became of it."""
+        """Link and store additions in one transaction, and set the outcome of each."""
         self._ready()
         self._names, self._vectors = {}, {}
         for each in group:
@@ -448,7 +448,7 @@ class Writer:
         when: float,
         ready: int | None = None,
     ) -> int:
-        """Links and stores new atoms, and the concepts of those that have waited; in the turn.
+        """Link and store new atoms, and the concepts of waiting ones; in the turn.
 
         The first `ready` of all that wait are linked; by default as many as
         `link.batch_concepts` says. Returns the number of the first atom.
@@ -462,7 +462,7 @@ class Writer:
         if nodes or every > 1:
             said = [*(atom for _, atom in waiting), *atoms][:ready]
             self._names, self._vectors = self._mentions(said)
-        # After an error the linker is ahead of the store.
+        # After an error the linker may hold more than the store.
         self._sound = False
         changed = linker.hear([*enumerate(atoms, first)])
         plan, stated = Removal.nothing(first, self._embedder.dim), EdgeBlock.empty()
@@ -483,7 +483,7 @@ class Writer:
         return first
 
     def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
-        """Places of the atoms that are not known, which they are from then on.
+        """Return the positions of the unknown atoms, and add these to `known`.
 
         Raises:
             InputError: An id is known with other content.
@@ -498,7 +498,7 @@ class Writer:
         return places
 
     def _joined(self, parts: Sequence[tuple[_Addition, list[int]]]) -> Encoded:
-        """Vectors of the chosen atoms of several additions."""
+        """Return the vectors of the chosen atoms of several additions."""
         if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0].atoms):
             return parts[0][0].encoded
         count = [0, *itertools.accumulate(len(each.atoms) for each, _ in parts)]
@@ -514,7 +514,7 @@ class Writer:
         return Encoded(pooled, *pick_tokens(join_tokens(packed, packed[0].tokens.shape[1]), pick))
 
     def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
-        """The atoms that are not stored yet, each id once.
+        """Return the atoms that are not stored yet, each id once.
 
         Raises:
             InputError: Empty text, a kind or id of concepts, or an id that is stored, or comes
@@ -548,7 +548,7 @@ class Writer:
         return fresh
 
     def _addition(self, atoms: list[Atom], origins: Mapping[str, str], when: float) -> _Addition:
-        """Atoms with all that linking and storing them needs of others."""
+        """Return atoms with all that linking and storing them needs from the encoder and finder."""
         rows = []
         for atom in atoms:
             with located(origins.get(atom.id)):
@@ -556,11 +556,11 @@ class Writer:
         self._begin()
         finder = self._finder
         encoded = self._encoded(atoms)
-        told = atoms if self._config.batch_concepts == 1 else []  # else when their turn comes
+        told = atoms if self._config.batch_concepts == 1 else []  # else in their turn
         return _Addition(atoms, rows, origins, encoded, *self._mentions(told), finder, when)
 
     def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
-        """Concepts by text, and vectors of their names where linking may not know them."""
+        """Return concepts by text, and vectors of their names that linking may not know."""
         extractor, linker = self._extractor, self._linker
         if extractor is None:
             return {}, {}
@@ -586,13 +586,13 @@ class Writer:
         return dict(zip(names, encode_checked(self._embedder, names).pooled, strict=True))
 
     def _vectors_of(self, names: Sequence[str]) -> Tensor:  # [n, d]
-        """Vectors of names, from the additions in hand where they have them."""
-        # A linker that was made anew knows less than the one that was asked.
+        """Return vectors of names, from the current additions where they have them."""
+        # A linker that was rebuilt knows fewer names than the one asked before.
         self._vectors |= self._encode_names([name for name in names if name not in self._vectors])
         return torch.stack([self._vectors[name] for name in names])
 
     def _encoded(self, atoms: Sequence[Atom]) -> Encoded:
-        """Vectors of the atoms; a text that is stored, or comes twice, is not encoded again."""
+        """Return vectors of the atoms; stored and repeated texts are not encoded again."""
         hashes = [text_hash(atom.rendered) for atom in atoms]
         stored = self._store.cached(hashes)
         new = {h: a.rendered for h, a in zip(hashes, atoms, strict=True) if h not in stored}
@@ -610,19 +610,19 @@ class Writer:
         return Encoded(pooled, *pick_tokens(join_tokens(parts, rows.tokens.shape[1]), pick))
 
     def load(self) -> None:
-        """Loads what finds concepts; before a turn, for others wait as long as that takes."""
+        """Load the finder of concepts before a turn, as others wait for the turn to end."""
         if self._finder is None:
             load_extractor(self._store, self._concepts)
 
     def _begin(self) -> None:
-        """Binds the store the first time."""
+        """Bind the store the first time."""
         if self._finder is None:
             self.load()
             with self._store.turn():
                 self._bind()
 
     def _bind(self) -> None:
-        """Binds the store to what finds its concepts, or this writer to what the store has.
+        """Bind the store to the finder of its concepts, or this writer to the store's finder.
 
         Raises:
             ConfigError: The store is bound to another one.
@@ -633,7 +633,7 @@ class Writer:
             self._sound = False
 
     def _order(self) -> None:
-        """Mends the temporal edges of a store from before turns were ordered by time."""
+        """Mend the temporal edges of a store from before turns were ordered by time."""
         if not self._store.num_nodes:
             self._store.meta_set(ORDERED_BY, "time")
             return
@@ -648,7 +648,7 @@ class Writer:
             self._store.meta_set(ORDERED_BY, "time")
 
     def _following(self) -> Linker:
-        """The linker, when it has taken in what others stored since it last did; in the turn."""
+        """Return the linker, updated with what others have stored since; in the turn."""
         linker, store = self._linker, self._store
         sound = self._sound and self._renamed == store.meta_get(_RENAMED)
         if linker is not None and sound and self._generation != store.generation:
@@ -664,7 +664,7 @@ class Writer:
         return linker
 
     def _made_anew(self) -> Linker:
-        """The linker the first time, after an error, or where something was deleted or renamed."""
+        """Return a new linker: at first use, after an error, a deletion or a renaming."""
         store = self._store
         names = None if self._extractor is None else self._found
         dim, config = self._embedder.dim, self._config
@@ -676,7 +676,7 @@ class Writer:
         return linker
 
     def _rename(self, linker: Linker, names: Sequence[str], **meta: str) -> None:
-        """Decides names anew and stores what comes of it, and strings; in the turn."""
+        """Decide names again, and store the result with strings; in the turn."""
         store, dim = self._store, self._embedder.dim
         self._sound = False
         plan = self._unlinked(linker, {}, changed=names)
@@ -688,23 +688,23 @@ class Writer:
         self._wrote(batch)
 
     def split(self, name: str, *, alone: bool) -> bool:
-        """Has a name of a concept stand alone, or join others again; whether that is new.
+        """Make a name of a concept stand alone, or join others again; returns whether that is new.
 
         Args:
-            name: The name, as the store has it.
-            alone: Whether it is to stand alone from now on.
+            name: The name, as stored.
+            alone: Whether it stands alone from now on.
 
         Raises:
-            StoreError: Read-only store or full disk; nothing has changed then.
+            StoreError: Read-only store or full disk; nothing has changed.
         """
         return self._keep_split({name}, alone=alone)
 
     def split_all(self, names: Collection[str]) -> None:
-        """Split names that may not be known yet."""
+        """Split names, whether they are known yet or not."""
         self._keep_split(names, alone=True)
 
     def _split_left(self, linker: Linker) -> dict[str, str]:
-        """Return the split names to keep once those that nothing says are forgotten."""
+        """Return the split names to keep, without those that nothing says any more."""
         split, left = SplitNames.of(self._store), linker.split_names()
         return {} if len(left) == len(split.hashes) else linker.split(left)[0].meta()
 
@@ -744,7 +744,7 @@ def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputErr
 
 
 def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
-    """What a transaction notes of the atoms that wait, and of those that waited before."""
+    """Return the strings to store for waiting atoms; none if no atom waits or has waited."""
     return {WAITING: json.dumps(list(waiting))} if waiting or before else {}
 
 
@@ -767,6 +767,6 @@ def _check_kind(atom: Atom, where: str | None) -> None:
 
 
 def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of `size`."""
+    """Yield the items in lists of `size`."""
     while part := list(itertools.islice(items, size)):
         yield part

@@ -59,7 +59,7 @@ class Writing:
             atoms = [cast("Mapping[str, Any]", atoms)]
         if not isinstance(atoms, Iterable):
             raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
-        places = {} if origins is None else origins  # it may be filled as the atoms are read
+        places = {} if origins is None else origins  # it may fill while the atoms are read
         if session is not None and not (isinstance(session, str) and session.strip()):
             raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
         if key is not None:
@@ -73,7 +73,7 @@ class Writing:
         if key is not None:
             whole = list(made)
             for atom in whole:
-                digest_of(atom)  # an error that names what JSON cannot hold
+                digest_of(atom)  # raises an error that names what JSON cannot hold
             if self._store.keyed.used(key, whole):
                 ids = self._store.forms.ids([atom.id for atom in whole])
                 return Added(0, len(whole), tuple(ids)) + intake.report()
@@ -102,10 +102,10 @@ class Writing:
         Args:
             atoms: Atoms in the order of storing.
             places: File and line that atoms came from by id, for messages.
-            writer: Writer to use in place of that of the memory.
+            writer: Writer to use instead of that of the memory.
 
         Returns:
-            What was stored, and the regime switches in it, of which nobody is notified yet.
+            The stored atoms, and the regime switches in them, of which nobody is notified yet.
         """
         fresh, switches = (writer or self.state.writer()).add(atoms, places, self.state.clock())
         self._store.uses.settle()
@@ -124,7 +124,7 @@ class Writing:
         losses: Counter[str] = Counter()
         chunks = [checked(chunk, losses) for chunk in cut]
         known = self._store.known([chunk.id for chunk in chunks])
-        bare = [replace(chunk, title=None) for chunk in chunks]  # as releases before stored them
+        bare = [replace(chunk, title=None) for chunk in chunks]  # as earlier releases stored them
         added = self.add(
             old if known.get(old.id, (0, ""))[1] == old.digest else new
             for old, new in zip(bare, chunks, strict=True)
@@ -159,8 +159,8 @@ class Writing:
 
         Args:
             nodes: Numbers of the atoms.
-            writer: Writer to use in place of that of the memory.
-            deleted: Whether it counts as a deletion, and not as a move to another store.
+            writer: Writer to use instead of that of the memory.
+            deleted: Whether it counts as a deletion, not as a move to another store.
         """
         store = partial(self._store_removal, deleted)
         (writer or self.state.writer()).remove(nodes, store)
@@ -169,7 +169,7 @@ class Writing:
         self._store.append(batch, when=self.state.clock(), meta=meta, deleted=deleted)
 
     def drop_archive_links(self, gone: Collection[str]) -> None:
-        """Drop from the archive the links to atoms that are gone; in the turn."""
+        """Remove links to deleted atoms from the archive; in the turn."""
         archive = self.state if self.state.is_archive else self.state.archive()
         if archive is not None and gone:
             keep_ties(archive.store, gone=gone)
