@@ -38,27 +38,6 @@ FOLDERS = {p.parent.name for p in (ROOT / PACKAGE).glob("*/__init__.py")} - {"co
 WORDED = sorted(
     path for folder in (PACKAGE, "kernels", "bench") for path in (ROOT / folder).rglob("*.py")
 )
-# Folders and files whose docstrings may still begin like clauses. The set may only shrink.
-UNWORDED = frozenset(
-    {
-        "bench/quality",
-        "graphmem_torch/cli",
-        "graphmem_torch/config",
-        "graphmem_torch/context",
-        "graphmem_torch/coo.py",
-        "graphmem_torch/edges.py",
-        "graphmem_torch/index",
-        "graphmem_torch/integrations",
-        "graphmem_torch/judge",
-        "graphmem_torch/memory",
-        "graphmem_torch/oracle",
-        "graphmem_torch/rank",
-        "graphmem_torch/readers",
-        "graphmem_torch/results.py",
-        "graphmem_torch/store",
-        "graphmem_torch/text",
-    }
-)
 
 # A page of docs/ and the sections named behind it: "`docs/mathematics.md` 1.1 to 1.6 and 8.2".
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -210,19 +189,9 @@ def _fragments(path: Path) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{each.line}: {each.name} {each.text}" for each in found]
 
 
-def _unworded(path: Path) -> frozenset[str]:
-    """Return the members of `UNWORDED` that a file belongs to."""
-    place = path.relative_to(ROOT)
-    return UNWORDED & {each.as_posix() for each in (place, *place.parents)}
-
-
 def test_descriptions_are_no_fragments() -> None:
-    assert [each for path in WORDED if not _unworded(path) for each in _fragments(path)] == []
-
-
-def test_folders_without_fragments_are_no_exceptions() -> None:
-    kept = {name for path in WORDED if _fragments(path) for name in _unworded(path)}
-    assert set(UNWORDED) == kept
+    assert len(WORDED) > 300
+    assert [each for path in WORDED for each in _fragments(path)] == []
 
 
 def test_citations_resolve() -> None:

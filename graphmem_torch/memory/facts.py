@@ -59,9 +59,9 @@ class Facts:
         Args:
             old: Id of the atom whose content is no longer true.
             new: Id of the atom that is true in its place.
-            when: Moment of the change, a time as in `Memory.retrieve`. By default the start of the new
-                atom's validity, but not before that of the old one. An earlier end of the old atom,
-                its own or from `set_validity`, is kept.
+            when: Moment of the change, a time as in `Memory.retrieve`. By default the start of the
+                new atom's validity, but not before that of the old one. An earlier end of the old
+                atom, its own or from `set_validity`, is kept.
             known: Moment at which this became known, for `as_of`. By default now, and never before
                 the latest statement about both.
 
