@@ -21,7 +21,13 @@ PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path
-    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "bench/**/README.md")
+    for pattern in (
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "docs/**/*.md",
+        "bench/**/README.md",
+    )
     for path in ROOT.glob(pattern)
 )
 CITING = sorted(
