@@ -1,4 +1,4 @@
-"""README and the pages of `docs/api`: their examples run, their methods are those of the classes."""
+"""README and the pages of `docs/api`: examples print what is shown, methods are the classes'."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = ["facts", "graph", "themes", "learning", "upkeep", "namespaces", "aio", 
 EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md"))]
 
 _EXAMPLE = re.compile(r"^```(?:python|py)\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.M | re.S)
-_ENTRY = re.compile(r"^## ([a-z]\w*)\n\n`memory\.(?:\w+\.)?(\w+)(\([^`]*\))?`\n\n(?=\S)", re.M)
+_ENTRY = re.compile(r"^## ([a-z]\w*)\n\n`[Mm]emory\.(?:\w+\.)?(\w+)(\([^`]*\))?`\n\n(?=\S)", re.M)
 
 
 @pytest.fixture(scope="module")
