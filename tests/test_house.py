@@ -300,11 +300,11 @@ LONGEST, MOST_PUBLIC = 600, 40
 """Lines of a file, and public members of a class, its bases in the package included."""
 
 LONG_FILES = {
-    "index.module": 630,
-    "memory.file_sync": 902,
-    "memory.memory": 716,
-    "memory.state": 645,
-    "memory.weight_fitting": 604,
+    "index.module": 626,
+    "memory.file_sync": 903,
+    "memory.memory": 711,
+    "memory.state": 633,
+    "memory.weight_fitting": 605,
     "memory.writer": 772,
 }
 """Files that are longer, with their lines."""
