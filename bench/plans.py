@@ -299,7 +299,7 @@ def _recall(asked: Mapping[str, set[str]], results: Sequence[Result]) -> float:
 
 
 def _follow(when: Tensor, order: Tensor, rounds: int = 50) -> dict[str, float | None]:
-    """Return CPU milliseconds to insert one atom into the order by time, and to sort anew."""
+    """Return CPU milliseconds to insert one atom into the order by time, and to sort it again."""
     rows = torch.arange(len(when), dtype=order.dtype, device=order.device)
     before = order[order != len(when) - 1]
     taken: dict[str, list[float]] = {"merged": [], "sorted": []}

@@ -1,7 +1,7 @@
 """Bounds checks for index buffers, so that an untrusted snapshot cannot cause out-of-range reads.
 
 A snapshot is derived data and can be rebuilt. One with inconsistent tensors is refused before use,
-whoever wrote it and even if its checksum is right.
+even if its checksum is right.
 """
 
 from __future__ import annotations

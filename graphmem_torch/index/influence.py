@@ -99,7 +99,7 @@ def influence_of(
     plan: ExecutionPlan,
     weights: Tensor,  # [3, F]
     rows: Tensor,  # [C] int64, the candidates of the question, -1 = padding
-    place: Tensor,  # [] of the atom among them
+    place: Tensor,  # [], place of the atom in `rows`
 ) -> Tensor:  # [A]
     """Return the score of an atom minus its score without each other atom."""
     there = found.valid.expand(found.shape)[0].clone()

@@ -214,8 +214,8 @@ def principal_angles(
 ) -> Tensor:  # [min(p, q)] float64 radians, ascending
     """Return the angles between two subspaces: their cosines are the singular values of aᵀ b.
 
-    Small angles use their sines, the singular values of b - a aᵀ b, because a cosine near 1 has no
-    digits for them (Björck and Golub 1973).
+    Small angles use their sines, the singular values of b - a aᵀ b (Björck and Golub 1973). A
+    cosine near 1 has no digits for them.
 
     Raises:
         InputError: Columns have different lengths.

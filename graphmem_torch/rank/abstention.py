@@ -34,7 +34,7 @@ DEPTH = 10
 
 
 def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    """Return the largest activation; at a cold start the cosine of the best anchor."""
+    """Return the largest activation; at a cold start the best cosine, at least 0."""
     reached = candidates.reached
     activation = reached.activation if reached.gate is None else reached.gate
     if activation is None:

@@ -98,7 +98,7 @@ def walk_from(
     graph: Graph,  # N nodes
     seeds: SparseRows,  # [B, N], how much each anchor stands for the question
     config: WalkConfig,
-    mask: Tensor | None = None,  # [B or 1, N] bool, the nodes there are for the question
+    mask: Tensor | None = None,  # [B or 1, N] bool, nodes that exist for the question
 ) -> SparseRows:  # [B, N]
     """Run personalised PageRank for B questions (`docs/mathematics.md` 6); 0 if not ranked.
 

@@ -76,7 +76,7 @@ def probabilities(
     scores: Tensor,  # [B, k], -inf for no hit
     place: Tensor,  # [B, k] int64, from 0
     statistics: Tensor,  # [B, S]
-    names: Sequence[str],  # S, `TOP` among them
+    names: Sequence[str],  # S, including `TOP`
     constants: Mapping[str, float],
 ) -> np.ndarray:  # [B, k] float64 in [0, 1]
     """Return the probability that each hit is relevant; 0 for no hit.

@@ -256,8 +256,8 @@ class Candidates:
     def beyond_length(self, name: str) -> Tensor:  # [B, C]
         """Return a signal in background units, without its trend with the length of the atoms.
 
-        (z - r y) / sqrt(max(1 - r^2, 0.1)), with y the units of ln(1 + words) and r the mean of
-        z y over the background (`docs/mathematics.md` 8.1), times n / (n + 32) for n atoms. If the
+        (z - r y) / sqrt(max(1 - r^2, 0.1)), with y the units of ln(1 + words). r is the mean of z y
+        over the background, times n / (n + 32) for n atoms (`docs/mathematics.md` 8.1). If the
         background is a sample, r is averaged with `MemoryTensors.length_trend`.
         """
         names = [name, "length"]

@@ -99,7 +99,7 @@ def _near(memory: MemoryTensors, query: QueryBatch, rows: Tensor, words: Tensor)
     assert query.asked_terms is not None and query.asked_words is not None
     assert memory.asked_form is not None
     assert memory.asked_bits is not None and query.asked_bits is not None
-    # Words beside the question in an atom (its speaker, who is addressed) do not count.
+    # Words outside the question in an atom (its speaker, who is addressed) do not count.
     asked_too = (memory.asked_bits[rows][:, None] & query.asked_bits[:, :, None]) != 0
     has = (memory.bm25.holds(query.asked_terms.contiguous(), rows) * asked_too).sum(1)
     own = has / words.clamp(min=1)

@@ -86,8 +86,8 @@ def _dense_gain(c: Candidates, lifts: Tensor, heights: Heights) -> Tensor:  # [B
 def raises(
     lifts: HopPairs,
     heights: Heights,
-    column: Tensor,  # [P] int64, the place of each target among the candidates
-    there: Tensor,  # [P] bool, whether it is one
+    column: Tensor,  # [P] int64, place of each target in the candidates
+    there: Tensor,  # [P] bool, mask of the targets that are candidates
 ) -> Tensor:  # [B, C]
     """Return the largest raise of each candidate by any of the pairs."""
     row, place, _, lift = lifts

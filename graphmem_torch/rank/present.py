@@ -1,4 +1,4 @@
-"""The present: among similar hits, prefer the later ones if they fit as well.
+"""The present: of similar hits, prefer the later ones if they fit as well.
 
 An order of the query plan (`docs/mathematics.md` 5.7) for questions about the current state, in
 memories without recorded successions.

@@ -66,7 +66,7 @@ def follow(
     The start is the first atom of `best` that is in a chain and meets these conditions:
 
     - It has at least half of the idf of the named value's words.
-    - No value that it superseded has as much; otherwise it only reports that the value ended.
+    - No value that it superseded has half too; otherwise it only reports that the value ended.
     - It has the most of the other names, and at least half of the most in `best`, so that the
       subject is the same.
 
