@@ -158,7 +158,7 @@ def forget(
 def _forgettable(
     target: Target, ids: tuple[str, ...] | None, receipt: Path | None, conditions: dict[str, Any]
 ) -> Reply:
-    """Say what `forget` would erase."""
+    """Return the reply of a dry run of `forget`."""
     if receipt is not None:
         raise InputError(
             f"--receipt: expected none with --dry-run, which erases nothing, got "

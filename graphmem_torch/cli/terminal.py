@@ -178,7 +178,7 @@ def _fitting(parts: Sequence[str], columns: int) -> str:
 
 
 def atom_lines(atom: Atom) -> list[str]:
-    """Return a memory as lines: its id and origin, its text, and what else is known of it."""
+    """Return a memory as lines: its id and origin, its text, and its other fields."""
     edges = [f"{each.type.name.lower()} {each.target}" for each in atom.edges]
     said = {
         "happened": when(atom.event_time),

@@ -58,7 +58,7 @@ class Learned:
         reason: Reason why it is not applied; empty if it is.
         when: Time of learning, in seconds since the epoch UTC.
         questions: Number of questions it was learned from.
-        atoms: Number of memories at that time; those that are no evidence served as negatives.
+        atoms: Number of memories at that time; those not in `evidence` were the contrast.
         evidence: Ids of the memories that answer the questions; for a threshold, of the best hits.
         gone: Number of them that have been deleted since.
         settings: Digest of the settings and the encoder that it was learned with.
