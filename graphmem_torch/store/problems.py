@@ -77,7 +77,7 @@ def _problems(store: StoreReader) -> list[str]:
         _add(found, "validity", store.validity.problems())
         found += store.learned.problems()
     except StoreDamagedError as error:
-        # Damage that stops the reading: what was found before it is still worth knowing.
+        # Damage that stops reading: the earlier findings are still reported.
         found.append(str(error))
     return found
 

@@ -33,7 +33,7 @@ from graphmem_torch.store.validity_log import ValidityRows
 __all__ = ["TURNS", "StoreReader"]
 
 _LISTED = "(SELECT value FROM json_each(?))"
-_DIGITS = 16  # of a chunk number at most; longer ones are names given by callers
+_DIGITS = 16  # chunk numbers have fewer; longer ones are names given by callers
 _TEXTS = 4096  # texts read at once
 _LIKE = 1024  # maximum number of ids similar to an unknown one
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster

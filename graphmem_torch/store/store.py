@@ -227,8 +227,8 @@ class MemoryStore(TensorReader):
             deleted: Whether removed atoms count as deleted; False: they move to another store.
 
         Raises:
-            InputError: An id is already in the store or twice in the batch, a number to remove
-                belongs to no atom, or the batch's parts do not fit.
+            InputError: An id is stored already or twice in the batch, a number to remove belongs to
+                no atom, or the batch's parts do not fit.
             EmbedderError: An embedding is not finite.
             StoreError: The store is read-only, the disk is full, or another program writes without
                 the lock; the store is unchanged.
