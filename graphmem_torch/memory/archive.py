@@ -146,7 +146,7 @@ def _stated_in(archive: StoreReader, ties: ArchiveLinks) -> list[StatedValidity]
 
 
 def carry_insights(source: MemoryStore, nodes: Sequence[int], to: MemoryStore) -> None:
-    """Copy the uses, strengths and insights of atoms that were copied to another store.
+    """Copy the uses, importance and insights of atoms that were copied to another store.
 
     A repeated call counts nothing twice.
     """

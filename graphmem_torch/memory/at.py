@@ -86,7 +86,7 @@ class MemoryQuestions:
             scope: Rarely used conditions: kinds, exclusions, seeds, namespaces, a plan.
             oracle: Second check of the questions that the gate lets through: an object with
                 `verify(questions, texts)`, or that function.
-            trace: Whether `Result.trace` lists the steps and their costs.
+            trace: Whether `Result.trace` records stages, times and counts.
 
         Raises:
             InputError: An empty question, an unusable condition, or an id that is not stored.

@@ -112,7 +112,7 @@ def clusters(
 
     w = 0.7 cos + 0.2 shared + 0.1 e^(-|dt| / 7 days), of each atom with its 8 nearest by cosine.
     `shared` is the number of shared concepts over the root of the product of both counts. Unknown
-    times add nothing. Pairs with a cosine of at least `aggregate.min_similarity` are joined.
+    times add nothing. Pairs with a w of at least `aggregate.min_similarity` are joined.
 
     Args:
         snapshot: Snapshot with the atoms.

@@ -318,7 +318,7 @@ def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return the `rows_of` each node."""
+    """Return the stored vectors of each node, in the form of `rows_of`."""
     embeddings, tokens = store.vectors(nodes)
     return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
 

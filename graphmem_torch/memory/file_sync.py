@@ -137,9 +137,8 @@ class FileSync:
         self._deleted: set[str] = set()
         self._bar: Progress | None = None
         self._done = Indexed()
-        # Queue to store: source, ids that become its own, atoms, and the atoms it held before.
-        # `_ended`
-        # has the sources that are complete once the queue is stored.
+        # Queue to store: source, ids that become its own, atoms, and those of them it held before.
+        # `_ended`: sources that are complete once the queue is stored.
         self._queue: list[tuple[int, list[str], list[Atom], dict[str, Held]]] = []
         self._ended: list[SourceRow] = []
         self._given: dict[str, int] = {}  # by label, the next free number of this run

@@ -46,18 +46,18 @@ class GraphEdits:
 
         Args:
             source: Id of an atom; or an iterable of (source, target), (source, target, type),
-            (source, target, type, weight) or (source, Link), stored in one transaction.
+                (source, target, type, weight) or (source, Link), stored in one transaction.
             target: Id of another atom.
             type: Name of an `EdgeType`.
             weight: Strength, by default that of the type. Contradictions are stored negative
-            whatever the sign; other types need a positive weight.
+                whatever the sign; other types need a positive weight.
 
         Returns:
             Numbers of new and of known edges.
 
         Raises:
             InputError: An id is not stored, a type is unknown, or a weight is unusable; nothing is
-            stored then.
+                stored then.
             StoreError: Read-only store or full disk; nothing is stored then.
         """
         if isinstance(source, str):
@@ -101,7 +101,7 @@ class GraphEdits:
             oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
                 local rules (`judge.entailment.LexicalJudge`).
             pairs: Ids (premise, hypothesis); by default each atom with its most similar earlier
-            ones, in both directions.
+                ones, in both directions.
             k: Maximum number of earlier atoms for each atom.
             least: Minimum cosine of these.
             progress: Whether to show a bar on stderr.

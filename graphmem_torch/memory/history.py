@@ -88,6 +88,6 @@ def changes_since(store: StoreReader, since: float) -> list[Change]:
 
 
 def with_archived(changes: list[Change], archive: StoreReader, since: float) -> list[Change]:
-    """Return the changes with those that archived atoms since, by time."""
+    """Return the changes and the atoms archived since a moment, by time."""
     away = [Change("archived", when, id_) for when, _, id_ in archive.stored_since(since)]
     return sorted([*changes, *away], key=lambda change: change.when)

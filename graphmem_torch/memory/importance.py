@@ -20,7 +20,7 @@ from graphmem_torch.store.insights import StoredImportance
 
 __all__ = ["Importance", "initial_importance"]
 
-# Tuned by hand on LoCoMo and LongMemEval: half of the turns hold 86 and 97 % of the evidence.
+# Rounded by hand on LoCoMo and LongMemEval: half of the turns hold 86 and 97 % of the evidence.
 _QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0
 
 # The paper leaves its constants open (arXiv 2506.08098). Use increases importance and removes none
