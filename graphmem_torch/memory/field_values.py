@@ -174,8 +174,7 @@ class _Values:
             return _COMPARED[operator](mine, ends[operator]) & (self.type == _STRING)
         exact, nearest = exact_value(value), _nearest(value)
         # No float64 lies between a number and its nearest float64. Numbers with different nearest
-        # float64
-        # compare as these do.
+        # float64 compare as these do.
         beside = {} if exact == nearest else _ABOVE if exact > nearest else _BELOW
         found = _COMPARED[beside.get(operator, operator)](self.number, nearest)
         if self.odd:

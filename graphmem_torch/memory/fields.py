@@ -152,7 +152,7 @@ _Ways = list[tuple[str, "_Ways"]]
 
 
 def _ways(parts: Sequence[str]) -> _Ways:
-    """Return the possible first keys of a split name, each with its possible rest; [] for none."""
+    """Return the possible first keys of a split name, each with its possible rest; [] ends it."""
     after: list[_Ways] = [[]]
     for start in range(len(parts) - 1, -1, -1):
         count = len(parts) - start
