@@ -2,7 +2,7 @@
 
 Linking takes names in the order in which they are first said. Each name joins the nearest concept
 whose own name was said before it, or becomes a concept. Names are near if memories show that they
-belong to one person, or if they have the same parts and a cosine of at least `link.concept_dedup`
+belong to one person. Names of the same parts are near from a cosine of `link.concept_dedup` on
 (`Linker.related`). So a name depends on earlier own names only, and a deletion decides again only
 
 * the names of a concept whose own name is said no more, or only after another of its names,
@@ -11,10 +11,10 @@ belong to one person, or if they have the same parts and a cosine of at least `l
 * names that are shown to belong to another person than before, or that a caller splits or joins.
 
 They are decided in the order in which they are now first said. The result equals that of adding
-only the remaining atoms in the order of their node numbers, except where rounding decides between
-two cosines, or a cosine and the threshold. Exceptions: a concept without a name that is said (edges
-of a caller lead there) stays as it is. What an earlier release left under a deleted name is found
-when a name of that concept is found. Of the names in a new version of an atom, known names
+only the remaining atoms in the order of their node numbers. Rounding may decide otherwise between
+two cosines, or a cosine and the threshold. Other exceptions: a concept without a name that is said
+(edges of a caller lead there) stays as it is. What an earlier release left under a deleted name is
+found when a name of that concept is found. Of the names in a new version of an atom, known names
 precede new ones.
 """
 

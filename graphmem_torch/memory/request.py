@@ -64,7 +64,7 @@ class Scope:
             else now.
         namespaces: Name of the namespace to ask instead of this memory, for each question.
         plan: Plan that narrows down the questions, or one for each. True derives one from the
-            words of a question, False uses none, "present" asks for how things are now, and None
+            words of a question, False uses none, "present" asks for how things are now. None
             takes `plan` of the settings. `Result.plan` reports the outcome.
     """
 

@@ -71,8 +71,8 @@ class LabelledQuestions:
         evidence: B tensors of rows of the atoms that answer a question, each once.
         texts: The B questions as texts; a repeated question is never on both sides.
         weight: Weight of each question relative to those of other memories.
-        against: B tensors of rows known not to be evidence, which the evidence is compared with;
-            an empty one takes the best other candidates. None takes all others.
+        against: B tensors of rows that are not evidence, compared with it; an empty one takes the
+            best other candidates. None takes all others.
     """
 
     index: MemoryIndex
@@ -112,8 +112,7 @@ class HeldOut:
         questions: Number of these questions with evidence.
         before: Their mean recall@10 with the previous weights.
         after: Their mean recall@10 with the learned weights.
-        difference: Mean of after minus before, question by question, and the ends of its 95 %
-            bootstrap interval.
+        difference: Mean paired gain, and the ends of its 95 % bootstrap interval.
     """
 
     questions: int
@@ -198,10 +197,10 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, l2: float = 1e-2) -> di
     that the weights choose, so the second pass uses the anchors of the first one's weights.
 
     The memories have one preset; `l2` is the penalty on the squared weights of signals of unit
-    variance. The indices keep their own weights. Weights for one form of memories
-    (`length@chat`) have three times the penalty, so that they express only what the forms do
-    not share. A signal that a memory lacks is 0 there. Signals that are not learned
-    (`Signal.learned`) keep the weight of the preset.
+    variance. The indices keep their weights. Weights for one form of memories (`length@chat`) have
+    three times the penalty, so that they express only what the forms do not share. A signal that a
+    memory lacks is 0 there. Signals that are not learned (`Signal.learned`) keep the preset's
+    weight.
 
     Raises:
         InputError: No evidence at all, or an `l2` that is negative or not finite.
