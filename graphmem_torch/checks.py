@@ -23,6 +23,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_entries",
+    "check_flag",
     "check_matrix",
     "check_no_gradient",
     "check_range",
@@ -127,6 +128,12 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise InputError(f"{name}: expected one of {listed}, got {value!r}; choose one of them")
+
+
+def check_flag(name: str, value: bool) -> None:
+    """Raise `InputError` unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name}: expected True or False, got {value!r:.60}; give one")
 
 
 def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:

@@ -300,9 +300,9 @@ LONGEST, MOST_PUBLIC = 600, 40
 """Lines of a file, and public members of a class, its bases in the package included."""
 
 LONG_FILES = {
-    "index.module": 626,
+    "index.module": 635,
     "memory.file_sync": 903,
-    "memory.memory": 711,
+    "memory.memory": 712,
     "memory.state": 633,
     "memory.weight_fitting": 604,
     "memory.writer": 772,

@@ -284,6 +284,15 @@ class MemoryIndex(nn.Module):
                 setattr(self, name, part)
             self._listed = None
 
+    def all_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that `named_buffers` returns, and leave listed parts listed.
+
+        Paths that another thread reads number the edges of the listed graph.
+        """
+        listed = self._listed  # read first: another thread may fill the buffers from it
+        found = dict(super().named_buffers())
+        return found if listed is None else found | listed.to_tensors()
+
     def named_buffers(self, *arguments: Any, **options: Any) -> Iterator[tuple[str, Tensor]]:
         """Return the named buffers of `nn.Module`, including listed parts."""
         self._settle()

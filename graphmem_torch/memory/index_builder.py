@@ -241,7 +241,7 @@ class IndexBuilder:
         if self._config is None or self._columns.state != snapshot.state:
             return
         index = snapshot.index
-        tensors = {name: part.contiguous() for name, part in index.named_buffers()}
+        tensors = {name: part.contiguous() for name, part in index.all_tensors().items()}
         tensors |= self._growing.to_tensors()
         words = snapshot.vocabulary.to_bytes()
         tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 
-from graphmem_torch.checks import check_count
+from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
 from graphmem_torch.text.times import TimeLike, parse_time
@@ -458,6 +458,7 @@ class Memory(MemoryQuestions):
 
         conditions = Conditions(session, speaker, before, where, question, k)
         forgetting = Forgetting(self._asking, self._writing)
+        check_flag("dry_run", dry_run)
         if dry_run:
             return forgetting.forgettable(ids, conditions)
         return forgetting.forget(ids, conditions)

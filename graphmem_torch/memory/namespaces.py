@@ -80,7 +80,8 @@ class Namespaces(Generic[M]):
 
     def __contains__(self, name: Any) -> bool:
         """Return whether there is a namespace of a name."""
-        return isinstance(name, str) and not is_archive(name) and self._state.spaces.has(name)
+        usable = isinstance(name, str) and name.isprintable()
+        return usable and not is_archive(name) and self._state.spaces.has(name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, sorted."""

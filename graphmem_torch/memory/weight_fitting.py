@@ -335,8 +335,7 @@ def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
 
 def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
     """Return the index with the weights of other settings; the tensors are shared."""
-    tensors = dict(index.named_buffers())
-    return MemoryIndex(tensors, config).to(index.embeddings.device)
+    return MemoryIndex(index.all_tensors(), config).to(index.embeddings.device)
 
 
 def _examples(labelled: LabelledQuestions) -> Iterator[tuple[Features, Tensor]]:

@@ -1,7 +1,8 @@
 """Schema of a store: the only definition of its tables, indexes and columns.
 
-A new column of atoms is one line of `ATOM`. The tables `atom` and `version`, the columns added to
-older stores, and the rows of `store.records` follow from it.
+A new column of atoms begins with one line of `ATOM`. The tables `atom` and `version`, the columns
+added to older stores, and the rows of `store.records` follow from it. CONTRIBUTING lists the rest:
+the field of `Atom`, and its JSON form.
 """
 
 from __future__ import annotations

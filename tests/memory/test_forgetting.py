@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -383,3 +384,12 @@ def test_compact_of_a_full_disk_changes_nothing(tmp_path: Path) -> None:
             memory.upkeep.compact()
         assert memory.check() == [] and plain(memory.retrieve(QUESTIONS)) == answers
         assert memory.upkeep.compact() >= 0 and memory.check() == []
+
+
+@pytest.mark.parametrize("value", [None, "", 0, 1, "no"])
+def test_a_dry_run_is_asked_for_in_so_many_words(value: Any) -> None:
+    with opened() as memory:
+        memory.add(turns(3))
+        with pytest.raises(InputError, match="dry_run: expected True or False"):
+            memory.forget("a1", dry_run=value)
+        assert len(memory) == 3

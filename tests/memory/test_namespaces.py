@@ -454,3 +454,9 @@ def test_killed_anywhere_each_is_there_whole_or_not_at_all(tmp_path: Path) -> No
         if not killed:
             break
     assert not killed and names == {("old",), ("new", "old"), ("new",)}
+
+
+def test_a_name_that_cannot_be_is_in_no_memory() -> None:
+    with opened() as memory:
+        for name in ("\ud800", "", "a\nb", 5, None):
+            assert name not in memory.namespaces

@@ -18,6 +18,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.session_turns import Session
+from graphmem_torch.memory.weight_fitting import reweighted
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from tests.memories import config_of, expected, opened, stored, temporal, turns
@@ -258,3 +259,16 @@ def test_add_takes_no_lock_that_forks_share(monkeypatch: pytest.MonkeyPatch) -> 
         memory.add(turns(3))
         memory.graph.judge(pairs=[("a0", "a1")])
         memory.upkeep.classify()
+
+
+def test_paths_stay_those_of_the_question_while_weights_are_taken_up() -> None:
+    """Other weights are an index beside the shared one, whose edges keep their numbers."""
+    with opened() as memory:
+        memory.add(turns(30))
+        index = memory.index
+        before = [column.clone() for column in index.graph.stored]
+        other = reweighted(index, memory.config)
+        assert index.graph.stored.source is index.tensors.graph.stored.source
+        assert all(torch.equal(a, b) for a, b in zip(before, index.graph.stored, strict=True))
+        theirs = dict(other.named_buffers())
+        assert all(torch.equal(part, theirs[name]) for name, part in index.all_tensors().items())
