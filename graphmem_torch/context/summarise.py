@@ -362,7 +362,8 @@ def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str
     A function that fails, or does not return a text for each text, causes a warning only.
     """
     made = ask_checked(
-        lambda: shorten(question, texts),
+        # A text is a sequence of letters, but no list of texts.
+        lambda: None if isinstance(found := shorten(question, texts), str) else found,
         len(texts),
         lambda answer: answer if isinstance(answer, str) and answer.strip() else None,
         what=("shortened texts", "texts"),

@@ -47,6 +47,17 @@ class Conditions:
     question: str | None = None
     k: int | None = None
 
+    def __post_init__(self) -> None:
+        """Check the names.
+
+        Raises:
+            InputError: A session or speaker that is no text.
+        """
+        for name in ("session", "speaker"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name}: expected a text, got {value!r:.80}; name one")
+
     @property
     def empty(self) -> bool:
         """Return whether no condition is set."""

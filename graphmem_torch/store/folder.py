@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from graphmem_torch.errors import StoreError, nearest_path
+from graphmem_torch.errors import InputError, StoreError, nearest_path
 from graphmem_torch.store.failures import damaged
 from graphmem_torch.store.schema import (
     add_missing_tables,
@@ -106,9 +106,12 @@ def store_folder(path: str | os.PathLike[str]) -> Path:
     changes its working folder or a link changes its target.
 
     Raises:
+        InputError: Not a path.
         StoreError: The path is relative while the current folder is gone, names an unknown user
             (`~NAME`), or cannot be held by the system.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"path: expected a path, got {path!r:.80}; name the folder of the store")
     given = os.fspath(path)
     expanded = os.path.expanduser(given)
     if given.startswith("~") and expanded == given:

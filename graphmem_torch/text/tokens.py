@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -146,6 +146,17 @@ def count_messages(
     )
 
 
+def _whole_count(counter: TokenCounter, text: str) -> int:
+    """Return the count of a caller's function, which must be a whole number of tokens."""
+    count = counter(text)
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 1 << 31:
+        raise InputError(
+            f"tokenizer: expected a function from a text to its number of tokens, got "
+            f"{count!r:.60}; return a whole number, such as len(encode(text))"
+        )
+    return count
+
+
 @lru_cache(maxsize=8)
 def get_counter(name: str | TokenCounter = "cl100k_base") -> TokenCounter:
     """Return a function that counts the tokens of a text.
@@ -162,7 +173,7 @@ def get_counter(name: str | TokenCounter = "cl100k_base") -> TokenCounter:
         InputError: Unknown name; lists the encodings.
     """
     if callable(name):
-        return name
+        return partial(_whole_count, name)
     if name in _encodings():
         encoding = _encoding(name)
         # "Ordinary": text that looks like a special token is counted as text.

@@ -11,6 +11,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.cli.terminal import context_note
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format, render
+from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Layout, Memory
 from graphmem_torch.memory.request import FormatName, OrderName
 from graphmem_torch.text.tokens import get_counter
@@ -171,3 +172,11 @@ def test_an_extract_is_of_the_best_memory_and_said() -> None:
             )
             for budget, made in zip((9, 27, 81), contexts, strict=True):
                 assert made.tokens == counter(made.text) <= budget
+
+
+@pytest.mark.parametrize("count", [12.0, True, float("nan"), [1, 2], "x", None, 10**30, -1])
+def test_a_counter_counts_in_whole_numbers(count: object) -> None:
+    with opened() as memory:
+        memory.add(turns(3))
+        with pytest.raises(InputError, match="tokenizer: expected a function from a text to its"):
+            memory.compile("canoe", budget=120, layout=Layout(tokenizer=lambda text: count))  # type: ignore[arg-type,return-value]

@@ -285,3 +285,7 @@ def test_what_fails_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
     assert shortened(broken, "q", WRITTEN) == WRITTEN
     assert "down" in caplog.text
+
+
+def test_a_text_is_no_list_of_shortened_texts() -> None:
+    assert shortened(lambda question, texts: "ab", "q", WRITTEN) == WRITTEN  # type: ignore[arg-type,return-value]

@@ -8,11 +8,12 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import OracleError, StoreError
+from graphmem_torch.errors import InputError, OracleError, StoreError
 from graphmem_torch.memory import Memory, Scope
 from graphmem_torch.oracle import OpenAIClient
 from graphmem_torch.store import MemoryStore
@@ -187,3 +188,9 @@ def test_the_folder_of_an_unknown_user(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list(tmp_path.iterdir())
     with Memory.open("./~no-such-user", embedder="hashing"):
         assert (tmp_path / "~no-such-user").is_dir()
+
+
+@pytest.mark.parametrize("path", [5, 1.5, ["a"], {}])
+def test_a_store_is_at_a_path(path: Any) -> None:
+    with pytest.raises(InputError, match="path: expected a path"):
+        Memory.open(path, embedder="hashing")

@@ -393,3 +393,11 @@ def test_a_dry_run_is_asked_for_in_so_many_words(value: Any) -> None:
         with pytest.raises(InputError, match="dry_run: expected True or False"):
             memory.forget("a1", dry_run=value)
         assert len(memory) == 3
+
+
+@pytest.mark.parametrize("name", ["session", "speaker"])
+def test_names_of_what_goes_are_texts(name: str) -> None:
+    with opened() as memory:
+        memory.add(turns(3))
+        with pytest.raises(InputError, match=f"{name}: expected a text, got "):
+            memory.forget(**{name: ["Ada"]}, dry_run=True)
