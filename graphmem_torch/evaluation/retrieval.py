@@ -157,7 +157,7 @@ def measure_rankings(
         resamples: Number of bootstrap resamples.
 
     Raises:
-        InputError: As for `evaluate`.
+        InputError: See `evaluate`.
     """
     wanted, cutoffs = _checked(questions, evidence), _cutoffs(k)
     if len(rankings) != len(questions):

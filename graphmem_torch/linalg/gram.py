@@ -259,7 +259,7 @@ class StreamingSpectrum:
         """Remove rows that were added before, in any order and grouping.
 
         Raises:
-            InputError: As for `add`, or there are more rows than present.
+            InputError: See `add`, or there are more rows than present.
         """
         self._update(rows, -1)
 

@@ -301,7 +301,7 @@ def decompose(
         generator: Random generator, as for `randomized_svd`.
 
     Raises:
-        InputError: As for `gram_svd` and `randomized_svd`, or the method is unknown, or is "gram"
+        InputError: See `gram_svd` and `randomized_svd`, or the method is unknown, or is "gram"
             with a kernel.
     """
     check_choice("method", method, ("auto", "gram", "randomized"))

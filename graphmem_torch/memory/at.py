@@ -171,7 +171,7 @@ class MemoryQuestions:
             layout: Order, format, template and tokenizer; by default those of the settings.
 
         Raises:
-            InputError: As `retrieve`; a budget too small for the pinned memories and the template;
+            InputError: See `retrieve`; a budget too small for the pinned memories and the template;
                 an unknown tokenizer, order, format or field.
         """
         filters = self._filters(where, between, scope)
@@ -239,7 +239,7 @@ class MemoryQuestions:
             layout: Layout as in `compile`; a template must have `{question}`.
 
         Raises:
-            InputError: As `compile`; an unusable `llm`.
+            InputError: See `compile`; an unusable `llm`.
         """
         from graphmem_torch.memory.contexts import own_loop
 
@@ -275,7 +275,7 @@ class MemoryQuestions:
             scope: Rarely used conditions, as in `retrieve`, but for namespaces.
 
         Raises:
-            InputError: As `retrieve`; an id that is not stored; no hit to explain.
+            InputError: See `retrieve`; an id that is not stored; no hit to explain.
         """
         filters = self._filters(where, between, scope)
         return self._asking.explain(question, id, filters, limit=limit, k=k)

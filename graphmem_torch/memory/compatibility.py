@@ -190,7 +190,7 @@ def load_extractor(store: MemoryStore, wanted: str | ConceptExtractor) -> Concep
     The first load takes seconds: call it before taking a lock.
 
     Raises:
-        ConfigError, InputError: As `bind_concepts`.
+        ConfigError, InputError: See `bind_concepts`.
     """
     kept = _kept_concepts(store)
     own = kept is not None and wanted == "auto"

@@ -204,7 +204,7 @@ def judge_pairs(
 
     Raises:
         InputError: An id is not stored; raised before the first call.
-        StoreError: As in `connect_all`.
+        StoreError: See `connect_all`.
     """
     node = nodes_of(store, [end for pair in pairs for end in pair])
     done = JudgedEdges()

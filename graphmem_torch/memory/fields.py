@@ -79,7 +79,7 @@ class AtomFields:
                 not be the only reason for a match.
 
         Raises:
-            InputError: As `parse_where`; atoms would be erased for such a reason.
+            InputError: See `parse_where`; atoms would be erased for such a reason.
         """
         index = snapshot.index
         node, device = snapshot.node[: index.num_atoms], index.kind.device

@@ -110,7 +110,7 @@ class Learning:
 
         Raises:
             InputError: A share out of range, or no question.
-            StoreError: As `fit`.
+            StoreError: See `fit`.
         """
         check_share("max_refusal_rate", max_refusal_rate, usual=0.05)
         asked, erased = checked_questions(questions), self._store.learned.erased

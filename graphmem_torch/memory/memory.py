@@ -303,7 +303,7 @@ class Memory(MemoryQuestions):
             title: Title of the chunks.
 
         Raises:
-            InputError, EmbedderError, StoreError: As `add`; a name stored with another text.
+            InputError, EmbedderError, StoreError: See `add`; a name stored with another text.
         """
         return self._writing.add_document(text, name=name, time=time, title=title)
 
@@ -333,7 +333,7 @@ class Memory(MemoryQuestions):
             progress: Whether to show a bar on stderr.
 
         Raises:
-            InputError, EmbedderError, StoreError: As `add`; no such path, or a bad file or line.
+            InputError, EmbedderError, StoreError: See `add`; no such path, or a bad file or line.
         """
         from graphmem_torch.memory.file_sync import FileSync, ReadSettings
 
@@ -379,7 +379,7 @@ class Memory(MemoryQuestions):
             changes: New values by field; None removes one.
 
         Raises:
-            InputError, StoreError: As `add`; an id that is not stored.
+            InputError, StoreError: See `add`; an id that is not stored.
         """
         return self._writing.update(id, given, changes)
 
@@ -452,7 +452,7 @@ class Memory(MemoryQuestions):
             A receipt, which `upkeep.check_receipt` verifies; with `dry_run` the atoms.
 
         Raises:
-            InputError, StoreError: As `delete`; no condition.
+            InputError, StoreError: See `delete`; no condition.
         """
         from graphmem_torch.memory.forgetting import Conditions, Forgetting
 
@@ -509,7 +509,7 @@ class Memory(MemoryQuestions):
             not_used: Ids of those that did not; by default the best others.
 
         Raises:
-            InputError, StoreError: As `delete`; no question, no id at all, or one in both.
+            InputError, StoreError: See `delete`; no question, no id at all, or one in both.
         """
         from graphmem_torch.memory.learning import record_feedback
 
@@ -521,7 +521,7 @@ class Memory(MemoryQuestions):
         """Pin atoms, all or none: every context has them, and they do not decay.
 
         Raises:
-            InputError, StoreError: As `delete`.
+            InputError, StoreError: See `delete`.
         """
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], True)
 
@@ -529,7 +529,7 @@ class Memory(MemoryQuestions):
         """Remove pins, also from atoms of the stated type `procedural`.
 
         Raises:
-            InputError, StoreError: As `delete`.
+            InputError, StoreError: See `delete`.
         """
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], False)
 
@@ -544,7 +544,7 @@ class Memory(MemoryQuestions):
         """Record that atoms were used, now or at a time as in `retrieve`: decay starts again.
 
         Raises:
-            InputError, StoreError: As `delete`; no time.
+            InputError, StoreError: See `delete`; no time.
         """
         now = self._state.clock() if when is None else parse_time(when, "when")
         nodes = self._state.resolve_ids(ids)[1]
@@ -626,7 +626,7 @@ class Memory(MemoryQuestions):
         A truncated or changed file stores nothing; an interrupted import can be repeated.
 
         Raises:
-            InputError, StoreError: As `add`; no export.
+            InputError, StoreError: See `add`; no export.
         """
         from graphmem_torch.memory.transfer import import_export
 

@@ -160,7 +160,7 @@ class NamespaceStores(Generic[M]):
 
         Raises:
             InputError: No name, or no such namespace.
-            EmbedderError, StoreError: As `MemoryStore.open`.
+            EmbedderError, StoreError: See `MemoryStore.open`.
         """
         named = self.stored(printable(name))
         with self._lock:

@@ -50,7 +50,7 @@ class Namespaces(Generic[M]):
         Raises:
             InputError: No such namespace, with the nearest name; no name; or this is a namespace,
                 which has none.
-            EmbedderError, StoreError: As `Memory.open`.
+            EmbedderError, StoreError: See `Memory.open`.
         """
         return self._memory(self._state.space(name))
 
@@ -59,7 +59,7 @@ class Namespaces(Generic[M]):
 
         Raises:
             InputError: No name, or this is a namespace, which has none.
-            EmbedderError, StoreError: As `Memory.open`.
+            EmbedderError, StoreError: See `Memory.open`.
         """
         return self._memory(self._state.space(name, create=True))
 

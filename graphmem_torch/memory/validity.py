@@ -139,7 +139,7 @@ def supersede(
         The validity of the old atom of each pair.
 
     Raises:
-        InputError, StoreError: As `Facts.supersede`; nothing has changed.
+        InputError, StoreError: See `Facts.supersede`; nothing has changed.
     """
     with store.turn():
         made = _Statements(store, named([name for pair in pairs for name in pair[:2]]), now)
@@ -167,7 +167,7 @@ def set_validity(
     """State when atoms are valid, all or none; see `Facts.set_validity`.
 
     Raises:
-        InputError, StoreError: As `Facts.set_validity`; nothing has changed.
+        InputError, StoreError: See `Facts.set_validity`; nothing has changed.
     """
     ends = [
         each if isinstance(each, EllipsisType) else _end(each, name, bound)

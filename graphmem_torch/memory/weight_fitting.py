@@ -145,7 +145,7 @@ def fit_and_report(
     Questions held out (`validation_fraction`) are never learned from.
 
     Raises:
-        InputError: As `Learning.fit`.
+        InputError: See `Learning.fit`.
     """
     check_share("validation_fraction", validation_fraction, usual=0.3)
     if validation_fraction == 0.0:

@@ -178,7 +178,7 @@ def modes_of(
         epsilon: Share of the energy, for `Modes.predicted`.
 
     Raises:
-        InputError: As for `find_modes`.
+        InputError: See `find_modes`.
     """
     _check(x, time)
     check_tensor("label", label, "integers", x.shape[:1], "give one for each row")

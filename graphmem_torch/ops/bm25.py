@@ -144,7 +144,7 @@ class BM25:
         whole [B, N] is never held: memory is 4 MB, or one row if that is larger.
 
         Raises:
-            InputError: As for `score`, or k is below 1.
+            InputError: See `score`, or k is below 1.
         """
         check_count("k", k)
         return _topk(*self._asked(query_terms), k, self.num_docs)
@@ -161,7 +161,7 @@ class BM25:
             rows: Documents of each question; all when omitted.
 
         Raises:
-            InputError: As for `score`.
+            InputError: See `score`.
         """
         indptr, docs, _, asked = self._asked(query_terms)
         return _holds(indptr, docs, asked, rows, self.num_docs)

@@ -132,7 +132,7 @@ def token_maxima(
     Precision and memory are those of `maxsim`.
 
     Raises:
-        InputError: As for `maxsim`.
+        InputError: See `maxsim`.
     """
     _check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
     _check_finite(query_tokens, known)

@@ -69,7 +69,7 @@ def write_report(
         iterations: Steps of the layout, as for `layout`.
 
     Raises:
-        InputError: As for `checked_target`.
+        InputError: See `checked_target`.
         OSError: The file cannot be written.
     """
     target = checked_target(path, limit)

@@ -326,7 +326,7 @@ def predict_links(
     """Return the k most likely absent edges, learned from the graph itself (`fit_links`).
 
     Raises:
-        InputError: As for `fit_links`, or k is below 1.
+        InputError: See `fit_links`, or k is below 1.
     """
     check_count("k", k)
     model = fit_links(graph, views, order=order, place=place, generator=generator)
