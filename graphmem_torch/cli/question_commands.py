@@ -65,6 +65,7 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
             "--as-of",
             type=TIME,
             multiple=instants,
+            once=not instants,  # elsewhere it is repeatable
             section=_FILTERS,
             help="Ask for what was known at this time.",
         ),

@@ -12,13 +12,14 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count
+from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
+from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.plan_choice import plans_of
 from graphmem_torch.memory.plans import Chains, answered, carried_out
 from graphmem_torch.memory.questions import (
@@ -35,7 +36,7 @@ from graphmem_torch.memory.questions import (
     with_traces,
 )
 from graphmem_torch.memory.request import Filters, Layout
-from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.memory.state import State
 from graphmem_torch.oracle import method_of
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
@@ -82,6 +83,7 @@ class Asking:
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
+        check_flag("trace", trace)
         verify = None if oracle is None else method_of(oracle, "verify")
         with one_warning():
             if filters.scope.namespaces is None:
@@ -367,7 +369,8 @@ class Asking:
         snapshot, count = view.snapshot, len(questions)
         moments = filters.instants if instants is None else instants
         excluded = [
-            state.resolve_ids(ids)[1] if ids else [] for ids in scope.names("exclude", count)
+            state.resolve_ids(ids, "exclude")[1] if ids else []
+            for ids in scope.names("exclude", count)
         ]
         valid, valid_at = None, None
         if filters.valid_at is not None:

@@ -10,7 +10,8 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory import edge_writes
-from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.state import State
 from graphmem_torch.memory.structure_cache import MissingLink, missing_links
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.progress import Progress

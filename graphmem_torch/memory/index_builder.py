@@ -39,6 +39,7 @@ __all__ = [
     "ModeCache",
     "Snapshot",
     "last_switch",
+    "reweighted",
     "to_rows",
 ]
 
@@ -424,3 +425,8 @@ def _moved(modes: Modes, device: torch.device | str) -> Modes:
     return modes_from_tensors(
         {name: part.to(device) for name, part in modes_to_tensors(modes).items()}
     )
+
+
+def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
+    """Return the index with the weights of other settings; the tensors are shared."""
+    return MemoryIndex(index.all_tensors(), config).to(index.embeddings.device)

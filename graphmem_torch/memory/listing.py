@@ -5,19 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.results import Page
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["ORDERS", "Ordering", "ids_in_order", "listed_page", "moment_of"]
+__all__ = ["ORDERS", "Ordering", "ids_in_order", "iterate", "listed_page", "moment_of"]
 
 ORDERS = ("added", "time", "id", "importance")
 """Names of orders, ascending; a `-` before one means descending."""
+
+_PAGE = 256  # atoms read in one batch when iterating over all
 
 _Key = tuple[Any, ...]
 
@@ -59,6 +62,30 @@ class Ordering:
 def ids_in_order(store: StoreReader) -> list[str]:
     """Return the ids of all atoms in the order of adding; inside `store.reading()`."""
     return [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
+
+
+def iterate(store: StoreReader) -> Iterator[Atom]:
+    """Iterate over the atoms in the order of adding, each as it is when its turn comes.
+
+    Skips atoms that are deleted or added meanwhile.
+    """
+    with store.reading():
+        ids = ids_in_order(store)
+    at, size = 0, _PAGE
+    while at < len(ids):
+        part, size = ids[at : at + size], min(2 * size, _PAGE)
+        with store.reading():
+            state = store.state
+            node = {name: number for name, (number, _) in store.known(part).items()}
+            there = [name for name in part if name in node]
+            found = dict(zip(there, store.atoms([node[name] for name in there]), strict=True))
+        for place, name in enumerate(part):
+            if place and store.state != state:
+                size = 1  # the caller may write after every one
+                break
+            at += 1
+            if name in found:
+                yield found[name]
 
 
 def listed_page(

@@ -45,19 +45,26 @@ def named_nodes(
     store: StoreReader,
     ids: str | Iterable[str],
     is_archived: Callable[[str], bool] | None = None,
+    argument: str = "ids",
 ) -> tuple[list[str], list[int]]:
     """Return ids of stored atoms, each once, in the order given, and their node numbers.
+
+    Args:
+        store: Store of the atoms.
+        ids: Ids in any form of Unicode.
+        is_archived: Function that says whether an id is in the archive.
+        argument: Name of the argument, for errors.
 
     Raises:
         InputError: An id that is not stored, or that of a concept.
     """
     listed = listed_ids(store, ids)
-    found = nodes_of(store, listed, is_archived)
+    found = nodes_of(store, listed, is_archived, argument)
     named = list(dict.fromkeys(listed))
     concept = next((name for name in named if name.startswith(f"{CONCEPT}:")), None)
     if concept is not None:
         raise InputError(
-            f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
+            f"{argument}: expected ids of memories, got the concept {concept!r}; leave it out"
         )
     return named, [found[name] for name in named]
 
@@ -133,7 +140,10 @@ def waiting_nodes(store: StoreReader) -> list[int]:
 
 
 def nodes_of(
-    store: StoreReader, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
+    store: StoreReader,
+    ids: Sequence[str],
+    is_archived: Callable[[str], bool] | None = None,
+    argument: str = "ids",
 ) -> dict[str, int]:
     """Return node numbers by id, as it was given.
 
@@ -141,13 +151,16 @@ def nodes_of(
         store: Store of the atoms.
         ids: Ids of atoms, in any form of Unicode.
         is_archived: Function that returns whether a missing id is archived, for the message.
+        argument: Name of the argument, for the message.
 
     Raises:
         InputError: An id that is not stored.
     """
     for name in ids:
         if not isinstance(name, str):
-            raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
+            raise InputError(
+                f"{argument}: expected texts, got {name!r:.80}; give ids as they were added"
+            )
     stored = dict(zip(ids, store.forms.ids(ids), strict=True))
     known = store.known(list(dict.fromkeys(stored.values())))
     for name, form in stored.items():
@@ -155,12 +168,13 @@ def nodes_of(
             continue
         if is_archived is not None and is_archived(name):
             raise InputError(
-                f"ids: expected ids of memories, got {name!r:.80}, which is archived; "
+                f"{argument}: expected ids of memories, got {name!r:.80}, which is archived; "
                 "`upkeep.restore` brings it back"
             )
         near = nearest(name, store.ids_like(name), cutoff=_LIKE)
         do = f"did you mean {near!r}?" if near else "check it, or add the memory first"
         raise InputError(
-            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; {do}"
+            f"{argument}: expected ids of memories, got {name!r:.80}, which is not in the store; "
+            f"{do}"
         )
     return {name: known[form][0] for name, form in stored.items()}

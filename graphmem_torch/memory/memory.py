@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
-_PAGE = 256  # memories read in one batch when iterating over all
 _REPORTED = 5  # hits of a question in a report
 
 
@@ -225,26 +224,9 @@ class Memory(MemoryQuestions):
 
         Skips atoms that are deleted or added meanwhile.
         """
-        from graphmem_torch.memory.listing import ids_in_order
+        from graphmem_torch.memory.listing import iterate
 
-        with self.store.reading():
-            ids = ids_in_order(self.store)
-        at, size = 0, _PAGE
-        while at < len(ids):
-            part, size = ids[at : at + size], min(2 * size, _PAGE)
-            with self.store.reading():
-                state = self.store.state
-                node = {name: number for name, (number, _) in self.store.known(part).items()}
-                there = [name for name in part if name in node]
-                atoms = self.store.atoms([node[name] for name in there])
-            found = dict(zip(there, atoms, strict=True))
-            for place, name in enumerate(part):
-                if place and self.store.state != state:
-                    size = 1  # the caller may write after every one
-                    break
-                at += 1
-                if name in found:
-                    yield found[name]
+        return iterate(self.store)
 
     def __repr__(self) -> str:
         """Return its place, number of atoms, preset and encoder, and whether it is open."""
@@ -660,7 +642,12 @@ class Memory(MemoryQuestions):
         self._state.close()
 
     def __enter__(self) -> Self:
-        """Return the memory."""
+        """Return the memory.
+
+        Raises:
+            StoreError: It was closed.
+        """
+        self.store.expect_there()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TextIO, cast
@@ -59,7 +60,7 @@ def export(
         path,
         state.store,
         within,
-        _names_within(state) if namespaces else [],
+        partial(_names_within, state) if namespaces else list,
         own=state.root.store.path,
         vectors=stored_rows if vectors else None,
     )

@@ -55,6 +55,7 @@ class Writing:
         origins: Mapping[str, str] | None = None,
     ) -> Added:
         """Store and link atoms, batch by batch; see `Memory.add`."""
+        self._store.expect_writable()
         if isinstance(atoms, (Atom, str, Mapping)) or is_object(atoms):
             atoms = [cast("Mapping[str, Any]", atoms)]
         if not isinstance(atoms, Iterable):
