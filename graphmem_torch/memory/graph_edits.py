@@ -89,7 +89,7 @@ class GraphEdits:
         pairs: Iterable[tuple[str, str]] | None = None,
         *,
         k: int = 4,
-        least: float = 0.6,
+        min_cosine: float = 0.6,
         progress: bool = False,
     ) -> edge_writes.JudgedEdges:
         """Add implications and contradictions between atoms, as an oracle judges them.
@@ -104,7 +104,7 @@ class GraphEdits:
             pairs: Ids (premise, hypothesis); by default each atom with its most similar earlier
                 ones, in both directions.
             k: Maximum number of earlier atoms for each atom.
-            least: Minimum cosine of these.
+            min_cosine: Minimum cosine of these.
             progress: Whether to show a bar on stderr.
 
         Raises:
@@ -113,7 +113,7 @@ class GraphEdits:
         local = LexicalJudge(self._state.embedder) if oracle is None else oracle
         judge = method_of(local, "judge")
         if pairs is None:
-            asked = self._state.with_retry(partial(_similar_ids, self._state, k, least))
+            asked = self._state.with_retry(partial(_similar_ids, self._state, k, min_cosine))
         else:
             asked = edge_writes.checked_pairs(pairs)
         done = edge_writes.JudgedEdges()
@@ -156,5 +156,5 @@ class GraphEdits:
         return missing_links(self._store, k, type=kind)
 
 
-def _similar_ids(state: State, k: int, least: float, view: IndexView) -> list[tuple[str, str]]:
-    return edge_writes.similar_ids(state.store, view.snapshot, k=k, least=least)
+def _similar_ids(state: State, k: int, min_cosine: float, view: IndexView) -> list[tuple[str, str]]:
+    return edge_writes.similar_ids(state.store, view.snapshot, k=k, min_cosine=min_cosine)
