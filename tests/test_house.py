@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # own files; the facade, "", is the roof: it names what is public, and nothing imports from it.
 FLOORS = [
     "version",
+    "lazy",
     "kernels",
     "errors",
     "exact",
@@ -89,6 +90,7 @@ WITHOUT_TORCH = [
     "progress",
     "results",
     "version",
+    "lazy",
     "memory.archive",
     "memory.exporting",
     "memory.history",
