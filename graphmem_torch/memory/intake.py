@@ -309,9 +309,11 @@ def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
     # Numbers stay unchanged, and with them the digests of stored atoms.
     changed: dict[str, Any] = {
         name: parse_time(value, f"atom {atom.id!r}: {name}")
-        for name in ("time", "event_time", "event_end", "expires")
+        for name in ("time", "event_time", "event_end")
         if isinstance(value := getattr(atom, name), (str, date))
     }
+    if atom.expires is not None:
+        changed["expires"] = parse_time(atom.expires, f"atom {atom.id!r}: expires")
     if atom.ttl is not None:
         changed["ttl"] = parse_duration(atom.ttl, f"atom {atom.id!r}: ttl")
     if (title := one_line(atom.title)) != atom.title:
@@ -327,10 +329,13 @@ def with_expiry(atom: Atom, now: float) -> Atom:
     Args:
         atom: Checked atom.
         now: Seconds since the epoch UTC.
+
+    Raises:
+        InputError: It would expire after the year 9999.
     """
     if atom.ttl is None or atom.expires is not None:
         return atom
-    return replace(atom, expires=now + atom.ttl)
+    return replace(atom, expires=parse_time(now + atom.ttl, f"atom {atom.id!r}: expires"))
 
 
 def digest_of(atom: Atom) -> str:
