@@ -336,7 +336,7 @@ class Writer:
                 return old
             own = self._addition([atom], {}, when)
             with store.turn():
-                if store.known([name]) == known:
+                if store.known([name]) == known and store.atoms([node]) == [old]:
                     self._replace(node, old, own)
                     return atom
 
