@@ -51,6 +51,10 @@ class Memory(MemoryQuestions):
 
     `len(memory)` counts its atoms, but neither concepts, which linking makes, nor expired ones.
 
+    A method raises `InputError` for an argument that it cannot use, such as an id that is not
+    stored, and `StoreError` if the memory is closed or read-only, or the disk is full.
+    `EmbedderError` comes from the encoder.
+
     Attributes:
         store: Store on disk.
         device: Device of the index.
@@ -291,9 +295,6 @@ class Memory(MemoryQuestions):
             name: Its name; with `.md` at the end the title of a chunk begins with its headings.
             time: When it was written, a time as in `retrieve`.
             title: Title of the chunks.
-
-        Raises:
-            InputError, EmbedderError, StoreError: See `add`; a name stored with another text.
         """
         return self._writing.add_document(text, name=name, time=time, title=title)
 
@@ -345,10 +346,6 @@ class Memory(MemoryQuestions):
         Args:
             ids: One id for an atom, or several for a list.
             refresh: Whether atoms with a `ttl` expire that many seconds from now, not earlier.
-
-        Raises:
-            InputError: An id that is not stored or has expired, or that of a concept.
-            StoreError: A refresh of a read-only store.
         """
         from graphmem_torch.memory.lookup import atoms_by_id, refresh_expiry
 
@@ -373,9 +370,6 @@ class Memory(MemoryQuestions):
             id: Id of a stored atom; or a mapping as `given`, with the `id` in it.
             given: New values by field, or a message, as `add` takes them.
             changes: New values by field; None removes one.
-
-        Raises:
-            InputError, StoreError: See `add`; an id that is not stored.
         """
         return self._writing.update(id, given, changes)
 
@@ -383,9 +377,6 @@ class Memory(MemoryQuestions):
         """Delete atoms with their versions, edges and uses, all or none; returns their number.
 
         `forget` also wipes their bytes from the disk.
-
-        Raises:
-            InputError, StoreError: An id that is not stored; a read-only store or full disk.
         """
         return self._writing.delete(ids)
 
@@ -446,9 +437,6 @@ class Memory(MemoryQuestions):
 
         Returns:
             A receipt, which `upkeep.check_receipt` verifies; with `dry_run` the atoms.
-
-        Raises:
-            InputError, StoreError: See `delete`; no condition.
         """
         from graphmem_torch.memory.forgetting import Conditions, Forgetting
 
@@ -479,9 +467,6 @@ class Memory(MemoryQuestions):
                 known then. For a list of moments `retrieve` gives a result for each. Edges
                 and word counts are those of today; deleted and archived atoms are missing.
             valid_at: Moment at which the content of atoms was true, as `facts.validity` says.
-
-        Raises:
-            InputError: No time.
         """
         if isinstance(as_of, list | tuple):
             return MemoryAtEach(self._asking, as_of, valid_at)
@@ -503,9 +488,6 @@ class Memory(MemoryQuestions):
             question: The question as it was asked.
             used: Ids of the memories that helped.
             not_used: Ids of those that did not; by default the best others.
-
-        Raises:
-            InputError, StoreError: See `delete`; no question, no id at all, or one in both.
         """
         from graphmem_torch.memory.learning import record_feedback
 
@@ -514,19 +496,11 @@ class Memory(MemoryQuestions):
     # Pins and uses.
 
     def pin(self, ids: str | Sequence[str]) -> None:
-        """Pin atoms, all or none: every context has them, and they do not decay.
-
-        Raises:
-            InputError, StoreError: See `delete`.
-        """
+        """Pin atoms, all or none: every context has them, and they do not decay."""
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], True)
 
     def unpin(self, ids: str | Sequence[str]) -> None:
-        """Remove pins, also from atoms of the stated type `procedural`.
-
-        Raises:
-            InputError, StoreError: See `delete`.
-        """
+        """Remove pins, also from atoms of the stated type `procedural`."""
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], False)
 
     def pinned(self) -> list[str]:
@@ -537,11 +511,7 @@ class Memory(MemoryQuestions):
         return self.store.life.pinned(self.store.expiry.hidden())
 
     def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
-        """Record that atoms were used, now or at a time as in `retrieve`: decay starts again.
-
-        Raises:
-            InputError, StoreError: See `delete`; no time.
-        """
+        """Record that atoms were used, now or at a time as in `retrieve`: decay starts again."""
         now = self._state.clock() if when is None else parse_time(when, "when")
         nodes = self._state.resolve_ids(ids)[1]
         if nodes:
@@ -568,9 +538,6 @@ class Memory(MemoryQuestions):
             limit: Maximum number of nodes; of more, the best linked are drawn.
             most_edges: Maximum number of edges; of more, the strongest of each node are drawn.
             iterations: Steps in which the nodes are placed.
-
-        Raises:
-            InputError, OSError: No usable path, a limit out of range, or an empty question.
         """
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
@@ -608,9 +575,6 @@ class Memory(MemoryQuestions):
             path: The file, which is replaced; or an open stream of text in UTF-8.
             vectors: Whether to write the vectors, which are larger than the rest.
             namespaces: Whether to write the namespaces and archives, too.
-
-        Raises:
-            InputError, StoreError: No usable path; the file cannot be written.
         """
         from graphmem_torch.memory.transfer import export
 
@@ -620,9 +584,6 @@ class Memory(MemoryQuestions):
         """Add the memories of an export, also to namespaces; skips those that are stored already.
 
         A truncated or changed file stores nothing; an interrupted import can be repeated.
-
-        Raises:
-            InputError, StoreError: See `add`; no export.
         """
         from graphmem_torch.memory.transfer import import_export
 
@@ -657,11 +618,7 @@ class Memory(MemoryQuestions):
         self._state.close()
 
     def __enter__(self) -> Self:
-        """Return the memory.
-
-        Raises:
-            StoreError: It was closed.
-        """
+        """Return the memory."""
         self.store.expect_there()
         return self
 
@@ -688,9 +645,6 @@ class Memory(MemoryQuestions):
             limit: Maximum number of atoms of a page; by default all.
             after: `next` of the page before, or the id of a memory that is listed.
             expired: Whether to list what has expired and is not deleted yet, instead of the rest.
-
-        Raises:
-            InputError: An unknown order or condition, no number, or an `after` of another order.
         """
         from graphmem_torch.memory.listing import Ordering, listed_page, moment_of
 
