@@ -180,7 +180,7 @@ class IndexBuilder:
         An older one is extended when an index is next built, if the store knows what was removed
         since. Ignores a damaged one or one with other settings.
         """
-        # Verify all of it: a flipped bit would cause wrong answers or a crash. 350 MB take 0.2 s.
+        # Verify all of it: a flipped bit would cause wrong answers or a crash.
         kept = store.load_snapshot(verify=True, stale=True)
         if kept is None or kept[1].get("built") != _signature(config):
             return None
