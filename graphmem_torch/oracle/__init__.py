@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphmem_torch.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from graphmem_torch.oracle.chat import Usage
+    from graphmem_torch.oracle.attempts import Usage
     from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
     from graphmem_torch.oracle.protocol import (
         Classifier,
@@ -52,7 +52,7 @@ _MODULE = {
     "OpenAIClient": "oracle.client",
     "OpenAIOracle": "oracle.client",
     "Oracle": "oracle.protocol",
-    "Usage": "oracle.chat",
+    "Usage": "oracle.attempts",
     "Verdict": "oracle.protocol",
     "Verifier": "oracle.protocol",
     "ask_classifier": "oracle.protocol",
