@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,10 +86,15 @@ def mcp(
             mode="r" if read_only else "w",
         )
 
-    interrupt_as_usual()
     with MemoryServer(opened, namespace=namespace, readonly=read_only) as server:
-        if http is None:
-            server.run()
-        else:
+        if http is not None:
+            interrupt_as_usual()
             server.run_http(*http)
+            return 0
+        # A thread that waits for a line of standard input cannot be interrupted: end at once.
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            server.run()
+        finally:
+            signal.signal(signal.SIGINT, before)
     return 0

@@ -255,11 +255,13 @@ def _wrong_argument(tool: str, error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"]) or tool
     if first["type"] == "missing":
         return f"{name}: expected a value, got none; see the input schema of {tool}"
-    wanted = str(first["msg"]).removeprefix("Input should be ").strip()
-    return (
-        f"{name}: expected {' '.join(wanted.split())}, got {first['input']!r:.80}; see the input "
-        f"schema of {tool}"
-    )
+    wanted = " ".join(str(first["msg"]).split())
+    if wanted.startswith("Input should be "):
+        wanted = wanted.removeprefix("Input should be ")
+        wanted = f"a number {wanted}" if wanted.startswith(("greater", "less")) else wanted
+    else:
+        wanted = f"another value ({wanted})"
+    return f"{name}: expected {wanted}, got {first['input']!r:.80}; see the input schema of {tool}"
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -206,7 +206,13 @@ class MemoryTools:
         self,
         query: Question,
         budget: Annotated[
-            int, Field(ge=1, le=1_000_000, description="Maximum number of tokens of the context.")
+            int,
+            Field(
+                strict=True,
+                ge=1,
+                le=1_000_000,
+                description="Maximum number of tokens of the context.",
+            ),
         ] = 1024,
         namespace: Namespace = "",
     ) -> CompiledContext:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphmem_torch.errors import GraphMemError, InputError
+from graphmem_torch.errors import GraphMemError, InputError, nearest
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
@@ -79,10 +79,19 @@ class ServedMemory:
                 f"namespace: expected {own!r}, the only one that is served, got "
                 f"{namespace!r:.80}; leave it out"
             )
-        spaces = self.root().namespaces if own or namespace else None
-        if spaces is None:
-            return self.root()
-        return spaces[namespace or own] if own is None or self.readonly else spaces.create(own)
+        name, root = namespace or own, self.root()
+        if not name:
+            return root
+        if own is not None and not self.readonly:
+            return root.namespaces.create(own)
+        if name not in root.namespaces:
+            close = nearest(name, root.namespaces)
+            do = f"did you mean {close!r}?" if close else "leave it out."
+            raise InputError(
+                f"namespace: expected one that this memory has, got {name!r:.80}; {do} `remember` "
+                "makes one with create_namespace"
+            )
+        return root.namespaces[name]
 
     def load(self) -> None:
         """Load what the first question needs; leaves errors to the call that meets them."""

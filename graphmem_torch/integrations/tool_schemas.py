@@ -56,7 +56,7 @@ Namespace = Annotated[
 Moment = Annotated[
     str, OPTIONAL, Field(description="A date or date and time in ISO 8601, such as 2026-05-31.")
 ]
-Count = Annotated[int, Field(ge=1, le=1000, description="Maximum number of memories.")]
+Count = Annotated[int, Field(strict=True, ge=1, le=1000, description="Maximum number of memories.")]
 Where = Annotated[
     dict[str, Any] | None,
     Field(
