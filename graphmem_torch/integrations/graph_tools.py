@@ -135,8 +135,9 @@ def _json(value: object) -> str:
 
 def _reply(shown: object, **structured: Any) -> CallToolResult:
     """Return a result with a value as text, and as structured content."""
-    content = [TextContent(type="text", text=_json(shown))]
-    return CallToolResult(content=content, structured_content=structured)
+    return CallToolResult(
+        content=[TextContent(type="text", text=_json(shown))], structured_content=structured
+    )
 
 
 def _done(message: str) -> CallToolResult:

@@ -1,6 +1,6 @@
 """Knowledge graph of a memory, with the operations of the MCP reference memory server.
 
-Entities, observations and relations are ordinary memories (`readers.knowledge_graph`): questions
+Entities, observations and relations are ordinary memories (`readers.entities`): questions
 find them, exports hold them, and forgetting an entity erases what is derived from it.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.readers.knowledge_graph import (
+from graphmem_torch.readers.entities import (
     ENTITY,
     OBSERVATION,
     RELATION,
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KnowledgeGraph"]
 
+Given = Mapping[str, Any]
+"""An entity (`name`, `entityType`, `observations`), a relation (`from`, `to`, `relationType`), or
+the observations of an entity (`entityName`, with `contents` or `observations`)."""
+
 Json = dict[str, Any]
-"""An entity (`name`, `entityType`, `observations`), a relation or a graph, as JSON has it."""
+"""An entity, a relation or a graph (`entities`, `relations`), as JSON has it."""
 
 
 @dataclass
@@ -86,11 +90,11 @@ class KnowledgeGraph:
         """
         self._memory = memory
 
-    def create_entities(self, entities: Iterable[Json]) -> list[Json]:
+    def create_entities(self, entities: Iterable[Given]) -> list[Json]:
         """Store the entities whose names are new, with their observations, and return them."""
         with self._memory.store.turn():
             known = {entity.name for entity in self._stored().entities}
-            fresh = [given for given in entities if given["name"] not in known]
+            fresh = [dict(given) for given in entities if given["name"] not in known]
             now, seen = time.time(), Counter[str]()
             atoms: list[Atom] = []
             for given in fresh:
@@ -103,7 +107,7 @@ class KnowledgeGraph:
             self._add(atoms)
         return fresh
 
-    def create_relations(self, relations: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    def create_relations(self, relations: Iterable[Given]) -> list[dict[str, str]]:
         """Store the relations that are new, and return them; entities need not exist."""
         with self._memory.store.turn():
             graph, now = self._stored(), time.time()
@@ -117,7 +121,7 @@ class KnowledgeGraph:
             self._add(atoms)
         return fresh
 
-    def add_observations(self, observations: Iterable[Json]) -> list[Json]:
+    def add_observations(self, observations: Iterable[Given]) -> list[Json]:
         """Add what is new to entities, all or nothing, and return it for each.
 
         Raises:
@@ -156,7 +160,7 @@ class KnowledgeGraph:
             ids += [id for id, own in graph.relations if gone & {own["from"], own["to"]}]
             self._memory.delete(ids)
 
-    def delete_observations(self, deletions: Iterable[Json]) -> None:
+    def delete_observations(self, deletions: Iterable[Given]) -> None:
         """Delete observations of entities; passes over unknown ones."""
         with self._memory.store.turn():
             graph, ids = self._stored(), list[str]()
@@ -166,7 +170,7 @@ class KnowledgeGraph:
                     ids += [id for id, content in entity.observations if content in gone]
             self._memory.delete(ids)
 
-    def delete_relations(self, relations: Iterable[Mapping[str, str]]) -> None:
+    def delete_relations(self, relations: Iterable[Given]) -> None:
         """Delete relations; passes over unknown ones."""
         gone = [dict(given) for given in relations]
         with self._memory.store.turn():

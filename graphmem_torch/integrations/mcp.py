@@ -26,7 +26,7 @@ optional_import("mcp.server.mcpserver", "a server of tools, 2.x", "graphmem-torc
 
 from mcp.server.mcpserver import MCPServer  # noqa: E402
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError  # noqa: E402
-from mcp_types import CallToolResult, ToolAnnotations  # noqa: E402
+from mcp_types import ToolAnnotations  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 
 __all__ = ["MemoryServer"]
@@ -161,9 +161,7 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
             self._ahead.start()
         return tools
 
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Any = None
-    ) -> CallToolResult:
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool.
 
         Raises:

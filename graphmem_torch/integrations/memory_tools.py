@@ -151,9 +151,15 @@ class MemoryTools:
         All conditions must hold. This cannot be undone: if the user did not name the memories
         exactly, call it with dry_run first and show them.
         """
-        memory, chosen = self._served.within(namespace), ids or None
-        given = {"session": session or None, "speaker": speaker or None, "before": before or None}
-        erased = [atom.id for atom in memory.forget(chosen, **given, dry_run=True)]
+        memory = self._served.within(namespace)
+        found = memory.forget(
+            ids or None,
+            session=session or None,
+            speaker=speaker or None,
+            before=before or None,
+            dry_run=True,
+        )
+        erased = [atom.id for atom in found]
         receipt = None if dry_run else memory.forget(erased)
         return ForgottenMemories(
             erased=erased,

@@ -1,4 +1,4 @@
-"""Schemas of the tools of `integrations.mcp`: arguments and results, with what models read of them.
+"""Schemas of the tools of a memory: arguments and results, with what models read of them.
 
 Needs the package `mcp`, 2.x.
 """

@@ -14,6 +14,7 @@ from pathlib import Path
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError, NoExportError, nearest_path, unknown
 from graphmem_torch.readers.chats import is_export_atom
+from graphmem_torch.readers.entities import is_graph_line, read_graph
 from graphmem_torch.readers.exports import (
     export_atoms,
     is_export,
@@ -23,7 +24,6 @@ from graphmem_torch.readers.exports import (
 )
 from graphmem_torch.readers.headings import chunk_titles, file_title
 from graphmem_torch.readers.jsonl import read_records
-from graphmem_torch.readers.knowledge_graph import is_graph_line, read_graph
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
 from graphmem_torch.readers.slack import is_slack_table
@@ -78,7 +78,7 @@ def read_atoms(
     by content are:
 
     - chat exports in `.json`, `.txt` and `.zip`, one atom a message (`readers.exports`);
-    - graphs of the MCP reference memory server in `.jsonl` and `.json` (`readers.knowledge_graph`);
+    - graphs of the MCP reference memory server in `.jsonl` and `.json` (`readers.entities`);
     - statements or modules of a proof library in `.jsonl`, with their edges beside them;
     - Lean blueprints in `.json`. If there are several proof sets, ids begin with the set's name.
 

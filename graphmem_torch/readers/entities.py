@@ -109,8 +109,8 @@ def relation_atom(
 
 def entity_of(atom: Atom) -> tuple[str, str] | None:
     """Return the name and type of an entity; None for any other atom."""
-    found = [atom.meta.get(key) for key in _NAMED] if atom.kind == ENTITY else []
-    return (found[0], found[1]) if found and _are_texts(found) else None
+    found = _texts_of(atom, ENTITY, _NAMED)
+    return None if found is None else (found["name"], found["entityType"])
 
 
 def observed(atom: Atom) -> tuple[str, str] | None:
@@ -124,8 +124,7 @@ def observed(atom: Atom) -> tuple[str, str] | None:
 
 def relation_of(atom: Atom) -> dict[str, str] | None:
     """Return `from`, `to` and `relationType` of a relation; None for any other atom."""
-    found = [atom.meta.get(key) for key in _ENDS] if atom.kind == RELATION else []
-    return dict(zip(_ENDS, found, strict=True)) if found and _are_texts(found) else None
+    return _texts_of(atom, RELATION, _ENDS)
 
 
 def is_graph_line(line: bytes) -> bool:
@@ -196,8 +195,10 @@ def read_graph(
         yield atom
 
 
-def _are_texts(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
+def _texts_of(atom: Atom, kind: str, keys: Sequence[str]) -> dict[str, str] | None:
+    """Return the texts at some keys of the `meta` of an atom; None if it lacks one."""
+    found = {key: value for key in keys if isinstance(value := atom.meta.get(key), str)}
+    return found if atom.kind == kind and len(found) == len(keys) else None
 
 
 def _text(record: Mapping[str, Any], key: str, place: str) -> str:
@@ -209,7 +210,7 @@ def _text(record: Mapping[str, Any], key: str, place: str) -> str:
 
 def _texts(record: Mapping[str, Any], key: str, place: str) -> list[str]:
     values = record.get(key)
-    if not isinstance(values, list) or not _are_texts(values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise InputError(
             f"{key}: expected a list of texts, got {values!r:.60}; {_MEND}", where=place
         )
