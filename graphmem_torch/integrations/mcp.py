@@ -153,6 +153,20 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
 
     # Protocol.
 
+    def run(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve until the client hangs up, or an interrupt.
+
+        Args:
+            transport: `stdio`, or another of `MCPServer.run`.
+            options: Options of the transport.
+        """
+        try:
+            super().run(transport, **options)
+        except BaseExceptionGroup as errors:
+            if errors.split(BrokenPipeError)[1] is not None:
+                raise
+            # The client has hung up in the middle of an answer, which is no error.
+
     async def list_tools(self) -> list[Any]:
         """List the tools, and begin to load what they need."""
         tools: list[Any] = await super().list_tools()

@@ -1,4 +1,4 @@
-"""Knowledge graphs of entities, observations and relations as atoms, and their file `memory.jsonl`.
+"""Knowledge graphs of entities, observations and relations as atoms, and the file memory.jsonl.
 
 The reference memory server of the Model Context Protocol keeps such a graph as JSON lines:
 `{"type": "entity", "name", "entityType", "observations"}` and `{"type": "relation", "from", "to",
@@ -145,7 +145,7 @@ def read_graph(
     origins: dict[str, str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Iterator[Atom]:
-    """Yield the atoms of a `memory.jsonl`: of each entity with its observations, then of relations.
+    """Yield the atoms of a memory.jsonl: of each entity with its observations, then of relations.
 
     Ids depend on content alone. The file is read whole before the first atom: an error in any line
     yields nothing.
