@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from graphmem_torch.errors import optional_import
+from graphmem_torch.integrations.framework import importing
 from graphmem_torch.integrations.knowledge_graph import KnowledgeGraph
 from graphmem_torch.integrations.served_memory import ServedMemory
 
-optional_import("mcp.server.mcpserver", "a server of tools, 2.x", "graphmem-torch[mcp]")
+with importing("mcp", "mcp", ">=2.3,<3", "mcp"):
+    from mcp_types import CallToolResult, TextContent
+    from pydantic import Field
 
-from mcp_types import CallToolResult, TextContent  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from graphmem_torch.integrations.tool_schemas import (  # noqa: E402
-    AddedToEntities,
-    CreatedEntities,
-    CreatedRelations,
-    DeletionDone,
-    GraphEntity,
-    GraphRelation,
-    NewObservations,
-    ObservationDeletion,
-    WholeGraph,
-)
+    from graphmem_torch.integrations.tool_schemas import (
+        AddedToEntities,
+        CreatedEntities,
+        CreatedRelations,
+        DeletionDone,
+        GraphEntity,
+        GraphRelation,
+        NewObservations,
+        ObservationDeletion,
+        WholeGraph,
+    )
 
 __all__ = ["GraphTools"]
 

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from graphmem_torch.errors import GraphMemError, InputError, first_line, optional_import, unknown
+from graphmem_torch.errors import GraphMemError, InputError, first_line, unknown
+from graphmem_torch.integrations.framework import importing
 from graphmem_torch.integrations.graph_tools import GraphTools
 from graphmem_torch.integrations.memory_tools import MemoryTools
 from graphmem_torch.integrations.served_memory import ServedMemory
@@ -22,12 +23,11 @@ from graphmem_torch.version import __version__
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-optional_import("mcp.server.mcpserver", "a server of tools, 2.x", "graphmem-torch[mcp]")
-
-from mcp.server.mcpserver import MCPServer  # noqa: E402
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError  # noqa: E402
-from mcp_types import ToolAnnotations  # noqa: E402
-from pydantic import ValidationError  # noqa: E402
+with importing("mcp", "mcp", ">=2.3,<3", "mcp"):
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+    from mcp_types import ToolAnnotations
+    from pydantic import ValidationError
 
 __all__ = ["MemoryServer"]
 
@@ -153,7 +153,7 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
 
     # Protocol.
 
-    def run(self, transport: str = "stdio", **options: Any) -> None:
+    def run(self, transport: Any = "stdio", **options: Any) -> None:
         """Serve until the client hangs up, or an interrupt.
 
         Args:

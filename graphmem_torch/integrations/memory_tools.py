@@ -6,33 +6,32 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from graphmem_torch.errors import optional_import
+from graphmem_torch.integrations.framework import importing
 from graphmem_torch.integrations.served_memory import ServedMemory
 
 if TYPE_CHECKING:
     from graphmem_torch.atoms import Atom
     from graphmem_torch.results import Hit, Result
 
-optional_import("mcp.server.mcpserver", "a server of tools, 2.x", "graphmem-torch[mcp]")
+with importing("mcp", "mcp", ">=2.3,<3", "mcp"):
+    from pydantic import Field
 
-from pydantic import Field  # noqa: E402
-
-from graphmem_torch.integrations.tool_schemas import (  # noqa: E402
-    OPTIONAL,
-    CompiledContext,
-    Count,
-    ExplainedScore,
-    ForgottenMemories,
-    FoundMemories,
-    FoundRecord,
-    ListedMemories,
-    MemoryRecord,
-    Moment,
-    Namespace,
-    Question,
-    RememberedTexts,
-    Where,
-)
+    from graphmem_torch.integrations.tool_schemas import (
+        OPTIONAL,
+        CompiledContext,
+        Count,
+        ExplainedScore,
+        ForgottenMemories,
+        FoundMemories,
+        FoundRecord,
+        ListedMemories,
+        MemoryRecord,
+        Moment,
+        Namespace,
+        Question,
+        RememberedTexts,
+        Where,
+    )
 
 __all__ = ["MemoryTools"]
 

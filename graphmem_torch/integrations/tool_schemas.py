@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from graphmem_torch.errors import optional_import
+from graphmem_torch.integrations.framework import importing
 
-optional_import("mcp.server.mcpserver", "a server of tools, 2.x", "graphmem-torch[mcp]")
-
-from pydantic import BaseModel, BeforeValidator, Field  # noqa: E402
-from typing_extensions import TypedDict  # noqa: E402
+with importing("mcp", "mcp", ">=2.3,<3", "mcp"):
+    from pydantic import BaseModel, BeforeValidator, Field
+    from typing_extensions import TypedDict
 
 __all__ = [
     "OPTIONAL",

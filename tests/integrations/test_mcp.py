@@ -484,17 +484,36 @@ def test_the_handshake_loads_no_torch() -> None:
     assert done.stdout == "False\n", done.stderr
 
 
-@pytest.mark.parametrize("given", ["None", "types.ModuleType('mcp')"])
-def test_a_missing_or_older_package_is_one_line(given: str) -> None:
-    code = (
-        "import sys, types\n"
-        f"sys.modules['mcp'] = {given}\n"
-        "from graphmem_torch.cli.main import main\n"
-        "sys.exit(main(['mcp', '--store', 'store']))\n"
-    )
+_HIDE = """
+import importlib.machinery, sys
+
+class Hidden(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in {hidden}:
+            return importlib.machinery.PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Hidden
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (_HIDE.format(hidden=["mcp", "mcp_types"]), "expected the package for its adapter"),
+        (
+            "import sys, types, mcp_types\nsys.modules['mcp.server'] = types.ModuleType('mcp')",
+            "got",
+        ),
+    ],
+    ids=["missing", "older"],
+)
+def test_a_missing_or_older_package_is_one_line(before: str, message: str) -> None:
+    code = f"{before}\nfrom graphmem_torch.cli.main import main\n"
+    code += "sys.exit(main(['mcp', '--store', 'store']))\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "pip install 'graphmem-torch[mcp]'" in done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert message in done.stderr and "pip install 'graphmem-torch[mcp]'" in done.stderr
