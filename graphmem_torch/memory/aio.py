@@ -48,13 +48,16 @@ class AsyncMemory:
         *,
         session: str | None = None,
         key: str | None = None,
+        replace: bool = False,
     ) -> Added:
         """Add atoms, as `Memory.add`.
 
         Cancelling the task leaves the store whole: the atoms are still stored, batch by batch. A
         repeated call with the same `key` skips them. Wait for the call before closing the memory.
         """
-        return await asyncio.to_thread(self._writing.add, atoms, session=session, key=key)
+        return await asyncio.to_thread(
+            self._writing.add, atoms, session=session, key=key, replace=replace
+        )
 
     @overload
     async def retrieve(

@@ -270,6 +270,7 @@ class Memory(MemoryQuestions):
         key: str | None = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
+        replace: bool = False,
     ) -> Added:
         """Store and link atoms, one transaction a batch; after an error earlier batches stay.
 
@@ -282,13 +283,20 @@ class Memory(MemoryQuestions):
             key: Name of this call: a repeated call with it adds nothing, in any process.
             progress: Whether to show a bar on stderr.
             origins: Origin of atoms by id, for messages; may be filled while the atoms are read.
+            replace: Whether an atom whose id is stored with other content becomes its new version,
+                as by `update`, instead of an error.
 
         Raises:
             InputError: Empty text, an unusable field, an id or key stored with other content.
             EmbedderError, StoreError: A failing encoder, a read-only store, or a full disk.
         """
         return self._writing.add(
-            atoms, session=session, key=key, progress=progress, origins=origins
+            atoms,
+            session=session,
+            key=key,
+            progress=progress,
+            origins=origins,
+            replace=replace,
         )
 
     def add_document(

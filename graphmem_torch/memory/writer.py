@@ -202,6 +202,54 @@ class Writer:
             raise own.error
         return own.stored, own.switches
 
+    def put(
+        self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
+    ) -> tuple[list[Atom], list[RegimeSwitch]]:
+        """Store one batch durably; an atom whose id is stored becomes its new version.
+
+        Arguments, result and errors are those of `add`. Stated edges of stored atoms stay.
+
+        Raises:
+            InputError: Edges of a stored atom that differ from those stored.
+        """
+        store = self._store
+        store.expect_writable()
+        while True:
+            with store.reading():
+                known = store.known([atom.id for atom in atoms])
+                nodes = [node for node, _ in known.values()]
+                stored = dict(zip(known, store.atoms(nodes), strict=True))
+            given = [_with_edges_of(stored.get(atom.id), atom, origins) for atom in atoms]
+            given = self._unknown(given, origins, replacing=True)
+            fresh = [atom for atom in given if atom.id not in known]
+            changed = [a for a in given if a.id in known and not a.is_of(known[a.id][1])]
+            if not changed:
+                return self.add(fresh, origins, when)
+            own = self._addition([*changed, *fresh], origins, when)
+            with store.turn():
+                if store.known([atom.id for atom in atoms]) != known:
+                    continue
+                try:
+                    with store.gathering():
+                        for i, atom in enumerate(changed):
+                            old = known[atom.id][0], stored[atom.id]
+                            self._replace(*old, self._part(own, [i]))
+                        part = self._part(own, range(len(changed), len(own.atoms)))
+                        self._store_all([part])
+                except BaseException:
+                    self._sound = False  # the linker may hold what was rolled back
+                    raise
+                return part.stored, part.switches
+
+    def _part(self, own: _Addition, places: Sequence[int]) -> _Addition:
+        """Return some atoms of an addition as one of their own."""
+        picked: dict[str, Any] = {
+            "atoms": [own.atoms[i] for i in places],
+            "rows": [own.rows[i] for i in places],
+            "encoded": self._joined([(own, list(places))]),
+        }
+        return replace(own, **picked, stored=[], switches=[])
+
     def remove(self, nodes: Sequence[int], write: Callable[[Batch, dict[str, str]], T]) -> T:
         """Remove atoms; in the turn in which their numbers were found.
 
@@ -513,14 +561,21 @@ class Writer:
             return Encoded(pooled)
         return Encoded(pooled, *pick_tokens(join_tokens(packed, packed[0].tokens.shape[1]), pick))
 
-    def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
+    def _unknown(
+        self, atoms: Sequence[Atom], origins: Mapping[str, str], *, replacing: bool = False
+    ) -> list[Atom]:
         """Return the atoms that are not stored yet, each id once.
+
+        Args:
+            atoms: Atoms of a batch.
+            origins: File and line by id, as in `add`.
+            replacing: Whether ids may be stored with other content.
 
         Raises:
             InputError: Empty text, a kind or id of concepts, or an id that is stored, or comes
                 twice, with other content.
         """
-        known = self._store.known([atom.id for atom in atoms])
+        known = {} if replacing else self._store.known([atom.id for atom in atoms])
         digests = {name: digest for name, (_, digest) in known.items()}
         fresh = []
         for atom in atoms:
@@ -741,6 +796,19 @@ def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputErr
         f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
         where=origins.get(atom.id),
     )
+
+
+def _with_edges_of(stored: Atom | None, atom: Atom, origins: Mapping[str, str]) -> Atom:
+    """Return an atom with the stated edges of the stored one of its id."""
+    if stored is None or atom.edges == stored.edges:
+        return atom
+    if atom.edges:
+        raise InputError(
+            f"atom {atom.id!r}: edges: expected none for an atom that is stored, got "
+            f"{len(atom.edges)}; `graph.connect` and `graph.disconnect` change them",
+            where=origins.get(atom.id),
+        )
+    return replace(atom, edges=stored.edges)
 
 
 def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
