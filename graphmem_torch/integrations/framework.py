@@ -1,0 +1,74 @@
+"""Import of the frameworks that adapters serve, and the memory that an adapter is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+from graphmem_torch.errors import InputError, MissingPackageError
+from graphmem_torch.memory import Memory
+
+__all__ = ["given_memory", "importing"]
+
+
+@contextmanager
+def importing(module: str, distribution: str, tested: str, extra: str) -> Iterator[None]:
+    """Turn a failed import of a framework into one line that says what to install.
+
+    Args:
+        module: Top-level module of the framework.
+        distribution: Distribution whose names the block imports.
+        tested: Versions of the distribution that are tested, such as `>=4.3,<5`.
+        extra: Extra of this package that installs it.
+
+    Raises:
+        MissingPackageError: The framework is missing, or lacks a name, as it is older or newer.
+    """
+    try:
+        yield
+    except ImportError as error:
+        install = f"pip install 'graphmem-torch[{extra}]'"
+        if find_spec(module) is None:
+            raise MissingPackageError(
+                f"{module}: expected the package for its adapter, got none; {install}"
+            ) from error
+        try:
+            got = version(distribution)
+        except PackageNotFoundError:
+            got = "none"
+        reason = str(error).partition(" (")[0]
+        raise MissingPackageError(
+            f"{distribution}: expected {tested}, got {got} ({reason}); {install}"
+        ) from error
+
+
+def given_memory(
+    memory: str | os.PathLike[str] | Memory | None, options: dict[str, Any]
+) -> tuple[Memory, bool]:
+    """Return the memory that an adapter is given, and whether the adapter must close it.
+
+    Args:
+        memory: Folder of a store, which is opened; None for a memory in the process; or an open
+            memory.
+        options: Arguments of `Memory.open`.
+
+    Raises:
+        InputError: Options with an open memory, or neither a path nor a memory.
+        ConfigError, EmbedderError, StoreError: See `Memory.open`.
+    """
+    if isinstance(memory, Memory):
+        if options:
+            raise InputError(
+                f"{min(options)}: expected no options with a memory that is open, got "
+                f"{', '.join(sorted(options))}; give them to `Memory.open`"
+            )
+        return memory, False
+    if not isinstance(memory, str | os.PathLike | None):
+        raise InputError(
+            f"memory: expected a path or a `Memory`, got {type(memory).__name__}; give one"
+        )
+    return Memory.open(memory, **options), True
