@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Version,
         WeighedPath,
     )
+    from graphmem_torch.text.probed import ServerEmbedder
 
 __all__ = [
     "PRESENT",
@@ -118,6 +119,7 @@ __all__ = [
     "Result",
     "RetrievalReport",
     "Scope",
+    "ServerEmbedder",
     "Start",
     "Statement",
     "StoreDamagedError",
@@ -158,6 +160,7 @@ _NAMES = {
     "Explanation History Hit Indexed Learned Mode ModeAlignment ModePair ModeSummary "
     "Page Particle PathStep PlanStep QueryPlan Receipt Reconciled RegimeSwitch Result "
     "Start Statement Trace Understood Validity Version WeighedPath",
+    "text.probed": "ServerEmbedder",
 }
 _MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""

@@ -249,7 +249,8 @@ def settings_options(run: F) -> F:
             "--embedder",
             metavar="NAME",
             section=_SETTINGS,
-            help="Use this encoder: a SentenceTransformer by name or folder, or `hashing`.",
+            help="Use this encoder: a SentenceTransformer by name or folder, an embeddings server "
+            "as ADDRESS#MODEL (http://localhost:8000/v1#MODEL), or `hashing`.",
         ),
         option(
             "--device",

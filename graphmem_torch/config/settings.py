@@ -43,7 +43,8 @@ class EmbedderConfig:
     """Encoder that turns text into vectors.
 
     Attributes:
-        name: Name or path of a SentenceTransformer, or `hashing[:dim]` for the deterministic test
+        name: Name or path of a SentenceTransformer, address and model of an embeddings server
+            ("http://localhost:8000/v1#MODEL"), or `hashing[:dim]` for the deterministic test
             embedder.
         token_dim: Dimensions of projected token vectors; 0 keeps no vectors, and late interaction
             compares the words themselves.

@@ -17,7 +17,9 @@ from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_fol
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
-from graphmem_torch.text.sentence_transformer import AUTO, load_embedder
+from graphmem_torch.text.models import AUTO
+from graphmem_torch.text.probed import ProbedEmbedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = [
     "bind_concepts",
@@ -64,14 +66,14 @@ def open_bound(
             bound = kept.num_nodes or has_namespaces(kept.path)
             remembered = _remembered(kept) if bound else None
     spec, how = remembered or (embedder or own.name, own)
-    loaded = load_as(spec, how, device)
+    loaded = load_as(spec, how, device, from_store=spec != own.name and remembered is not None)
     try:
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     except EmbedderError:
-        if not isinstance(loaded, HashingEmbedder) or not _exists(path):
+        if not _exists(path):
             raise
-        with MemoryStore.open(path, mode="r") as kept:  # may be of an earlier release
-            loaded = loaded.like(kept.fingerprint)
+        with MemoryStore.open(path, mode="r") as kept:
+            loaded = _as_bound(loaded, kept.fingerprint)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     for key, value in embedder_meta(spec, how).items():
         if mode == "w" and value is not None and store.meta_get(key) != value:
@@ -100,7 +102,17 @@ def _located(name: str) -> str:
     return str(Path(name).resolve()) if folder else name
 
 
-def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
+def _as_bound(embedder: Embedder, fingerprint: str | None) -> Embedder:
+    """Return the embedder with the fingerprint of a store that it, or an earlier release, filled.
+
+    The fingerprints of one encoder may differ: see `like` of each class.
+    """
+    if isinstance(embedder, HashingEmbedder | ProbedEmbedder):
+        return embedder.like(fingerprint)
+    return embedder
+
+
+def load_as(spec: Any, how: EmbedderConfig, device: str, *, from_store: bool = False) -> Embedder:
     """Load the encoder that `spec` names (`load_embedder`) with these settings."""
     return load_embedder(
         spec,
@@ -108,6 +120,7 @@ def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
         token_dim=how.token_dim,
         query_prompt=how.query_prompt,
         document_prompt=how.document_prompt,
+        from_store=from_store,
     )
 
 
@@ -129,7 +142,7 @@ def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embe
         EmbedderError: The encoder cannot be loaded, or is not the one that filled the store.
     """
     spec, how = _remembered(store) or (own.name, own)
-    return expect_bound(store, load_as(spec, how, device))
+    return expect_bound(store, load_as(spec, how, device, from_store=spec != own.name))
 
 
 def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
@@ -139,8 +152,7 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
         EmbedderError: The encoder is another one.
     """
     bound = store.fingerprint
-    if isinstance(embedder, HashingEmbedder):
-        embedder = embedder.like(bound)
+    embedder = _as_bound(embedder, bound)
     if bound is not None and bound != embedder.fingerprint:
         raise EmbedderError(
             f"{store.path}: expected the embedder that filled this store ({bound}), got "

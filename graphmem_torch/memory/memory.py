@@ -84,8 +84,8 @@ class Memory(MemoryQuestions):
             path: Folder of the store; None keeps the memory in the process.
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
-            embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
-                and for a new store that of the settings.
+            embedder: An encoder, as `load_embedder` takes it: a name, the address of a server, a
+                function, an object; by default the store's own, then that of the settings.
             concepts: Finder of concepts, or its name; by default `link.concepts` of the settings.
             device: Device of the index: `auto` (CUDA if there is one), `cpu`, `cuda`, ...
             mode: `w` to add, `r` to read.

@@ -5,7 +5,7 @@ May import `atoms`, `checks` and `errors` only; the client of servers needs the 
 
 from __future__ import annotations
 
-from graphmem_torch.oracle.chat import Usage
+from graphmem_torch.oracle.attempts import Usage
 from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
 from graphmem_torch.oracle.protocol import (
     Classifier,

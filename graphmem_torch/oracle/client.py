@@ -1,4 +1,4 @@
-"""Client of any server with OpenAI's chat completions: OpenAI, llama.cpp, vLLM, Ollama, ...
+"""Client of any server with OpenAI's chat completions or embeddings: OpenAI, llama.cpp, vLLM, ...
 
 Requests go through the package `openai` (`pip install 'graphmem-torch[openai]'`).
 """
@@ -16,9 +16,13 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError, OracleError, optional_import
-from graphmem_torch.oracle.chat import AnswerCache, ChatSession, RetryPolicy, Usage
+from graphmem_torch.oracle.attempts import Attempts, RetryPolicy, Usage
+from graphmem_torch.oracle.chat import AnswerCache, ChatSession
+from graphmem_torch.oracle.embeddings import EmbeddingSession
 from graphmem_torch.oracle.prompts import (
     Question,
     as_list,
@@ -73,7 +77,9 @@ class OpenAIClient:
         InputError: Invalid argument, no key for OpenAI, or no package `openai`.
     """
 
+    _attempts: Attempts
     _chat: ChatSession
+    _embeddings: EmbeddingSession
     _end: Callable[[], object]
     _loop: _LoopThread
     _process: int
@@ -131,7 +137,7 @@ class OpenAIClient:
     @property
     def usage(self) -> Usage:
         """Return calls, retries, cached answers, failures and tokens so far."""
-        return self._chat.usage
+        return self._attempts.usage
 
     def complete(
         self,
@@ -151,7 +157,7 @@ class OpenAIClient:
             InputError: A prompt that is empty or neither text nor messages.
             OracleError: No usable answer after all attempts; gives the reason.
         """
-        (found,) = self._run([self._question(prompt, system, max_tokens)])
+        (found,) = self._answers([self._question(prompt, system, max_tokens)])
         if isinstance(found, OracleError):
             raise found
         return str(found)
@@ -179,11 +185,11 @@ class OpenAIClient:
         Raises:
             InputError: A single prompt, or one that is empty or neither text nor messages.
         """
-        return self._run([self._question(prompt) for prompt in as_list("prompts", prompts)])
+        return self._answers([self._question(prompt) for prompt in as_list("prompts", prompts)])
 
     def ask_all(self, questions: Sequence[Question]) -> list[Any]:
         """Return the value read from each answer; None for lost ones, with one warning."""
-        found = self._run(questions)
+        found = self._answers(questions)
         lost = [answer for answer in found if isinstance(answer, OracleError)]
         if lost:
             _log.warning(
@@ -193,6 +199,24 @@ class OpenAIClient:
                 lost[0],
             )
         return [None if isinstance(answer, OracleError) else answer for answer in found]
+
+    def embed(self, texts: Sequence[str], *, batch: int = 64) -> np.ndarray:  # [n, d] float32
+        """Return the vectors of texts by an embedding model, in order, as the server gives them.
+
+        A request that the server finds too large is sent in halves. So is a text; its vector is
+        then the mean of the halves' unit vectors, weighted by their lengths.
+
+        Args:
+            texts: Texts; a text without visible characters gets a vector of zeros.
+            batch: Maximum number of texts of one request.
+
+        Raises:
+            InputError: `texts` is not a list of texts.
+            OracleError: No usable vectors after all attempts; gives the reason.
+        """
+        check_count("batch", batch)
+        listed = as_list("texts", texts, str)
+        return self._run(lambda: self._embeddings.embed_all(listed, batch))
 
     def close(self) -> None:
         """Close the connections and the cache; a later question reopens them."""
@@ -212,15 +236,17 @@ class OpenAIClient:
         limit = self.max_tokens if max_tokens is None else max_tokens
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
-    def _run(self, questions: Sequence[Question]) -> list[Any]:
+    def _answers(self, questions: Sequence[Question]) -> list[Any]:
         """Return the answers, with an OracleError for each lost one."""
-        if not questions:
-            return []
+        return self._run(lambda: self._chat.ask_all(questions)) if questions else []
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return the result of a coroutine in the client's own event loop."""
         with _opening:
             if self._process != os.getpid():
                 # Closed, or forked: neither thread nor connections survive a fork.
                 self._start(self.usage)
-            found = self._loop.submit(self._chat.ask_all(questions))
+            found = self._loop.submit(work())
         try:
             return found.result()
         except CancelledError:
@@ -233,7 +259,7 @@ class OpenAIClient:
 
     def _start(self, usage: Usage) -> None:
         """Open connections, cache and their thread; `usage` is continued."""
-        openai = optional_import("openai", "servers of chat completions", "graphmem-torch[openai]")
+        openai = optional_import("openai", "servers of language models", "graphmem-torch[openai]")
         key = _checked_key(self._api_key or os.environ.get("OPENAI_API_KEY") or "")
         if not key and self.base_url is None:
             raise InputError(
@@ -248,14 +274,19 @@ class OpenAIClient:
             timeout=openai.Timeout(None, connect=self.retry_policy.timeout / 2),
             max_retries=0,
         )
+        self._attempts = attempts = Attempts(
+            f"{self.model} at {api.base_url}", self.retry_policy, usage
+        )
         self._chat = ChatSession(
             api,
             self.model,
             self.options,
-            policy=self.retry_policy,
+            attempts=attempts,
             concurrency=self.concurrency,
             cache=cache,
-            usage=usage,
+        )
+        self._embeddings = EmbeddingSession(
+            api, self.model, self.options, attempts=attempts, concurrency=self.concurrency
         )
         self._loop, self._process = _LoopThread(), os.getpid()
         self._end = weakref.finalize(self, _close, self._process, self._loop, api, cache)

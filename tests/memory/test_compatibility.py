@@ -143,6 +143,7 @@ def test_prompts_bind_a_store_as_its_encoder_does(
                 "token_dim": given.token_dim,
                 "query_prompt": given.query_prompt,
                 "document_prompt": given.document_prompt,
+                "from_store": True,
             }
             assert seen == [("named", rest)]
         assert store.meta_get("embedder") == '["named", 128]'  # as earlier releases read it

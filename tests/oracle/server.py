@@ -1,11 +1,13 @@
-"""A real HTTP server on the loopback that answers chat completions as a script says."""
+"""A real HTTP server on the loopback that answers chat completions and embeddings by a script."""
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -29,6 +31,11 @@ def reply(text: Any, **fields: Any) -> bytes:
     return json.dumps({**body, **fields}).encode()
 
 
+def base64_of(vector: Sequence[float]) -> str:
+    """A vector of 32-bit numbers, as OpenAI writes it."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
 Act = Callable[["Exchange"], None]
 
 
@@ -42,7 +49,8 @@ class Exchange:
 
     def __init__(self, handler: BaseHTTPRequestHandler, body: Any, server: ScriptedServer) -> None:
         self.handler, self.body, self.server = handler, body, server
-        self.prompt: str = body["messages"][-1]["content"]
+        self.prompt: str = body["messages"][-1]["content"] if "messages" in body else ""
+        self.texts: list[str] = body.get("input", [])
 
     def send(
         self,
@@ -63,6 +71,18 @@ class Exchange:
     def say(self, text: Any) -> None:
         """A chat completion with this text."""
         self.send(reply(text))
+
+    def embed(self, vectors: Sequence[Any], **fields: Any) -> None:
+        """An embeddings response with these vectors, as OpenAI writes it; `fields` of each item."""
+        plain = self.body.get("encoding_format") != "base64"
+        data = [
+            {"object": "embedding", "index": i, "embedding": v if plain else base64_of(v), **fields}
+            for i, v in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": len(self.texts), "total_tokens": len(self.texts)}
+        self.send(
+            json.dumps({"object": "list", "data": data, "model": "m", "usage": usage}).encode()
+        )
 
     def fail(self, status: int, *, code: str | None = None, param: str | None = None, **h: str):
         """An error as OpenAI writes it."""

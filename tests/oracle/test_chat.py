@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.chat import AnswerCache, RetryPolicy, failure_of
+from graphmem_torch.oracle.attempts import RetryPolicy, failure_of
+from graphmem_torch.oracle.chat import AnswerCache
 
 
 class Status(Exception):
