@@ -163,6 +163,10 @@ class Atom:
         event_end: End of the event, in the form of `event_time`; None if it lasts or is unknown.
         title: Title in one line: of a document, or the headings above a section. It is searched and
             shown as a line above the text.
+        expires: Moment from which no read returns the atom, in the form of `time`. Not part of
+            its content: equal atoms may expire at different times.
+        ttl: Seconds from now to `expires`, also after each read that refreshes. `Memory.add` takes
+            a `timedelta`, too. Only with `expires`, which `add` computes if it is missing.
 
         The `time` of an aggregate made by consolidation is that of its latest member: before that,
         it could not be known. Its `event_time` and `event_end` are the first and last day that its
@@ -181,6 +185,8 @@ class Atom:
     edges: tuple[Link, ...] = ()
     event_end: float | None = None
     title: str | None = None
+    expires: float | None = None
+    ttl: float | None = None
 
     @property
     def whole(self) -> str:
@@ -204,7 +210,7 @@ class Atom:
 
     @property
     def content(self) -> str:
-        """Return everything but the id, as JSON."""
+        """Return everything but the id and the expiry, as JSON."""
         content = [
             self.text,
             self.kind,

@@ -17,6 +17,7 @@ from graphmem_torch.cli.options import Target, expect_archive, store_options
 from graphmem_torch.cli.syntax import COUNT, JSON, PATH, TIME, Tree, choice, option, time_of
 from graphmem_torch.cli.terminal import Reply, atom_lines, counted, particle_lines
 from graphmem_torch.errors import InputError
+from graphmem_torch.text.times import parse_duration
 
 if TYPE_CHECKING:
     from graphmem_torch.atoms import Atom
@@ -27,8 +28,8 @@ __all__ = ["atoms"]
 _log = logging.getLogger(__name__)
 
 _ORDERS = ("added", "time", "id", "importance")
-_FIELDS = ("text", "title", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
-_TIMES = ("time", "event_time", "event_end")
+_TIMES = ("time", "event_time", "event_end", "expires")
+_FIELDS = ("text", "title", "kind", "speaker", "session", *_TIMES, "ttl", "type")
 _NEEDED = ("text", "kind")  # fields that an empty text does not remove
 
 atoms = Tree("atoms", help="Show, change and remove single memories.")
@@ -66,12 +67,11 @@ def get(target: Target, ids: tuple[str, ...], particle: bool) -> Reply:
 @option("--limit", type=COUNT, default=20, help="List at most N; 0 for all.  [default: 20]")
 @option("--after", metavar="PLACE", help="Go on after this place, which the page before printed.")
 @option("--archived", is_flag=True, help="List the archive instead.")
+@option("--expired", is_flag=True, help="List what has expired and is not deleted yet, instead.")
 @store_options
-def list_atoms(
-    target: Target, where: Any, order: str, limit: int, after: str | None, archived: bool
-) -> Reply:
+def list_atoms(target: Target, where: Any, archived: bool, **given: Any) -> Reply:
     """List memories in an order, page by page."""
-    given: dict[str, Any] = {"order": order, "limit": limit or None, "after": after}
+    given["limit"], order = given["limit"] or None, given["order"]
     if where is not None or order.endswith("importance"):  # both need the engine
         with target.open("r") as memory:
             asked = expect_archive(memory.upkeep.archived()) if archived else memory
@@ -97,6 +97,8 @@ def list_atoms(
 @option("--time", metavar="TIME", help="Replace the time at which it was said.")
 @option("--event-time", metavar="TIME", help="Replace the time at which its event began.")
 @option("--event-end", metavar="TIME", help="Replace the time at which its event ended.")
+@option("--expires", metavar="TIME", help="Replace the time from which no command shows it.")
+@option("--ttl", metavar="SECONDS", help="Let it expire so many seconds from now.")
 @option("--type", metavar="TYPE", help="Replace the type: semantic, episodic, procedural, working.")
 @option("--meta", type=JSON, help="Replace everything else it has.")
 @store_options
@@ -110,12 +112,28 @@ def update(target: Target, id: str, meta: Any, **given: str | None) -> Reply:
     for name in _TIMES:
         if changes.get(name):
             changes[name] = time_of(changes[name], f"--{name.replace('_', '-')}")
+    if changes.get("ttl"):
+        changes["ttl"] = _seconds(changes["ttl"])
     if meta is not None:
         changes["meta"] = meta
     with target.open("w") as memory:
         atom = memory.update(id, **changes)
     (record,) = _records([atom])
     return Reply(data={"atom": record}, text=_blocks([atom]))
+
+
+def _seconds(text: str) -> float:
+    """Return a number of seconds.
+
+    Raises:
+        InputError: Another text.
+    """
+    try:
+        return parse_duration(float(text), "--ttl")
+    except ValueError as error:
+        raise InputError(
+            f"--ttl: expected a number of seconds, got {text!r:.60}; write --ttl 3600"
+        ) from error
 
 
 @atoms.command("forget")

@@ -183,6 +183,7 @@ def atom_lines(atom: Atom) -> list[str]:
     said = {
         "happened": when(atom.event_time),
         "ended": when(atom.event_end),
+        "expires": when(atom.expires),
         "type": atom.type,
         "meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None,
         "edges": _WITHIN.join(edges),

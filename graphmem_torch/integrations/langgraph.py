@@ -14,7 +14,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -24,6 +24,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.lookup import refresh_expiry
 
 with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
     from langgraph.store.base import (
@@ -38,6 +39,7 @@ with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
         Result,
         SearchItem,
         SearchOp,
+        TTLConfig,
         get_text_at_path,
         tokenize_path,
         validate_op_namespace,
@@ -47,6 +49,7 @@ __all__ = ["FilterTypeError", "GraphMemStore"]
 
 _KIND = "item"
 _WHOLE = "$"  # path of the whole value
+_MINUTE = 60.0
 _ORDERED: Mapping[str, Callable[[float, float], bool]] = {
     "$gt": lambda own, other: own > other,
     "$gte": lambda own, other: own >= other,
@@ -110,18 +113,22 @@ class GraphMemStore(BaseStore):
     Searches without a query, filters and listings answer as LangGraph's `InMemoryStore` does,
     except that a namespace exists as long as it has an item. A query ranks items as
     `Memory.retrieve` does, with its probability as `score`; items without text follow, without
-    a score.
+    a score. Expired items are never given back, whatever `omit_expired` says.
 
     Attributes:
         memory: The memory. It may hold other atoms; the store neither shows nor changes them.
         index_config: Configuration of the index as given.
+        ttl_config: Configuration of expiry as given.
     """
+
+    supports_ttl = True
 
     def __init__(
         self,
         memory: str | os.PathLike[str] | Memory | None = None,
         *,
         index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
         clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
@@ -132,25 +139,30 @@ class GraphMemStore(BaseStore):
             index: LangGraph's `IndexConfig`: `fields`, the paths of the indexed texts (by default
                 the whole value), `embed`, the encoder, as `embedder` of `Memory.open`, and `dims`,
                 which must be its width.
-            clock: Function that returns now, in seconds since the epoch UTC.
+            ttl: LangGraph's `TTLConfig`: `default_ttl` in minutes, `refresh_on_read`,
+                `omit_expired`, and `sweep_interval_minutes`: the first put after that time deletes
+                expired items.
+            clock: Function that returns now, in seconds since the epoch UTC; not with an open
+                memory, which has its own.
             options: Arguments of `Memory.open`, such as `preset` or `mode`.
 
         Raises:
-            InputError: Unusable `index`, or options with an open memory.
+            InputError: Unusable `index` or `ttl`, or options with an open memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
-        self.index_config = index
-        config = {} if index is None else dict(index)
-        if foreign := config.keys() - {"dims", "embed", "fields"}:
-            raise InputError(unknown("index", min(foreign), ("dims", "embed", "fields")))
-        fields = config.get("fields") or [_WHOLE]
-        self._paths = _checked_paths(fields)
+        config = _config("index", index, ("dims", "embed", "fields"))
+        self._paths = _checked_paths(config.get("fields") or [_WHOLE])
         if config.get("embed") is not None:
             options["embedder"] = config["embed"]
+        names = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_minutes")
+        interval = _config("ttl", ttl, names).get("sweep_interval_minutes")
         if not isinstance(memory, Memory):
             options["clock"] = clock
+        self.index_config, self.ttl_config = index, ttl
         self.memory, self._owned = given_memory(memory, options)
-        self._clock = clock
+        self._clock = self.memory.store.expiry.clock
+        self._interval = math.inf if interval is None else interval * _MINUTE
+        self._swept = self._clock()
         self._expect_width(config.get("dims"))
         self._lock = threading.RLock()  # guards the mirror; taken before a lock of the database
         self._reset()
@@ -188,6 +200,7 @@ class GraphMemStore(BaseStore):
             StoreError: The store is read-only, locked or full; nothing is written.
         """
         results: list[Result] = []
+        read: list[_Entry] = []  # items whose expiry is refreshed
         searches: list[tuple[int, SearchOp, list[_Entry]]] = []
         puts: dict[tuple[_Namespace, str], PutOp] = {}
         with self._lock, self.memory.store.reading():
@@ -196,8 +209,9 @@ class GraphMemStore(BaseStore):
                 validate_op_namespace(op)
                 results.append(None)
                 if isinstance(op, GetOp):
-                    entry = self._spaces.get(tuple(op.namespace), {}).get(op.key)
+                    entry = self._item(tuple(op.namespace), op.key)
                     results[place] = None if entry is None else entry.item()
+                    read += [entry] if entry is not None and op.refresh_ttl else []
                 elif isinstance(op, SearchOp):
                     searches.append((place, op, self._candidates(op)))
                 elif isinstance(op, ListNamespacesOp):
@@ -210,7 +224,12 @@ class GraphMemStore(BaseStore):
                         f"{type(op).__name__}; give one of these"
                     )
         for place, op, entries in searches:
-            results[place] = self._searched(op, entries)
+            scores = self._scores(op, entries) if _asks(op) else {}
+            page = _page(op, entries, scores)
+            results[place] = [entry.found(scores.get(entry.id)) for entry in page]
+            read += page if op.refresh_ttl else []
+        if read and not self.memory.store.readonly:
+            refresh_expiry(self.memory.store, [entry.node for entry in read])
         if puts:
             self._write(puts)
         return results
@@ -229,13 +248,19 @@ class GraphMemStore(BaseStore):
         self._entries: dict[int, _Entry] = {}  # by node
         self._spaces: dict[_Namespace, dict[str, _Entry]] = {}
         self._begun: dict[_Namespace, int] = {}  # numbers of the items that began namespaces
+        self._hidden: Collection[int] = ()  # nodes that have expired
 
     def _follow(self) -> None:
         """Bring the mirror to the state of the store; inside the lock and `reading`."""
         store = self.memory.store
         state = store.state
-        if state == self._state:
-            return
+        if state != self._state:
+            self._take_in(state)
+        self._hidden = store.expiry.hidden()
+
+    def _take_in(self, state: str) -> None:
+        """Read what was stored and deleted since the state of the mirror."""
+        store = self.memory.store
         changes = None if self._state is None else store.changes(self._state, 0)
         if changes is None:
             self._reset()
@@ -274,6 +299,11 @@ class GraphMemStore(BaseStore):
             order = sorted(self._spaces, key=self._begun.__getitem__)
             self._spaces = {name: self._spaces[name] for name in order}
 
+    def _item(self, namespace: _Namespace, key: str) -> _Entry | None:
+        """Return an item; None if there is none, or it has expired."""
+        entry = self._spaces.get(namespace, {}).get(key)
+        return None if entry is None or entry.node in self._hidden else entry
+
     def _candidates(self, op: SearchOp) -> list[_Entry]:
         """Return the items that a search may give, in order; without a query only its page."""
         prefix = tuple(op.namespace_prefix)
@@ -282,21 +312,13 @@ class GraphMemStore(BaseStore):
             for namespace, items in self._spaces.items()
             if namespace[: len(prefix)] == prefix
         )
+        if self._hidden:
+            among = (entry for entry in [*among] if entry.node not in self._hidden)
         if op.filter:
             among = (entry for entry in [*among] if _meets_all(entry, op.filter))
         elif not _asks(op) and min(op.offset, op.limit) >= 0:
             among = islice(among, op.offset + op.limit)
         return list(among)
-
-    def _searched(self, op: SearchOp, entries: list[_Entry]) -> list[SearchItem]:
-        """Return the page of a search, ranked if it has a query."""
-        scores = self._scores(op, entries) if _asks(op) else {}
-        by_id = {entry.id: entry for entry in entries}
-        ranked = [by_id[name] for name in scores]
-        rest = [entry for entry in entries if entry.id not in scores]
-        rest.sort(key=lambda entry: bool(scores) and not entry.indexed)
-        page = [*ranked, *rest][op.offset : op.offset + op.limit]
-        return [entry.found(scores.get(entry.id)) for entry in page]
 
     def _scores(self, op: SearchOp, entries: list[_Entry]) -> dict[str, float]:
         """Return the scores of the best items for a query by id, best first."""
@@ -316,6 +338,8 @@ class GraphMemStore(BaseStore):
         """Return the page of a listing of namespaces."""
         conditions = op.match_conditions or ()
         found = [name for name in self._spaces if all(_fits(each, name) for each in conditions)]
+        if self._hidden:
+            found = [name for name in found if any(self._item(name, k) for k in self._spaces[name])]
         if op.max_depth is not None:
             found = list({name[: op.max_depth] for name in found})
         return sorted(found)[op.offset : op.offset + op.limit]
@@ -331,7 +355,7 @@ class GraphMemStore(BaseStore):
             self._follow()
             begun: dict[_Namespace, int] = {}
             for (namespace, key), op in puts.items():
-                entry = self._spaces.get(namespace, {}).get(key)
+                entry = self._item(namespace, key)
                 if op.value is None:
                     gone += [] if entry is None else [entry.id]
                     continue
@@ -342,10 +366,28 @@ class GraphMemStore(BaseStore):
                 atoms.append(self._atom(op, namespace, key, order, now, entry))
         if not gone:
             self.memory.add(atoms, replace=True)
-            return
+        else:
+            with store.gathering():
+                self.memory.delete([*store.known(gone)])
+                self.memory.add(atoms, replace=True)
+        if now - self._swept >= self._interval:
+            self.sweep_ttl()
+
+    def sweep_ttl(self) -> int:
+        """Delete expired items, and return their number.
+
+        Raises:
+            StoreError: The store is read-only, locked or full.
+        """
+        store = self.memory.store
+        with self._lock, store.reading():
+            self._follow()
+            ids = [self._entries[node].id for node in self._hidden if node in self._entries]
+            self._swept = self._clock()
         with store.gathering():
-            self.memory.delete([name for name in gone if name in self.memory])
-            self.memory.add(atoms, replace=True)
+            hidden = store.expiry.hidden()
+            gone = [name for name, (node, _) in store.known(ids).items() if node in hidden]
+            return self.memory.delete(gone)
 
     def _atom(
         self,
@@ -375,7 +417,8 @@ class GraphMemStore(BaseStore):
         }
         # An atom needs a text: that of an item without one is its place, and no search finds it.
         text = text or f"{'.'.join(namespace)}/{key}"
-        return Atom(id=_id_of(namespace, key), text=text, kind=_KIND, time=now, meta=meta)
+        ttl = None if op.ttl is None else op.ttl * _MINUTE
+        return Atom(_id_of(namespace, key), text, _KIND, time=now, meta=meta, ttl=ttl)
 
     def _text(self, value: dict[str, Any], index: object) -> str:
         """Return the text of the indexed fields; empty if there is none."""
@@ -394,6 +437,24 @@ class GraphMemStore(BaseStore):
 def _asks(op: SearchOp) -> bool:
     """Return whether a search has a query."""
     return bool(op.query and op.query.strip())
+
+
+def _page(op: SearchOp, entries: list[_Entry], scores: Mapping[str, float]) -> list[_Entry]:
+    """Return the page of a search: ranked items, then those without a score, in order."""
+    by_id = {entry.id: entry for entry in entries}
+    rest = [entry for entry in entries if entry.id not in scores]
+    rest.sort(key=lambda entry: bool(scores) and not entry.indexed)
+    return [*(by_id[name] for name in scores), *rest][op.offset : op.offset + op.limit]
+
+
+def _config(name: str, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> dict[str, Any]:
+    """Return a configuration of LangGraph as a dictionary."""
+    if not isinstance(given, Mapping | None):
+        raise InputError(f"{name}: expected a mapping, got {given!r:.80}; write {{...}}")
+    config = dict(given or {})
+    if foreign := [each for each in config if each not in known]:
+        raise InputError(unknown(name, foreign[0], known))
+    return config
 
 
 def _id_of(namespace: _Namespace, key: str) -> str:

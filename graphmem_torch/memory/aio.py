@@ -23,6 +23,7 @@ from graphmem_torch.memory.request import (
 from graphmem_torch.memory.writing import Given, Writing
 from graphmem_torch.rank.filters import Where
 from graphmem_torch.results import Added, Answer, Context, Result
+from graphmem_torch.text.times import DurationLike, TimeLike
 
 __all__ = ["AsyncMemory"]
 
@@ -48,6 +49,8 @@ class AsyncMemory:
         *,
         session: str | None = None,
         key: str | None = None,
+        expires: TimeLike | None = None,
+        ttl: DurationLike | None = None,
         replace: bool = False,
     ) -> Added:
         """Add atoms, as `Memory.add`.
@@ -55,9 +58,8 @@ class AsyncMemory:
         Cancelling the task leaves the store whole: the atoms are still stored, batch by batch. A
         repeated call with the same `key` skips them. Wait for the call before closing the memory.
         """
-        return await asyncio.to_thread(
-            self._writing.add, atoms, session=session, key=key, replace=replace
-        )
+        given: Any = {"session": session, "key": key, "expires": expires, "ttl": ttl}
+        return await asyncio.to_thread(self._writing.add, atoms, replace=replace, **given)
 
     @overload
     async def retrieve(

@@ -15,6 +15,7 @@ from graphmem_torch.memory.archive import (
     superseding_with,
     ties_of,
 )
+from graphmem_torch.memory.lookup import listed_ids
 from graphmem_torch.memory.transfer import copy_atoms
 from graphmem_torch.memory.writing import Writing
 
@@ -55,14 +56,14 @@ def restore_atoms(writing: Writing, ids: str | Iterable[str]) -> int:
             "what was forgotten cannot come back"
         )
     with state.turn(), archive.store.turn():
-        listed = archive.listed(ids)
+        listed = listed_ids(archive.store, ids)
         missing = next((name for name in listed if not archive.has(name)), None)
         if missing is not None:
             raise InputError(
                 f"ids: expected ids of archived atoms, got {missing!r:.80}, which is not in "
                 "the archive; what was forgotten cannot come back"
             )
-        named, nodes = archive.resolve_ids(superseding_with(archive.store, listed))
+        named, nodes = archive.resolve_ids(superseding_with(archive.store, listed), hidden=())
         copy_atoms(archive, expect_apart(archive.store, nodes, state.store), state)
         # The archive still has them: an interrupted call can be repeated.
         carry_insights(archive.store, nodes, state.store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -19,6 +19,7 @@ from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
+from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.plan_choice import plans_of
 from graphmem_torch.memory.plans import Chains, answered, carried_out
 from graphmem_torch.memory.questions import (
@@ -110,9 +111,14 @@ class Asking:
         Moments between which no atom was updated are asked in one batch.
         """
         instants = filters.instants
+        if filters.scope.refresh:
+            self.state.store.expect_writable()
         if len(instants) == 1:
             work = partial(self._results, asked, filters, encoded, instants, k=k, trace=trace)
-            return [[result] for result in self.state.with_retry(work, instants[0])]
+            results = self.state.with_retry(work, instants[0])
+            if filters.scope.refresh:
+                self._refresh({hit.id for result in results for hit in result.hits})
+            return [[result] for result in results]
         ends = self.state.store.version_ends()
         shared: dict[int, list[int]] = {}
         for place, moment in enumerate(instants):
@@ -214,10 +220,19 @@ class Asking:
         if not asked or not budgets:
             return [[] for _ in asked]
         count = settings.candidates(budgets, self.state.config.rank.k) if k is None else k
+        if filters.scope.refresh:
+            self.state.store.expect_writable()
         work = partial(self._compiled, asked, filters, encoded, budgets, count, settings)
         made, used = self.state.with_retry(work, filters.instant)
+        if filters.scope.refresh:
+            self._refresh({name for curve in made for each in curve for name in each.sources})
         self.state.note_uses(used.tolist())
         return made
+
+    def _refresh(self, ids: Iterable[str]) -> None:
+        """Refresh the expiry of memories that were read."""
+        store = self.state.store
+        refresh_expiry(store, [node for node, _ in store.known([*ids]).values()])
 
     def _compiled(
         self,
@@ -307,7 +322,10 @@ class Asking:
                 "namespaces: expected none for an explanation, got some; ask "
                 "`memory.namespaces[name].explain`"
             )
-        nodes = None if id is None else self.state.resolve_ids([id])[1]
+        if filters.scope.refresh:
+            raise InputError("refresh: expected False for an explanation, got True; leave it out")
+        hidden = self.state.store.expiry.hidden(filters.instant)
+        nodes = None if id is None else self.state.resolve_ids([id], hidden)[1]
         work = partial(self._explained, text, nodes, filters, limit, k)
         return self.state.with_retry(work, filters.instant)
 
@@ -367,14 +385,16 @@ class Asking:
         snapshot, count = view.snapshot, len(questions)
         moments = filters.instants if instants is None else instants
         excluded = [
-            state.resolve_ids(ids)[1] if ids else [] for ids in scope.names("exclude", count)
+            state.resolve_ids(ids, hidden=())[1] if ids else []
+            for ids in scope.names("exclude", count)
         ]
         valid, valid_at = None, None
         if filters.valid_at is not None:
             valid_at = parse_time(filters.valid_at, "valid_at")
             at = [valid_at] * len(moments)
             valid = state.spans.valid(snapshot, view.store, at, moments)
-        masks = atom_masks(snapshot, view.fields, filters, moments, excluded, valid)
+        expired = [state.store.expiry.hidden(moment) for moment in moments]
+        masks = atom_masks(snapshot, view.fields, filters, moments, excluded, valid, expired)
         masks |= entity_seeds(snapshot, view.store, scope.names("seeds", count), count)
         each = [scope.asked] * count if asked is None else asked
         if len(each) != count:

@@ -52,7 +52,8 @@ def conflicts_of(store: TensorReader, *, open_from: float | None = None) -> list
         ):
             pair = (max(a, b), min(a, b))
             sure[pair] = max(sure.get(pair, 0.0), min(abs(weight), 1.0))
-        there = atoms_of(store, sorted({node for pair in sure for node in pair}))
+        nodes = {node for pair in sure for node in pair} - store.expiry.hidden()
+        there = atoms_of(store, sorted(nodes))
         spans = validity_of(store, {atom.id: node for node, atom in there.items()})
         stated = _stated(store) if there else {}
     found = []

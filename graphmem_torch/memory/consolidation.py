@@ -82,7 +82,8 @@ class Consolidation:
         if refine.prune_below and refine.half_life_days:
             return None
         given = store.learned.given()
-        return store.state, store.uses.total(), store.validity.version, given
+        expired = len(store.expiry.expired())
+        return store.state, store.uses.total(), store.validity.version, given, expired
 
     def run(
         self,
@@ -126,6 +127,9 @@ class Consolidation:
     ) -> Consolidated:
         """Take every step once."""
         state = self._state
+        expired = self._writing.sweep()
+        if (archive := state.archive()) is not None:
+            expired += Writing(archive).sweep()
         linked = state.writer().consolidate(state.clock())
         now = state.decay.now()
         reinforced = state.importance.reinforce(state.current(), now)
@@ -141,7 +145,7 @@ class Consolidation:
         if state.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going, extent)
         learned = int(going() and correct_if_due(self._learning, state))
-        return Consolidated(linked, reinforced, reconciled, made, gone, aside, learned)
+        return Consolidated(linked, reinforced, reconciled, made, gone, aside, learned, expired)
 
     def _aggregate(
         self, summarise: Callable[..., Any] | None, going: Callable[[], bool], extent: _Extent

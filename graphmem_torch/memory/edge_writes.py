@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -83,14 +83,17 @@ def _edge_type(value: object) -> EdgeType:
     return value if isinstance(value, EdgeType) else parse_edge_type(value)
 
 
-def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
+def connect_all(
+    store: MemoryStore, values: Iterable[Any], *, hidden: Collection[int] | None = ()
+) -> Added:
     """Store edges of the forms that `GraphEdits.connect` takes in one transaction: all, or none.
 
     The strongest edge of each (source, target, type) counts, as in `Graph.from_edges`: an edge no
     stronger than the stored one is skipped.
 
     Raises:
-        InputError: Not an edge of these forms (`_stated_edge`), or an id that is not stored.
+        InputError: Not an edge of these forms (`_stated_edge`), an id that is not stored, or one of
+            `hidden`, as in `nodes_of`.
         StoreError: Read-only store or full disk; nothing is stored then.
     """
     if not isinstance(values, Iterable):
@@ -99,7 +102,8 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
     if not edges:
         return Added(0, 0)
     with store.turn():  # so that no end is deleted meanwhile
-        node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
+        ends = [end for source, link in edges for end in (source, link.target)]
+        node = nodes_of(store, ends, hidden=hidden)
         asked = EdgeBlock.of(
             [node[source] for source, _ in edges],
             [node[link.target] for _, link in edges],
@@ -308,7 +312,7 @@ def similar_ids(
 
 def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[NamedEdge]:
     """Return edges without those that linking rebuilt, whose weight may differ by rounding."""
-    node = nodes_of(store, [end for edge in edges for end in edge[:2]])
+    node = nodes_of(store, [end for edge in edges for end in edge[:2]], hidden=())
     asked = EdgeBlock.of(
         [node[edge[0]] for edge in edges],
         [node[edge[1]] for edge in edges],

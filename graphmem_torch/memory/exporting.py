@@ -195,9 +195,9 @@ def export_lines(
 def _records(
     store: StoreReader, vectors: VectorsOf | None, header: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    outline = store.outline()
-    nodes = [node for node, concept, _ in outline if concept is None]
-    earlier = [node for node, _, _ in store.earlier()]
+    outline, hidden = store.outline(), store.expiry.hidden()
+    nodes = [node for node, concept, _ in outline if concept is None and node not in hidden]
+    earlier = store.earlier_nodes(nodes)
     yield {
         "graphmem": "export",
         "version": VERSIONED if earlier else VERSION,
@@ -238,7 +238,8 @@ def _records(
             }
     for each in store.learned.feedback():
         judged = {
-            name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")
+            name: [ids[node] for node in getattr(each, name) if node not in hidden]
+            for name in ("used", "not_used")
         }
         yield {"feedback": {"question": each.question, "time": each.time, **judged}}
 

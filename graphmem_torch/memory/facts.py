@@ -228,7 +228,10 @@ class Facts:
         hit.
         """
         with self._store.reading():
-            groups = self._state.duplicates.groups()
+            hidden = self._store.expiry.hidden()
+            every = self._state.duplicates.groups()
+            visible = [[node for node in group if node not in hidden] for group in every]
+            groups = [group for group in visible if len(group) > 1]
             nodes = [node for group in groups for node in group]
             names = dict(zip(nodes, (atom.id for atom in self._store.atoms(nodes)), strict=True))
         return [tuple(names[node] for node in group) for group in groups]

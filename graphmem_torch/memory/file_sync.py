@@ -29,6 +29,7 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edge_writes import connect_all
 from graphmem_torch.memory.exchange import KnownVectors, stored_rows
 from graphmem_torch.memory.exporting import Exported
+from graphmem_torch.memory.intake import with_expiry
 from graphmem_torch.memory.lookup import nodes_of
 from graphmem_torch.memory.writer import batched
 from graphmem_torch.memory.writing import Writing
@@ -641,12 +642,12 @@ class FileSync:
 
     def _update(self, atom: Atom) -> None:
         if self._writer is not None:
-            change = partial(_with_edges_of, atom)
-            self._writer.update(atom.id, change, self._state.clock())
+            change = partial(_changed, with_expiry(atom, now := self._state.clock()))
+            self._writer.update(atom.id, change, now)
 
     def _delete(self, ids: Sequence[str]) -> int:
         with self._store.turn():
-            nodes = list(nodes_of(self._store, ids).values())
+            nodes = list(nodes_of(self._store, ids, hidden=()).values())
             if self._writer is not None:
                 self._writing.remove(nodes, self._writer)
         self._deleted.update(ids)
@@ -897,6 +898,6 @@ def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection
     return staying
 
 
-def _with_edges_of(atom: Atom, old: Atom) -> Atom:
+def _changed(atom: Atom, old: Atom) -> Atom:
     """Return an atom with the edges of its earlier version."""
     return replace(atom, edges=old.edges)

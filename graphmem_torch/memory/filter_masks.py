@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import cast
 
@@ -34,13 +34,14 @@ def atom_masks(
     instants: Sequence[float | None],
     excluded: Sequence[Sequence[int]] = (),
     valid: Tensor | None = None,
+    expired: Sequence[Collection[int]] = (),
 ) -> dict[str, Tensor]:
     """Return the masks `allowed` [1 or T, A] and `listed` [1 or B, A] of a retrieval's filters.
 
     `between`, `as_of` and `valid_at` set which atoms exist for the question; an aggregate needs all
-    of its members. `kinds`, `where` and `exclude` set only which are listed. Unlisted atoms are
-    still traversed: a fact leads to its turns, a question to its answer. Aggregates are listed only
-    if `kinds` has them, or `where` uses `kind` or `id`.
+    of its members. An expired atom does not exist. `kinds`, `where` and `exclude` set only which
+    are listed. Unlisted atoms are still traversed: a fact leads to its turns, a question to its
+    answer. Aggregates are listed only if `kinds` has them, or `where` uses `kind` or `id`.
 
     Args:
         snapshot: Snapshot of A atoms.
@@ -49,6 +50,7 @@ def atom_masks(
         instants: T moments of `as_of`, seconds since the epoch UTC; None: now.
         excluded: Nodes that may not be hits, for each question or for all.
         valid: [1 or T, A] bool, atoms that were true at `valid_at`; None: any.
+        expired: Nodes that have expired at each moment, those derived from them included.
 
     Raises:
         InputError: Unknown kind, invalid time, a span that ends before it starts, or an unusable
@@ -95,6 +97,12 @@ def atom_masks(
     if valid is not None:
         valid = valid.to(index.kind.device)
         masks["allowed"] = valid & masks["allowed"] if "allowed" in masks else valid
+    if any(expired):
+        present = torch.ones(len(expired), index.num_atoms, dtype=torch.bool)
+        for moment, nodes in enumerate(expired):
+            present[moment, snapshot.rows_of(sorted(nodes))] = False
+        present = present.to(index.kind.device)
+        masks["allowed"] = present & masks["allowed"] if "allowed" in masks else present
     return masks
 
 

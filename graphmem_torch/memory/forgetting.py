@@ -146,7 +146,7 @@ def select_nodes(
         InputError: An id, session or speaker is not stored, or a condition is unusable.
     """
     state = asking.state
-    named = None if ids is None else state.resolve_ids(ids)[1]
+    named = None if ids is None else state.resolve_ids(ids, hidden=())[1]
     if named is not None and conditions.empty:
         return named
     before = conditions.before

@@ -61,12 +61,13 @@ class GraphEdits:
             StoreError: Read-only store or full disk; nothing is stored then.
         """
         if isinstance(source, str):
-            return edge_writes.connect_all(self._store, [(source, target, type, weight)])
+            edge = source, target, type, weight
+            return edge_writes.connect_all(self._store, [edge], hidden=None)
         if target is not None or weight is not None or type != EdgeType.RELATED_TO:
             raise InputError(
                 "target, type, weight: expected none beside many edges; write them into each edge"
             )
-        return edge_writes.connect_all(self._store, source)
+        return edge_writes.connect_all(self._store, source, hidden=None)
 
     def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
         """Delete the edges from one atom to another, and return their number.

@@ -36,8 +36,9 @@ def history_of(store: StoreReader, node: int) -> History:
             if span.by in front
         ]
         front = _nodes(store, [name for name in (*after, *before) if name not in found])
+    hidden = store.expiry.hidden()
     chain = sorted(
-        found.items(),
+        (each for each in found.items() if each[1][0] not in hidden),
         key=lambda each: (
             -math.inf if each[1][1].start is None else each[1][1].start,
             math.inf if each[1][1].stop is None else each[1][1].stop,

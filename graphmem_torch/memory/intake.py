@@ -21,9 +21,17 @@ from graphmem_torch.readers.messages import is_message, is_object, plain
 from graphmem_torch.readers.sessions import turn_records
 from graphmem_torch.results import Added
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
-from graphmem_torch.text.times import TimeLike, parse_time
+from graphmem_torch.text.times import DurationLike, TimeLike, parse_duration, parse_time
 
-__all__ = ["FieldChanges", "Intake", "changed_atom", "changes_given", "checked", "digest_of"]
+__all__ = [
+    "FieldChanges",
+    "Intake",
+    "changed_atom",
+    "changes_given",
+    "checked",
+    "digest_of",
+    "with_expiry",
+]
 
 _log = logging.getLogger(__name__)
 _SHOWN = 3  # skipped messages that the warning quotes
@@ -43,15 +51,25 @@ class Intake:
     other unusable value is an error.
     """
 
-    def __init__(self, session: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self,
+        session: str | None = None,
+        key: str | None = None,
+        expires: TimeLike | None = None,
+        ttl: DurationLike | None = None,
+    ) -> None:
         """Start empty.
 
         Args:
             session: Session of values without one.
             key: Key of the call.
+            expires: Expiry of values without `expires` and `ttl`.
+            ttl: Seconds to live of the same values.
         """
         self._session, halves = replace_surrogates(session)
         self._key = key
+        self._expires = None if expires is None else parse_time(expires, "expires")
+        self._ttl = None if ttl is None else parse_duration(ttl)
         self._losses: Counter[str] = Counter({HALVES: halves} if halves else {})
         self._skipped: list[str] = []
         self._places: dict[int, int] = {}  # place of the message, by identity of a waiting atom
@@ -71,6 +89,8 @@ class Intake:
             own = atom
             if self._session is not None and own.session is None:
                 own = replace(own, session=self._session)
+            if own.expires is None and own.ttl is None:
+                own = replace(own, expires=self._expires, ttl=self._ttl)
             if not own.id:
                 if self._key is not None:
                     made = text_hash(f"{self._key}\0{number}")[:16]
@@ -174,6 +194,8 @@ class FieldChanges(TypedDict, total=False):
     event_end: TimeLike | None
     type: str | None
     meta: Mapping[str, Any] | None
+    expires: TimeLike | None
+    ttl: DurationLike | None
 
 
 def changes_given(
@@ -249,6 +271,10 @@ def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
         raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
     if "meta" not in changes and changes.get("text", atom.text) != atom.text:
         changes = {**changes, "meta": _meta_without_place(atom)}
+    if changes.get("ttl") is not None:  # `expires` follows from it unless it is given
+        changes = {"expires": None, **changes}
+    elif "expires" in changes and changes["expires"] is None:
+        changes = {"ttl": None, **changes}
     return checked(replace(atom, **changes))
 
 
@@ -286,11 +312,30 @@ def checked(atom: Atom, losses: Counter[str] | None = None) -> Atom:
         for name in ("time", "event_time", "event_end")
         if isinstance(value := getattr(atom, name), (str, date))
     }
+    if atom.expires is not None:
+        changed["expires"] = parse_time(atom.expires, f"atom {atom.id!r}: expires")
+    if atom.ttl is not None:
+        changed["ttl"] = parse_duration(atom.ttl, f"atom {atom.id!r}: ttl")
     if (title := one_line(atom.title)) != atom.title:
         changed["title"] = title
     if atom.meta:
         changed["meta"] = plain_meta(atom.meta, f"atom {atom.id!r}: meta" if atom.id else "meta")
     return replace(atom, **changed) if changed else atom
+
+
+def with_expiry(atom: Atom, now: float) -> Atom:
+    """Return an atom with the `expires` that follows from its `ttl`, unless it has one.
+
+    Args:
+        atom: Checked atom.
+        now: Seconds since the epoch UTC.
+
+    Raises:
+        InputError: It would expire after the year 9999.
+    """
+    if atom.ttl is None or atom.expires is not None:
+        return atom
+    return replace(atom, expires=parse_time(now + atom.ttl, f"atom {atom.id!r}: expires"))
 
 
 def digest_of(atom: Atom) -> str:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from graphmem_torch.checks import check_count
+from graphmem_torch.atoms import Atom
+from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.results import Page
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["ORDERS", "Ordering", "ids_in_order", "listed_page", "moment_of"]
+__all__ = ["ORDERS", "Ordering", "atoms_in_order", "listed_page", "moment_of"]
 
 ORDERS = ("added", "time", "id", "importance")
 """Names of orders, ascending; a `-` before one means descending."""
 
 _Key = tuple[Any, ...]
+_PAGE = 256  # memories read in one batch when iterating over all
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,29 @@ class Ordering:
         return (id,) if self.name == "id" else (sign * place,)
 
 
-def ids_in_order(store: StoreReader) -> list[str]:
-    """Return the ids of all atoms in the order of adding; inside `store.reading()`."""
-    return [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
+def atoms_in_order(store: StoreReader) -> Iterator[Atom]:
+    """Yield the atoms in the order of adding, each as it is when its turn comes.
+
+    Skips atoms that expire, or are deleted or added meanwhile.
+    """
+    with store.reading():
+        ids = [id for _, id in sorted((place, id) for _, place, id, _ in store.listed())]
+    at, size = 0, _PAGE
+    while at < len(ids):
+        part, size = ids[at : at + size], min(2 * size, _PAGE)
+        with store.reading():
+            state = store.state
+            node = {name: number for name, (number, _) in store.known(part).items()}
+            there = [name for name in part if name in node]
+            atoms = store.atoms([node[name] for name in there])
+        found = dict(zip(there, atoms, strict=True))
+        for place, name in enumerate(part):
+            if place and store.state != state:
+                size = 1  # the caller may write after every one
+                break
+            at += 1
+            if name in found and node[name] not in store.expiry.hidden():
+                yield found[name]
 
 
 def listed_page(
@@ -70,6 +92,7 @@ def listed_page(
     after: str | None,
     moment: float,
     importance: Mapping[int, float],
+    expired: bool = False,
 ) -> Page:
     """Return a page of atoms of one moment.
 
@@ -81,14 +104,18 @@ def listed_page(
         after: `Page.next` of the previous page, or the id of a stored atom; None: from the start.
         moment: Time at which importance is computed, seconds since the epoch UTC.
         importance: Importance by node number; 0 where missing.
+        expired: Whether to list the atoms that have expired, instead of the others.
 
     Raises:
         InputError: No such order, no number, or an unknown `after`.
     """
     if limit is not None:
         check_count("limit", limit)
+    check_flag("expired", expired)
     with store.reading():
-        found = [row for row in store.listed() if among is None or row[0] in among]
+        hidden = store.expiry.hidden()
+        listed = [row for row in store.listed() if (row[0] in hidden) == expired]
+        found = [row for row in listed if among is None or row[0] in among]
         keyed = [
             (ordering.key(place, id, time, importance.get(node, 0.0)), node)
             for node, place, id, time in found

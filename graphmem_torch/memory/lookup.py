@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
 from graphmem_torch.errors import InputError, nearest, unknown
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.unicode_forms import composed
 
+if TYPE_CHECKING:
+    from graphmem_torch.store import MemoryStore
+
 __all__ = [
     "WAITING",
     "NamedEdge",
     "atoms_by_id",
+    "is_visible",
     "listed_ids",
     "named_nodes",
     "nodes_of",
     "nodes_that_fit",
+    "num_visible",
+    "refresh_expiry",
     "waiting_nodes",
     "with_derived",
 ]
@@ -45,14 +52,17 @@ def named_nodes(
     store: StoreReader,
     ids: str | Iterable[str],
     is_archived: Callable[[str], bool] | None = None,
+    *,
+    hidden: Collection[int] | None = None,
 ) -> tuple[list[str], list[int]]:
     """Return ids of stored atoms, each once, in the order given, and their node numbers.
 
     Raises:
-        InputError: An id that is not stored, or that of a concept.
+        InputError: An id that is not stored, one of an expired atom (`hidden`, as in `nodes_of`),
+            or that of a concept.
     """
     listed = listed_ids(store, ids)
-    found = nodes_of(store, listed, is_archived)
+    found = nodes_of(store, listed, is_archived, hidden=hidden)
     named = list(dict.fromkeys(listed))
     concept = next((name for name in named if name.startswith(f"{CONCEPT}:")), None)
     if concept is not None:
@@ -70,7 +80,7 @@ def atoms_by_id(
     """Return atoms by id, in the order given; ids may repeat.
 
     Raises:
-        InputError: An id that is not stored, or that of a concept.
+        InputError: An id that is not stored or has expired, or that of a concept.
     """
     with store.reading():
         listed = listed_ids(store, ids)
@@ -126,14 +136,44 @@ def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:
     return sorted(reached)
 
 
+def refresh_expiry(store: MemoryStore, nodes: Sequence[int]) -> None:
+    """Move the expiry of atoms with a `ttl` to now plus that, never earlier.
+
+    Raises:
+        StoreError: Read-only store or full disk.
+    """
+    store.expect_writable()
+    if store.expiry.later(nodes, store.expiry.clock()):
+        with store.turn():
+            store.expiry.refresh(nodes, store.expiry.clock())
+
+
 def waiting_nodes(store: StoreReader) -> list[int]:
     """Return atoms whose concepts are not linked yet, ascending; see `link.batch_concepts`."""
     kept = store.meta_get(WAITING)
     return store.present(json.loads(kept)) if kept else []
 
 
+def is_visible(store: StoreReader, id: object) -> bool:
+    """Return whether an atom of this id is stored and has not expired; no concept."""
+    if not isinstance(id, str) or id.startswith(f"{CONCEPT}:"):
+        return False
+    known = store.known(store.forms.ids([id]))
+    return any(node not in store.expiry.hidden() for node, _ in known.values())
+
+
+def num_visible(store: StoreReader) -> int:
+    """Return the number of atoms that have not expired, without concepts."""
+    with store.reading():
+        return store.num_atoms - len(store.expiry.hidden())
+
+
 def nodes_of(
-    store: StoreReader, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
+    store: StoreReader,
+    ids: Sequence[str],
+    is_archived: Callable[[str], bool] | None = None,
+    *,
+    hidden: Collection[int] | None = None,
 ) -> dict[str, int]:
     """Return node numbers by id, as it was given.
 
@@ -141,16 +181,22 @@ def nodes_of(
         store: Store of the atoms.
         ids: Ids of atoms, in any form of Unicode.
         is_archived: Function that returns whether a missing id is archived, for the message.
+        hidden: Nodes that count as not stored; by default those that have expired by now.
 
     Raises:
-        InputError: An id that is not stored.
+        InputError: An id that is not stored, or has expired.
     """
     for name in ids:
         if not isinstance(name, str):
             raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
     stored = dict(zip(ids, store.forms.ids(ids), strict=True))
     known = store.known(list(dict.fromkeys(stored.values())))
+    away = store.expiry.hidden() if hidden is None else hidden
     for name, form in stored.items():
+        if form in known and known[form][0] in away:
+            raise InputError(
+                f"ids: expected ids of memories, got {name!r:.80}, which has expired; add it again"
+            )
         if form in known:
             continue
         if is_archived is not None and is_archived(name):

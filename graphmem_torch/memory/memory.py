@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
-from graphmem_torch.text.times import TimeLike, parse_time
+from graphmem_torch.text.times import DurationLike, TimeLike, parse_time
 
 # Methods import the modules that they need of a store.
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
-_PAGE = 256  # memories read in one batch when iterating over all
 _REPORTED = 5  # hits of a question in a report
 
 
@@ -50,7 +49,7 @@ class Memory(MemoryQuestions):
     Atoms that `add` has returned for are on disk, and the next question sees them. Threads may
     share one object if its encoder allows it; several processes may add to one folder.
 
-    `len(memory)` counts its atoms; concepts, which linking makes, do not count.
+    `len(memory)` counts its atoms, but neither concepts, which linking makes, nor expired ones.
 
     Attributes:
         store: Store on disk.
@@ -209,42 +208,27 @@ class Memory(MemoryQuestions):
         return self._state.current().index
 
     def __len__(self) -> int:
-        """Return the number of atoms; concepts do not count."""
-        return self.store.num_atoms
+        """Return the number of atoms; concepts and what has expired do not count."""
+        from graphmem_torch.memory.lookup import num_visible
+
+        return num_visible(self.store)
 
     def __bool__(self) -> bool:
         """Return True, also without atoms."""
         return True
 
     def __contains__(self, id: object) -> bool:
-        """Return whether an atom of this id is stored."""
+        """Return whether an atom of this id is stored and has not expired."""
         return self._state.has(id)
 
     def __iter__(self) -> Iterator[Atom]:
         """Iterate over the atoms in the order of adding, each as it is when its turn comes.
 
-        Skips atoms that are deleted or added meanwhile.
+        Skips atoms that expire, or are deleted or added meanwhile.
         """
-        from graphmem_torch.memory.listing import ids_in_order
+        from graphmem_torch.memory.listing import atoms_in_order
 
-        with self.store.reading():
-            ids = ids_in_order(self.store)
-        at, size = 0, _PAGE
-        while at < len(ids):
-            part, size = ids[at : at + size], min(2 * size, _PAGE)
-            with self.store.reading():
-                state = self.store.state
-                node = {name: number for name, (number, _) in self.store.known(part).items()}
-                there = [name for name in part if name in node]
-                atoms = self.store.atoms([node[name] for name in there])
-            found = dict(zip(there, atoms, strict=True))
-            for place, name in enumerate(part):
-                if place and self.store.state != state:
-                    size = 1  # the caller may write after every one
-                    break
-                at += 1
-                if name in found:
-                    yield found[name]
+        return atoms_in_order(self.store)
 
     def __repr__(self) -> str:
         """Return its place, number of atoms, preset and encoder, and whether it is open."""
@@ -270,11 +254,14 @@ class Memory(MemoryQuestions):
         key: str | None = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
+        expires: TimeLike | None = None,
+        ttl: DurationLike | None = None,
         replace: bool = False,
     ) -> Added:
         """Store and link atoms, one transaction a batch; after an error earlier batches stay.
 
-        Skips atoms that are stored already, by their id, else by their content and time.
+        Skips atoms that are stored already, by their id, else by their content and time; they
+        expire as before. What has expired counts as not stored.
 
         Args:
             atoms: Atoms, texts, mappings with the fields of `Atom`, messages of a chat (`{"role":
@@ -283,21 +270,19 @@ class Memory(MemoryQuestions):
             key: Name of this call: a repeated call with it adds nothing, in any process.
             progress: Whether to show a bar on stderr.
             origins: Origin of atoms by id, for messages; may be filled while the atoms are read.
-            replace: Whether an atom whose id is stored with other content becomes its new version,
-                as by `update`, instead of an error.
+            expires: Moment, as in `retrieve`, from which no read returns the atoms that name
+                neither `expires` nor `ttl`. `upkeep.consolidate` deletes them.
+            ttl: Seconds from now until the same atoms expire, or a `timedelta`. A read that
+                refreshes starts them again: `get(refresh=True)`, `Scope(refresh=True)`.
+            replace: Whether an atom whose id is stored becomes its new version, as by `update`,
+                instead of an error; it expires as given.
 
         Raises:
             InputError: Empty text, an unusable field, an id or key stored with other content.
             EmbedderError, StoreError: A failing encoder, a read-only store, or a full disk.
         """
-        return self._writing.add(
-            atoms,
-            session=session,
-            key=key,
-            progress=progress,
-            origins=origins,
-            replace=replace,
-        )
+        given: Any = {"session": session, "key": key, "progress": progress, "origins": origins}
+        return self._writing.add(atoms, expires=expires, ttl=ttl, replace=replace, **given)
 
     def add_document(
         self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None
@@ -352,22 +337,28 @@ class Memory(MemoryQuestions):
         return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)
 
     @overload
-    def get(self, ids: str) -> Atom: ...
+    def get(self, ids: str, *, refresh: bool = False) -> Atom: ...
 
     @overload
-    def get(self, ids: Sequence[str]) -> list[Atom]: ...
+    def get(self, ids: Sequence[str], *, refresh: bool = False) -> list[Atom]: ...
 
-    def get(self, ids: str | Sequence[str]) -> Atom | list[Atom]:
+    def get(self, ids: str | Sequence[str], *, refresh: bool = False) -> Atom | list[Atom]:
         """Return atoms by id, in the order given; ids may repeat.
 
+        Args:
+            ids: One id for an atom, or several for a list.
+            refresh: Whether atoms with a `ttl` expire that many seconds from now, not earlier.
+
         Raises:
-            InputError: An id that is not stored, or that of a concept.
+            InputError: An id that is not stored or has expired, or that of a concept.
+            StoreError: A refresh of a read-only store.
         """
-        with self.store.reading():
-            listed = self._state.listed(ids)
-            named, nodes = self._state.resolve_ids(listed)
-            found = dict(zip(named, self.store.atoms(nodes), strict=True))
-        atoms = [found[name] for name in listed]
+        from graphmem_torch.memory.lookup import atoms_by_id, refresh_expiry
+
+        check_flag("refresh", refresh)
+        if refresh:
+            refresh_expiry(self.store, self._state.resolve_ids(ids)[1])
+        atoms = atoms_by_id(self.store, ids, self._state.has_archived)
         return atoms[0] if isinstance(ids, str) else atoms
 
     def update(
@@ -546,7 +537,7 @@ class Memory(MemoryQuestions):
 
         Atoms of the stated type `procedural` are pinned from the start.
         """
-        return self.store.life.pinned()
+        return self.store.life.pinned(self.store.expiry.hidden())
 
     def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
         """Record that atoms were used, now or at a time as in `retrieve`: decay starts again.
@@ -645,6 +636,7 @@ class Memory(MemoryQuestions):
 
         `waiting` counts memories whose concepts are still to be found.
         """
+        from graphmem_torch.memory.lookup import num_visible
         from graphmem_torch.memory.stored import memory_stats
 
         archive, modes = self._state.archive(), self._state.modes
@@ -652,7 +644,7 @@ class Memory(MemoryQuestions):
             self.store,
             modes=(modes.found, modes.updated),
             learned={each.kind: str(each) for each in self.learning.records()},
-            archived=0 if archive is None else archive.store.num_atoms,
+            archived=0 if archive is None else num_visible(archive.store),
             namespaces={"number": len(self.namespaces), "bytes": self._state.spaces.bytes()},
         )
 
@@ -684,6 +676,7 @@ class Memory(MemoryQuestions):
         order: str = "added",
         limit: int | None = None,
         after: str | None = None,
+        expired: bool = False,
     ) -> Page:
         """Return atoms in an order, page by page; archived ones are in `upkeep.archived()`.
 
@@ -692,6 +685,7 @@ class Memory(MemoryQuestions):
             order: `added`, `time`, `id` or `importance`; `-time` and so on descending.
             limit: Maximum number of atoms of a page; by default all.
             after: `next` of the page before, or the id of a memory that is listed.
+            expired: Whether to list what has expired and is not deleted yet, instead of the rest.
 
         Raises:
             InputError: An unknown order or condition, no number, or an `after` of another order.
@@ -717,4 +711,5 @@ class Memory(MemoryQuestions):
             after=after,
             moment=now,
             importance=worth,
+            expired=expired,
         )

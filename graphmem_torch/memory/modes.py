@@ -55,7 +55,8 @@ def mode_records(
     typical = modes.representative.cpu()
     found = typical if rows is None else torch.where(typical >= 0, rows[typical.clamp(min=0)], -1)
     said = _statements(found, snapshot, store)
-    columns = (modes.size, modes.variance, modes.latest, modes.energy)
+    size = modes.size if rows is not None else _visible_sizes(modes, snapshot, store)
+    columns = (size, modes.variance, modes.latest, modes.energy)
     figures = zip(*(column.tolist() for column in columns), strict=True)
     return [
         Mode(
@@ -64,20 +65,37 @@ def mode_records(
             variance=variance,
             latest=None if math.isnan(latest) else latest,
             energy=energy,
-            typical=tuple(said[row] for row in line if row >= 0),
+            typical=tuple(said[row] for row in line if row in said),
         )
         for number, ((size, variance, latest, energy), line) in enumerate(
             zip(figures, found.tolist(), strict=True)
         )
+        if size
     ]
 
 
 def _statements(rows: Tensor, snapshot: Snapshot, store: MemoryStore) -> dict[int, Statement]:
-    """Return ids and texts of the atoms in these rows."""
+    """Return ids and texts of the atoms in these rows, without what has expired."""
     wanted = rows[rows >= 0].unique().cpu()
+    if len(wanted) and (hidden := _hidden_rows(snapshot, store)).numel():
+        wanted = wanted[~torch.isin(wanted, hidden)]
     atoms = store.atoms(snapshot.node[wanted].tolist())
     pairs = zip(wanted.tolist(), atoms, strict=True)
     return {row: Statement(atom.id, atom.rendered) for row, atom in pairs}
+
+
+def _hidden_rows(snapshot: Snapshot, store: MemoryStore) -> Tensor:  # [n] int64
+    """Return the rows of what has expired."""
+    return snapshot.rows_of(sorted(store.expiry.hidden()))
+
+
+def _visible_sizes(modes: Modes, snapshot: Snapshot, store: MemoryStore) -> Tensor:  # [M]
+    """Return the number of atoms of each mode that have not expired."""
+    hidden = _hidden_rows(snapshot, store)
+    if not len(hidden):
+        return modes.size
+    label = modes.label.long().cpu()[hidden]
+    return modes.size.cpu() - torch.bincount(label, minlength=len(modes)).to(modes.size.dtype)
 
 
 def mode_summaries(
@@ -105,15 +123,19 @@ def mode_summaries(
             modes, query, wanted, half_life_days=own.half_life_days, absolute=own.absolute
         )
         chosen, weight = best[0].cpu(), value[0].tolist()
-    parts = torch.stack(_parts(modes, snapshot)).cpu()[:, chosen]  # [3, C, _SPARE]
+    hidden = _hidden_rows(snapshot, store)
+    parts = torch.stack(_parts(modes, snapshot, hidden)).cpu()[:, chosen]  # [3, C, _SPARE]
     said = _statements(parts, snapshot, store)
-    size, variance = modes.size.tolist(), modes.variance.tolist()
+    size = _visible_sizes(modes, snapshot, store).tolist()
+    variance = modes.variance.tolist()
     summaries = []
     for place, number in enumerate(chosen.tolist()):
+        if not size[number]:
+            continue
         taken: set[str] = set()
         sentences = []
         for part, asks in zip(parts[:, place].tolist(), (False, False, True), strict=True):
-            options = [said[row] for row in part if row >= 0]
+            options = [said[row] for row in part if row in said]
             picked = next((s for s in options if s.text not in taken), None)
             taken.update({picked.text} if picked else ())
             sentences.append(picked and Statement(picked.id, _sentence(picked.text, asks)))
@@ -126,7 +148,11 @@ def mode_summaries(
     return summaries
 
 
-def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE]
+def _parts(
+    modes: Modes,
+    snapshot: Snapshot,
+    hidden: Tensor,  # [n] rows
+) -> list[Tensor]:  # 3 of [M, _SPARE]
     """Return rows for claim, evidence and question of each mode, best first, -1 = none."""
     index = snapshot.index
     label = modes.label.long()
@@ -137,6 +163,7 @@ def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE
             for rows, own in zip(index.embeddings.split(8192), label.split(8192), strict=True)
         ]
     )
+    value[hidden.to(value.device)] = -torch.inf
     claim, evidence, question = (
         _of_kinds(snapshot, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
     )
@@ -187,6 +214,7 @@ def align_parts(
     coded = getattr(columns, by)
     atoms = snapshot.node
     codes = coded.codes.long()[torch.searchsorted(columns.node, atoms)]
+    codes[_hidden_rows(snapshot, store)] = -1
     found = []
     for name in (first, second):
         code = coded.names.index(name) if name in coded.names else -2

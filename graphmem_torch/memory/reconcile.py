@@ -139,9 +139,10 @@ def _named(judge: Judge) -> str:
 
 
 def _read(store: TensorReader, nodes: Sequence[int]) -> dict[int, Atom]:
-    """Return the memories that are still stored, without aggregates."""
+    """Return the memories that are still stored and visible, without aggregates."""
     with store.reading():
-        there = store.present(nodes)
+        hidden = store.expiry.hidden()
+        there = [node for node in store.present(nodes) if node not in hidden]
         atoms = dict(zip(there, store.atoms(there), strict=True))
     return {node: atom for node, atom in atoms.items() if atom.kind != AGGREGATE}
 

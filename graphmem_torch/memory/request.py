@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from graphmem_torch.checks import check_flag
 from graphmem_torch.errors import InputError
 from graphmem_torch.rank.filters import Where, parse_where
 from graphmem_torch.results import QueryPlan
@@ -66,6 +67,8 @@ class Scope:
         plan: Plan that narrows down the questions, or one for each. True derives one from the
             words of a question, False uses none, "present" asks for how things are now. None
             takes `plan` of the settings. `Result.plan` reports the outcome.
+        refresh: Whether hits, or the memories in a context, expire their `ttl` from now on, as in
+            `Memory.get`; not at another moment.
     """
 
     kinds: Sequence[str] | None = None
@@ -74,13 +77,15 @@ class Scope:
     asked: TimeLike | None = None
     namespaces: Sequence[str] | None = None
     plan: PlanLike | Sequence[PlanLike] = None
+    refresh: bool = False
 
     def __post_init__(self) -> None:
-        """Check the time.
+        """Check the time and the flag.
 
         Raises:
-            InputError: `asked` is no time.
+            InputError: `asked` is no time, or `refresh` no flag.
         """
+        check_flag("refresh", self.refresh)
         if self.asked is not None:
             parse_time(self.asked, "asked")
 
@@ -154,6 +159,8 @@ class Filters:
             raise InputError(
                 f"scope: expected a Scope, got {self.scope!r:.80}; give Scope(kinds=...)"
             )
+        if self.scope.refresh and self.as_of is not None:
+            raise InputError("refresh: expected False at another moment, got True; leave it out")
 
     @property
     def instants(self) -> list[float | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,8 +47,7 @@ from graphmem_torch.memory.index_builder import (
     Snapshot,
     last_switch,
 )
-from graphmem_torch.memory.link import concept_id
-from graphmem_torch.memory.lookup import listed_ids, named_nodes
+from graphmem_torch.memory.lookup import is_visible, listed_ids, named_nodes
 from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import archive_of, checked_name, is_archive
 from graphmem_torch.memory.namespace_stores import NamespaceStores
@@ -145,6 +144,7 @@ class State:
         self.store, self.name, self.parent = store, name, parent
         self.settings = self.config = config
         self.device, self.clock = device, clock
+        store.expiry.clock = clock
         self.concepts = config.link.concepts if concepts is None else concepts
         self._embedder = embedder
         self.lock, self._past_lock = threading.RLock(), threading.Lock()
@@ -301,21 +301,16 @@ class State:
 
     # Ids.
 
-    def listed(self, ids: str | Iterable[str]) -> list[str]:
-        """Return one id or several as a list, in the stored form of Unicode.
-
-        Raises:
-            InputError: Not iterable.
-        """
-        return listed_ids(self.store, ids)
-
-    def resolve_ids(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
+    def resolve_ids(
+        self, ids: str | Iterable[str], hidden: Collection[int] | None = None
+    ) -> tuple[list[str], list[int]]:
         """Return ids of stored atoms, each once and in the order given, and their node numbers.
 
         Raises:
-            InputError: An id that is not stored, or that of a concept.
+            InputError: An id that is not stored, one of an expired atom (`hidden`, as in
+                `lookup.nodes_of`), or that of a concept.
         """
-        return named_nodes(self.store, ids, self._is_archived)
+        return named_nodes(self.store, ids, self.has_archived, hidden=hidden)
 
     def rows_for(self, ids: str | Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """Return the present snapshot, and its rows of stored atoms in the order given.
@@ -323,7 +318,7 @@ class State:
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        ids = self.listed(ids)
+        ids = listed_ids(self.store, ids)
         node = dict(zip(*self.resolve_ids(ids), strict=True))
         snapshot = self.current()  # after the ids were found, so that it contains them
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
@@ -332,7 +327,9 @@ class State:
     def as_given(self, ids: str | Sequence[str], found: Mapping[str, T]) -> dict[str, T]:
         """Return values by the ids that a caller gave, from values by stored ids."""
         given = [ids] if isinstance(ids, str) else ids
-        return {name: found[form] for name, form in zip(given, self.listed(ids), strict=True)}
+        return {
+            name: found[form] for name, form in zip(given, listed_ids(self.store, ids), strict=True)
+        }
 
     def importance_of(
         self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
@@ -492,15 +489,14 @@ class State:
         self.finish_forgetting(archive)
         return archive
 
-    def _is_archived(self, id: str) -> bool:
+    def has_archived(self, id: str) -> bool:
+        """Return whether an atom of this id is archived and has not expired."""
         archive = self.archive()
         return archive is not None and archive.has(id)
 
     def has(self, id: object) -> bool:
-        """Return whether an atom of this id is stored."""
-        if not isinstance(id, str) or id.startswith(concept_id("")):
-            return False
-        return bool(self.store.known(self.store.forms.ids([id])))
+        """Return whether an atom of this id is stored and has not expired."""
+        return is_visible(self.store, id)
 
     def finish_forgetting(self, archive: State) -> None:
         """Erase forgotten atoms from the archive, if an interrupted call has left any."""

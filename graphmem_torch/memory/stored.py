@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.memory.archive import apart, derived_of_both
 from graphmem_torch.memory.exporting import write_export
@@ -17,8 +17,10 @@ from graphmem_torch.memory.history import changes_since, history_of, with_archiv
 from graphmem_torch.memory.listing import Ordering, listed_page, moment_of
 from graphmem_torch.memory.lookup import (
     atoms_by_id,
+    is_visible,
     named_nodes,
     nodes_that_fit,
+    num_visible,
     waiting_nodes,
     with_derived,
 )
@@ -69,21 +71,33 @@ class StoredMemory:
         self._archive_read: StoredMemory | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, namespace: str | None = None) -> Self:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        namespace: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
         """Open the memory in a folder, or a namespace of it, for reading.
+
+        Args:
+            path: Folder of the store.
+            namespace: Name of a namespace; None for the memory itself.
+            clock: Function that returns now, in seconds since the epoch UTC.
 
         Raises:
             StoreError: No store, a damaged one, or one of an unknown schema version.
             InputError: No such namespace.
         """
         store = StoreReader.open_to_read(path)
+        store.expiry.clock = clock
         assert store.path is not None
         if namespace is None:
             return cls(store.path, store, None)
         with store:
             folder = store.path / NAMESPACES_NAME
             name = stored_form(checked_name(namespace), folder)
-            return cls(store.path, _open_within(folder, name), name)
+            return cls(store.path, _open_within(folder, name, clock), name)
 
     def __enter__(self) -> Self:
         """Return the memory."""
@@ -99,7 +113,7 @@ class StoredMemory:
 
     def __len__(self) -> int:
         """Return the number of memories."""
-        return self.store.num_atoms
+        return num_visible(self.store)
 
     def archived(self) -> StoredMemory | None:
         """Return the archive; None if there is none. It is closed with this memory."""
@@ -107,7 +121,7 @@ class StoredMemory:
             return None
         name = archive_of(self.name)
         if self._archive_read is None and (self._folder / name_digest(name)).is_dir():
-            store = _open_within(self._folder, name)
+            store = _open_within(self._folder, name, self.store.expiry.clock)
             self._archive_read = StoredMemory(self._folder.parent, store, name)
             self._stack.callback(self._archive_read.close)
         return self._archive_read
@@ -117,7 +131,12 @@ class StoredMemory:
         return atoms_by_id(self.store, ids, self._is_archived)
 
     def list(
-        self, *, order: str = "added", limit: int | None = None, after: str | None = None
+        self,
+        *,
+        order: str = "added",
+        limit: int | None = None,
+        after: str | None = None,
+        expired: bool = False,
     ) -> Page:
         """Return memories in an order, page by page; see `Memory.list`.
 
@@ -125,6 +144,7 @@ class StoredMemory:
             order: `added`, `time` or `id`, ascending; `-time` and so on descending.
             limit: Maximum number of memories; all by default.
             after: End of the previous page.
+            expired: Whether to list what has expired and is not deleted yet, instead of the rest.
 
         Raises:
             InputError: An unknown order, or `importance`, which needs an index.
@@ -141,8 +161,9 @@ class StoredMemory:
             among=None,
             limit=limit,
             after=after,
-            moment=time.time() if moment is None else moment,
+            moment=self.store.expiry.clock() if moment is None else moment,
             importance={},
+            expired=expired,
         )
 
     def history(self, id: str) -> History:
@@ -166,8 +187,8 @@ class StoredMemory:
         """Return the number of memories of each namespace."""
         found = {}
         for name in self.namespaces():
-            with _open_within(self._folder, name) as store:
-                found[name] = store.num_atoms
+            with _open_within(self._folder, name, self.store.expiry.clock) as store:
+                found[name] = num_visible(store)
         return found
 
     def stats(self, config: Config | None = None) -> dict[str, Any]:
@@ -254,9 +275,7 @@ class StoredMemory:
 
     def _is_archived(self, id: str) -> bool:
         archive = self.archived()
-        if archive is None or id.startswith(f"{CONCEPT}:"):
-            return False
-        return bool(archive.store.known(archive.store.forms.ids([id])))
+        return archive is not None and is_visible(archive.store, id)
 
     def _learned(self, config: Config | None) -> dict[str, str]:
         """Return a sentence about each learned value, by kind."""
@@ -280,7 +299,7 @@ class StoredMemory:
     def _within(self, name: str) -> Iterator[StoreReader]:
         """Open the store of a namespace or archive that an export holds."""
         own = archive_of(self.name) if self.name is not None else name
-        with _open_within(self._folder, own) as store:
+        with _open_within(self._folder, own, self.store.expiry.clock) as store:
             yield store
 
 
@@ -321,13 +340,15 @@ def _fitting(
     before: float | None,
 ) -> Sequence[int]:
     """Return the nodes of a memory that satisfy the conditions."""
-    named = None if ids is None else named_nodes(memory.store, ids, memory._is_archived)[1]
+    named = None
+    if ids is not None:
+        named = named_nodes(memory.store, ids, memory._is_archived, hidden=())[1]
     if named is not None and session is speaker is before is None:
         return named
     return nodes_that_fit(memory.store, named, session=session, speaker=speaker, before=before)
 
 
-def _open_within(folder: Path, name: str) -> StoreReader:
+def _open_within(folder: Path, name: str, clock: Callable[[], float]) -> StoreReader:
     """Open the store of a namespace, given the folder of all namespaces.
 
     Raises:
@@ -342,4 +363,6 @@ def _open_within(folder: Path, name: str) -> StoreReader:
             f"namespace {name!r}: expected {path / DATABASE_NAME}, got no such file. Restore it "
             "from a backup, or drop the namespace"
         )
-    return StoreReader.open_to_read(path)
+    store = StoreReader.open_to_read(path)
+    store.expiry.clock = clock
+    return store

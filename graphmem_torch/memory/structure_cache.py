@@ -39,7 +39,7 @@ class MissingLink:
 class _StoredGraph:
     """The graph of a store at one of its states."""
 
-    state: str
+    state: object
     node: Tensor  # [N] int64, numbers of the nodes in the store, ascending
     names: list[str]  # their ids
     edges: EdgeBlock  # between rows 0..N-1
@@ -53,7 +53,7 @@ class StructureCache:
         """Create without reading; the first use reads."""
         self._store = store
         self._lock = threading.RLock()
-        self._kept: tuple[str, Tensor, Structure] | None = None  # state, node numbers
+        self._kept: tuple[object, Tensor, Structure] | None = None  # state, node numbers
 
     def expire(self) -> None:
         """Drop the analysis, so that the next use computes it again after a regime switch."""
@@ -72,7 +72,7 @@ class StructureCache:
         """
         with self._lock:
             kept = self._kept if self._kept and self._kept[2].settings == settings else None
-            if kept is not None and kept[0] == self._store.state:
+            if kept is not None and kept[0] == _state_of(self._store):
                 return kept[2]
             there = _stored_graph(self._store, concepts=settings.concepts)
             block = there.edges
@@ -130,12 +130,19 @@ def missing_links(
     ]
 
 
+def _state_of(store: MemoryStore) -> tuple[str, frozenset[int]]:
+    """Return the state of a store, and what of it has expired."""
+    return store.state, store.expiry.hidden()
+
+
 def _stored_graph(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _StoredGraph:
-    """Return all nodes of a store, or its memories alone, with the edges between them."""
+    """Return the nodes that have not expired, or the memories among them, with their edges."""
     with store.reading():
-        state, columns, ids, edges = store.state, store.columns(), store.ids(), store.edges()
+        state, columns, ids, edges = _state_of(store), store.columns(), store.ids(), store.edges()
         vectors = store.embeddings() if embeddings else None
-    row = (~columns.is_concept | concepts).nonzero().squeeze(1)
+    hidden = torch.tensor([*state[1]], dtype=torch.int64)
+    there = (~columns.is_concept | concepts) & ~torch.isin(columns.node, hidden)
+    row = there.nonzero().squeeze(1)
     node = columns.node[row]
     block = to_rows(edges, node) if len(node) else edges.empty()
     names = [ids[i] for i in row.tolist()]

@@ -148,6 +148,7 @@ def _import_batch(
 ) -> Added:
     """Add memories of `versions_apart`; the pins of `pinned` nodes stay."""
     done = Added(0, 0)
+    Writing(state).make_room([entry.atom.id for entry, _ in batch])
     known.learn([entry for entry, _ in batch])
     for kept, run in groupby(batch, key=lambda pair: pair[1]):
         done += _import_run(state, [entry for entry, _ in run], kept, writer)

@@ -67,6 +67,7 @@ class Upkeep(Generic[M]):
         repeated; readers are not blocked. The steps repeat until none finds anything, so a second
         call does nothing. Memories that are added during the call are left to the next one:
 
+        * memories that have expired are deleted, here and in the archive;
         * the detector of regime switches reads the new memories (`Themes.switches`);
         * memories that wait for it are linked (`link.batch_concepts`);
         * used memories gain importance;

@@ -222,8 +222,10 @@ class Writer:
             given = [_with_edges_of(stored.get(atom.id), atom, origins) for atom in atoms]
             given = self._unknown(given, origins, replacing=True)
             fresh = [atom for atom in given if atom.id not in known]
-            changed = [a for a in given if a.id in known and not a.is_of(known[a.id][1])]
-            if not changed:
+            there = [atom for atom in given if atom.id in known]
+            changed = [atom for atom in there if not atom.is_of(known[atom.id][1])]
+            lasting = [atom for atom in there if atom not in changed and atom != stored[atom.id]]
+            if not changed and not lasting:
                 return self.add(fresh, origins, when)
             own = self._addition([*changed, *fresh], origins, when)
             with store.turn():
@@ -231,6 +233,8 @@ class Writer:
                     continue
                 try:
                     with store.gathering():
+                        for atom in lasting:  # of equal content: no version is made
+                            store.expiry.put(known[atom.id][0], atom.expires, atom.ttl)
                         for i, atom in enumerate(changed):
                             old = known[atom.id][0], stored[atom.id]
                             self._replace(*old, self._part(own, [i]))
@@ -384,7 +388,7 @@ class Writer:
                 return old
             own = self._addition([atom], {}, when)
             with store.turn():
-                if store.known([name]) == known:
+                if store.known([name]) == known and store.atoms([node]) == [old]:
                     self._replace(node, old, own)
                     return atom
 

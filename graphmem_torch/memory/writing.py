@@ -18,7 +18,9 @@ from graphmem_torch.memory.intake import (
     changes_given,
     checked,
     digest_of,
+    with_expiry,
 )
+from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.writer import Writer, batched
 from graphmem_torch.progress import Progress
@@ -26,12 +28,14 @@ from graphmem_torch.readers.messages import is_object
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.results import Added, RegimeSwitch
 from graphmem_torch.store import Batch
-from graphmem_torch.text.times import TimeLike, parse_time
+from graphmem_torch.text.times import DurationLike, TimeLike, parse_time
 
 __all__ = ["Given", "Writing"]
 
 Given = Atom | str | Mapping[str, Any]
 """A memory as a caller gives it."""
+
+_SWEPT = 1024  # expired memories deleted in one turn
 
 
 class Writing:
@@ -54,6 +58,8 @@ class Writing:
         key: str | None = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
+        expires: TimeLike | None = None,
+        ttl: DurationLike | None = None,
         replace: bool = False,
     ) -> Added:
         """Store and link atoms, batch by batch; see `Memory.add`."""
@@ -70,7 +76,7 @@ class Writing:
                 said = f"key: expected a name of this call, got {key!r:.80}; leave it out"
                 raise InputError(said)
             key = self._store.keyed.stored(key)
-        intake = Intake(session, key)
+        intake = Intake(session, key, expires, ttl)
         made = intake.atoms(atoms)
         whole: list[Atom] = []
         if key is not None:
@@ -119,9 +125,11 @@ class Writing:
         Returns:
             The stored atoms, and the regime switches in them, of which nobody is notified yet.
         """
+        now = self.state.clock()
+        atoms = [with_expiry(atom, now) for atom in atoms]
+        self.make_room([atom.id for atom in atoms])
         own = writer or self.state.writer()
-        store = own.put if replace else own.add
-        fresh, switches = store(atoms, places, self.state.clock())
+        fresh, switches = (own.put if replace else own.add)(atoms, places, now)
         self._store.uses.settle()
         done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
         return done, switches
@@ -155,15 +163,58 @@ class Writing:
         self._store.expect_writable()
         wanted, values = changes_given(id, given, changes)
         name = self.state.resolve_ids(wanted)[0][0]
-        writer = self.state.writer()
-        return writer.update(name, lambda atom: changed_atom(atom, values), self.state.clock())
+        now = self.state.clock()
+
+        def change(atom: Atom) -> Atom:
+            return with_expiry(changed_atom(atom, values), now)
+
+        expiry = values.keys() & {"expires", "ttl"}
+        if not expiry or len(expiry) < len(values):
+            atom = self.state.writer().update(name, change, now)
+            if not expiry or change(atom) == atom:
+                return atom
+        with self._store.turn():  # of equal content: no version is made
+            nodes = self.state.resolve_ids(name)[1]
+            atom = change(*self._store.atoms(nodes))
+            self._store.expiry.put(nodes[0], atom.expires, atom.ttl)
+        return atom
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete atoms, all or none, and return their number; see `Memory.delete`."""
         with self.state.turn():
-            named, nodes = self.state.resolve_ids(ids)
+            named, nodes = self.state.resolve_ids(ids, hidden=())
             self.remove(nodes)
             self.drop_archive_links(named)
+        return len(nodes)
+
+    def make_room(self, ids: Sequence[str]) -> None:
+        """Delete atoms of these ids that have expired, and what is derived from them alone."""
+        if not self._store.expiry.hidden() or not self._store.known(ids):
+            return
+        with self.state.turn():
+            hidden = self._store.expiry.hidden()
+            there = {node for node, _ in self._store.known(ids).values()} & hidden
+            if there:
+                self._sweep(sorted({*with_derived(self._store, sorted(there))} & hidden))
+
+    def sweep(self) -> int:
+        """Delete what has expired, and return its number; what is derived goes with the first."""
+        count = 0
+        while self._store.expiry.expired():
+            with self.state.turn():
+                now = self.state.clock()
+                own = self._store.expiry.expired(now)
+                derived = self._store.expiry.hidden(now) - {*own}
+                count += self._sweep(sorted([*derived, *own[:_SWEPT]]))
+        return count
+
+    def _sweep(self, nodes: Sequence[int]) -> int:
+        """Delete nodes, and return their number; in the turn."""
+        if not nodes:
+            return 0
+        ids = [atom.id for atom in self._store.atoms(nodes)]
+        self.remove(nodes)
+        self.drop_archive_links(ids)
         return len(nodes)
 
     def remove(

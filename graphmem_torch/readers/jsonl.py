@@ -23,14 +23,17 @@ from graphmem_torch.readers.messages import is_message, is_object, plain, record
 from graphmem_torch.readers.sessions import SESSION_KEYS, turn_records
 from graphmem_torch.readers.source import decoded_lines, leaving_out, parse_json
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
-from graphmem_torch.text.times import parse_time
+from graphmem_torch.text.times import parse_duration, parse_time
 
 __all__ = ["atom_from_record", "atom_to_record", "content_id", "parse_edge_type", "read_records"]
 
 _WRITE = 'write {"text": "..."}'
 _EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
-_TIMES = ("time", "event_time", "event_end")
-_FIELDS = ("text", "title", "id", "kind", "speaker", "session", *_TIMES, "type", "meta", "edges")
+_TIMES = ("time", "event_time", "event_end", "expires")
+_FIELDS = (
+    *("text", "title", "id", "kind", "speaker", "session"),
+    *(*_TIMES, "ttl", "type", "meta", "edges"),
+)
 
 
 def read_records(
@@ -107,7 +110,7 @@ def atom_from_record(
     Fields are `text` and optionally `title`, `id`, `speaker`, `session`, `meta` (an object) and:
 
     - `kind`: "turn" by default with a speaker, else "chunk"; `type`: one of `MEMORY_TYPES`;
-    - `time`, `event_time`, `event_end`: see `parse_time`;
+    - `time`, `event_time`, `event_end`, `expires`: see `parse_time`; `ttl`: seconds;
     - `edges`: a list of `{"target": id, "type": name, "weight": number}` or `[target, type,
       weight]`; type and weight are optional.
 
@@ -195,12 +198,13 @@ def atom_from_record(
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
         title=one_line(_string(given, "title", where)),
+        ttl=parse_duration(given["ttl"], where=where) if "ttl" in given else None,
     )
 
 
 def atom_to_record(atom: Atom) -> dict[str, Any]:
     """Return the JSON object that `atom_from_record` reads as this atom, without empty fields."""
-    names = ("id", "title", "text", "kind", "speaker", "session", *_TIMES, "type")
+    names = ("id", "title", "text", "kind", "speaker", "session", *_TIMES, "ttl", "type")
     record = {name: value for name in names if (value := getattr(atom, name)) is not None}
     if atom.meta:
         record["meta"] = dict(atom.meta)

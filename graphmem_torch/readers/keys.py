@@ -16,6 +16,7 @@ _MEANT = {
     **dict.fromkeys(("createdat", "createtime", "date", "datetime", "timestamp", "ts"), "time"),
     **dict.fromkeys(("body", "content", "message", "value"), "text"),
     **dict.fromkeys(("conversationid", "sessionid", "threadid"), "session"),
+    **dict.fromkeys(("expirationdate", "expiresat", "expiry"), "expires"),
     "metadata": "meta",
 }
 """Names of these fields in other systems: letters and digits alone, in lower case."""

@@ -169,6 +169,7 @@ class Consolidated:
         dissolved: Number of aggregates that were removed because their members changed.
         archived: Number of memories that were archived.
         learned: 1 if a correction of the weights was learned from feedback, applied or not.
+        expired: Number of memories that were deleted because they had expired.
     """
 
     linked: int = 0
@@ -178,6 +179,7 @@ class Consolidated:
     dissolved: int = 0
     archived: int = 0
     learned: int = 0
+    expired: int = 0
 
     def __add__(self, other: Consolidated) -> Consolidated:
         """Add the counts of two calls."""
@@ -189,6 +191,7 @@ class Consolidated:
             "dissolved",
             "archived",
             "learned",
+            "expired",
         )
         return Consolidated(*(getattr(self, name) + getattr(other, name) for name in names))
 

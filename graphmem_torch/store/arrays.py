@@ -36,6 +36,7 @@ __all__ = [
     "mark_of",
     "read_alias_vectors",
     "read_edges",
+    "read_edges_of_type",
     "read_embeddings",
     "read_last_edges",
     "read_linked_edges",
@@ -174,6 +175,18 @@ def read_edges(database: Database, start: int) -> EdgeArrays:
             return EdgeArrays.cat([edge_block(database, *block) for block in blocks])
     edges, parts = _batched_edges(database, start)
     return edges.take(np.repeat(came_from(parts[:, 0]) >= start, parts[:, 1]))
+
+
+def read_edges_of_type(database: Database, kind: int) -> EdgeArrays:
+    """Return all edges of a type, in write order, without decoding blocks that have none.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
+    """
+    sql = f"{EDGES} WHERE instr(type, ?) ORDER BY block"
+    with contextlib.closing(database.stream(sql, (bytes([kind]),))) as blocks:
+        edges = EdgeArrays.cat([edge_block(database, *block) for block in blocks])
+    return edges.take(edges.type == kind)
 
 
 def read_last_edges(database: Database, count: int) -> EdgeArrays:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from graphmem_torch.store.database import Database
@@ -41,10 +41,14 @@ class PinsAndTypes:
         self._database = database
         self._scanned: tuple[object, list[int]] | None = None
 
-    def pinned(self) -> list[str]:
-        """Return the ids of pinned atoms, and of procedural atoms that are not unpinned."""
+    def pinned(self, hidden: Collection[int] = ()) -> list[str]:
+        """Return the ids of pinned atoms, and of procedural atoms that are not unpinned.
+
+        Leaves out the nodes in `hidden`.
+        """
+        nodes = [node for node in self.pinned_nodes() if node not in hidden]
         sql = "SELECT id FROM atom WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node"
-        return [row[0] for row in self._database.query(sql, (json.dumps(self.pinned_nodes()),))]
+        return [row[0] for row in self._database.query(sql, (json.dumps(nodes),))]
 
     def pinned_nodes(self) -> list[int]:
         """Return the node numbers of `pinned`, ascending."""

@@ -16,6 +16,7 @@ from graphmem_torch.errors import InputError, MissingNodeError
 from graphmem_torch.exact import load_json
 from graphmem_torch.store.arrays import EdgeArrays, read_edges
 from graphmem_torch.store.database import Database
+from graphmem_torch.store.expiry import ExpiryRows
 from graphmem_torch.store.failures import damaged
 from graphmem_torch.store.folder import store_folder
 from graphmem_torch.store.followed_files import Sources
@@ -68,6 +69,7 @@ class StoreReader:
         self.validity = ValidityRows(database)
         self.insights = InsightRows(database)
         self.forms = StoredForms(self)
+        self.expiry = ExpiryRows(database)
         self.keyed = KeyedRows(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 

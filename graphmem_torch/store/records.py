@@ -35,6 +35,7 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
     for column in CONTENT:
         if column.holds == "seconds":
             _check_seconds(atom, column.name)
+    _check_ttl(atom)
     begun = -math.inf if atom.event_time is None else atom.event_time
     if atom.event_end is not None and atom.event_end < begun:
         raise InputError(
@@ -101,6 +102,16 @@ def _check_seconds(atom: Atom, name: str) -> None:
         raise InputError(
             f"atom {atom.id!r}: {name}: expected finite seconds since the epoch in the years 1 "
             f"to 9999, got {value!r:.60}. Leave it out when it is unknown"
+        )
+
+
+def _check_ttl(atom: Atom) -> None:
+    ttl = atom.ttl
+    number = isinstance(ttl, (int, float)) and not isinstance(ttl, bool)
+    if ttl is not None and (atom.expires is None or not (number and 0 < ttl < LAST_SECOND)):
+        raise InputError(
+            f"atom {atom.id!r}: ttl: expected seconds above 0 beside expires, got {ttl!r:.60} "
+            f"beside {atom.expires!r:.60}. Add the atom with `Memory.add`, or leave it out"
         )
 
 

@@ -56,15 +56,15 @@ class Column(NamedTuple):
     Attributes:
         name: Name of the column.
         declared: Type and constraints in SQL.
-        holds: Content: a field of `Atom` as text, seconds since the epoch or JSON; else a key or a
-            hash.
+        holds: Content: a field of `Atom` as text, seconds since the epoch, a duration in seconds or
+            JSON; else a key or a hash.
         version: Whether `version` has it too; False for the hash that finds equal texts.
         later: Whether tables of older releases lack it.
     """
 
     name: str
     declared: str
-    holds: Literal["text", "seconds", "json", "key", "hash"]
+    holds: Literal["text", "seconds", "duration", "json", "key", "hash"]
     version: bool = True
     later: bool = False
 
@@ -85,10 +85,12 @@ ATOM = (
     Column("digest", "BLOB NOT NULL", "hash"),
     Column("event_end", "", "seconds", later=True),
     Column("title", "TEXT", "text", later=True),
+    Column("expires", "", "seconds", later=True),
+    Column("ttl", "", "duration", later=True),
 )
 """Columns of `atom`, in the order of the table; fields are in the order of `Atom`."""
 
-CONTENT = tuple(column for column in ATOM if column.holds in ("text", "seconds", "json"))
+CONTENT = tuple(column for column in ATOM if column.holds not in ("key", "hash"))
 """Columns that hold the fields of an `Atom`, in the order of the fields."""
 
 ATOM_COLUMNS = ", ".join(["node", *(column.name for column in CONTENT)])
@@ -320,6 +322,7 @@ CREATE TRIGGER keyed_gone AFTER DELETE ON atom BEGIN
     UPDATE keyed SET digest = NULL WHERE key IN (SELECT key FROM keyed_atom WHERE id = old.id);
     DELETE FROM keyed_atom WHERE id = old.id;
 END""",
+    "atom_expires": "CREATE INDEX atom_expires ON atom (expires) WHERE expires IS NOT NULL",
     "validity_node": "CREATE INDEX validity_node ON validity (node)",
     "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
 }

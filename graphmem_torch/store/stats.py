@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from graphmem_torch.store.folder import folder_bytes
@@ -11,17 +12,27 @@ from graphmem_torch.store.snapshot_file import snapshot_state
 
 __all__ = ["store_stats"]
 
+_OTHERS = "WHERE node NOT IN (SELECT value FROM json_each(?))"
+
 
 def store_stats(store: StoreReader) -> dict[str, Any]:
-    """Return counts, sizes (bytes) and bindings of a store, as plain JSON values."""
+    """Return counts, sizes (bytes) and bindings of a store, as plain JSON values.
+
+    `expired` counts what has expired and is not deleted yet; the other counts leave it out.
+    """
     query = store._database.query
     kept = "none" if store.path is None else snapshot_state(store.path, store.state)
     with store.reading():
+        hidden = store.expiry.hidden()
+        own = _OTHERS if hidden else ""
+        values = [json.dumps(sorted(hidden))] if hidden else []
+        kinds = f"SELECT kind, count(*) FROM atom {own} GROUP BY kind ORDER BY kind"
         return {
-            "nodes": store.num_nodes,
+            "nodes": store.num_nodes - len(hidden),
+            "expired": len(hidden),
             "next_node": store.next_node,
-            "kinds": dict(query("SELECT kind, count(*) FROM atom GROUP BY kind ORDER BY kind")),
-            "sessions": query("SELECT count(DISTINCT session) FROM atom")[0][0],
+            "kinds": dict(query(kinds, values)),
+            "sessions": query(f"SELECT count(DISTINCT session) FROM atom {own}", values)[0][0],
             "edges": store.num_edges,
             "tokens": query("SELECT coalesce(sum(length(pieces)), 0) / 4 FROM token_block")[0][0],
             "uses": store.uses.total(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import NamedTuple
@@ -23,9 +23,11 @@ __all__ = [
     "LAST_SECOND",
     "MONTHS",
     "DatedPlace",
+    "DurationLike",
     "TimeLike",
     "asked_window",
     "dated_places",
+    "parse_duration",
     "parse_span",
     "parse_time",
     "told_days",
@@ -37,6 +39,9 @@ DAYS = 2
 
 TimeLike = float | str | date
 """Time in any form that `parse_time` accepts; a `datetime` is a `date`."""
+
+DurationLike = float | timedelta
+"""Duration in seconds, or as a `timedelta`."""
 
 # LoCoMo writes "1:56 pm on 8 May, 2023"; the date may stand alone.
 _SPOKEN = re.compile(
@@ -98,6 +103,32 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
             where=where,
         )
     return seconds
+
+
+def parse_duration(value: object, name: str = "ttl", *, where: str | None = None) -> float:
+    """Convert a duration to seconds.
+
+    Args:
+        value: Seconds above 0, or a `timedelta`.
+        name: Name of the value, for messages.
+        where: File and line of the value, for messages.
+
+    Raises:
+        InputError: Any other value, or a duration that leads beyond the year 9999.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    number = isinstance(seconds, Real | Decimal) and not isinstance(seconds, bool)
+    try:
+        found = float(seconds) if number else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        found = math.inf
+    if not 0 < found < LAST_SECOND:  # NaN fails it, too
+        raise InputError(
+            f"{name}: expected a number of seconds above 0, or a timedelta, got {value!r:.60}; "
+            "give one, or leave it out",
+            where=where,
+        )
+    return found
 
 
 def parse_span(value: object, name: str = "between", *, said: object = None) -> tuple[float, float]:
