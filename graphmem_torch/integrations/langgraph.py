@@ -22,7 +22,9 @@ from typing import Any, Self
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.integrations.embeddings import as_embedder
 from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.lookup import refresh_expiry
 
@@ -101,7 +103,7 @@ class _Entry:
         return {
             "namespace": self.namespace,
             "key": self.key,
-            "value": _copied(self.value),
+            "value": json_copy(self.value, self.key),
             "created_at": datetime.fromisoformat(self.created),
             "updated_at": datetime.fromisoformat(self.updated),
         }
@@ -153,7 +155,7 @@ class GraphMemStore(BaseStore):
         config = _config("index", index, ("dims", "embed", "fields"))
         self._paths = _checked_paths(config.get("fields") or [_WHOLE])
         if config.get("embed") is not None:
-            options["embedder"] = config["embed"]
+            options["embedder"] = as_embedder(config["embed"])
         names = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_minutes")
         interval = _config("ttl", ttl, names).get("sweep_interval_minutes")
         if not isinstance(memory, Memory):
@@ -402,7 +404,7 @@ class GraphMemStore(BaseStore):
         place = f"value of {key!r:.60}"
         if not isinstance(op.value, Mapping):
             raise InputError(f"{place}: expected a mapping, got {op.value!r:.80}; give one")
-        value = _json(op.value, place)
+        value = json_copy(op.value, place)
         text = self._text(value, op.index)
         moment = datetime.fromtimestamp(now, UTC).isoformat()
         meta = {
@@ -480,7 +482,7 @@ def _checked_names(op: PutOp) -> tuple[_Namespace, str]:
     """Return namespace and key of a put."""
     if not isinstance(op.key, str):
         raise InputError(f"key: expected a string, got {op.key!r:.80}; give str(key)")
-    return tuple(_json(list(op.namespace), "namespace")), _json(op.key, "key")
+    return tuple(json_copy(list(op.namespace), "namespace")), json_copy(op.key, "key")
 
 
 def _checked_paths(paths: object) -> list[str]:
@@ -491,49 +493,6 @@ def _checked_paths(paths: object) -> list[str]:
         f"index: expected False, or a list of paths such as 'memory' or 'tags[*]', got "
         f"{paths!r:.80}; give one"
     )
-
-
-def _json(value: Any, place: str) -> Any:
-    """Return a copy of a JSON value: plain dictionaries, lists and scalars.
-
-    Raises:
-        InputError: JSON cannot hold the value; the message names its place.
-    """
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        text = str.__str__(value)
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise InputError(
-                f"{place}: expected text, got half of a surrogate pair in {text!r:.60}; remove it"
-            )
-        return text
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return float(value)
-    try:
-        if isinstance(value, Mapping):
-            if all(isinstance(name, str) for name in value):
-                pairs = value.items()
-                return {_json(name, place): _json(own, f"{place}.{name}") for name, own in pairs}
-            value = next(name for name in value if not isinstance(name, str))
-            place += ": names"
-        elif isinstance(value, list | tuple):
-            return [_json(own, f"{place}[{i}]") for i, own in enumerate(value)]
-    except RecursionError as error:
-        raise InputError(f"{place:.80}: expected fewer levels, got too many; flatten it") from error
-    raise InputError(
-        f"{place:.120}: expected what JSON can hold, got {value!r:.60} ({type(value).__name__}); "
-        "give its text, or the mapping that it stands for"
-    )
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy of a value of `_json`."""
-    if isinstance(value, dict):
-        return {name: _copied(own) for name, own in value.items()}
-    return [_copied(own) for own in value] if isinstance(value, list) else value
 
 
 def _readable(value: Mapping[str, Any]) -> str:
