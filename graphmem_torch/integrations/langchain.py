@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -146,6 +146,29 @@ class GraphMemVectorStore(VectorStore):
         store = cls(memory, embedding, **options)
         store.add_texts(texts, metadatas, ids=ids)
         return store
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **_: Any,
+    ) -> list[str]:
+        """Store texts as documents; see `add_documents`.
+
+        Raises:
+            InputError: Not one metadata or id for each text; see `add_documents`.
+        """
+        listed = [texts] if isinstance(texts, str) else list(texts)
+        own = [{} for _ in listed] if metadatas is None else [dict(each) for each in metadatas]
+        if len(own) != len(listed):
+            raise InputError(
+                f"metadatas: expected one for each of {len(listed)} texts, got {len(own)}; leave "
+                "them out for none"
+            )
+        pairs = zip(listed, own, strict=True)
+        return self.add_documents([Document(text, metadata=each) for text, each in pairs], ids)
 
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **_: Any
@@ -312,10 +335,23 @@ class GraphMemVectorStore(VectorStore):
                 f"filter: expected conditions by name or a function, got {filter!r:.80}; write "
                 '{"page": {"$gte": 3}}'
             )
-        return {"meta": filter} if filter else None
+        return _on_metadata(filter) if filter else None
 
     def _documents(self) -> Iterator[Document]:
         return map(_document, self.memory)
+
+
+def _on_metadata(filter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a filter on metadata as conditions on memories."""
+    where: dict[str, Any] = {}
+    for name, condition in filter.items():
+        if name in ("$and", "$or") and isinstance(condition, list | tuple):
+            where[name] = [_on_metadata(part) for part in condition]
+        elif name == "$not" and isinstance(condition, Mapping):
+            where[name] = _on_metadata(condition)
+        else:
+            where[name if str(name).startswith("$") else f"meta.{name}"] = condition
+    return where
 
 
 def _document(atom: Atom) -> Document:
