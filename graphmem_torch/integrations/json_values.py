@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.exact import DigitsError, exact_value
 
 __all__ = ["json_copy"]
 
@@ -27,7 +28,10 @@ def json_copy(value: Any, place: str) -> Any:
             )
         return text
     if isinstance(value, int):
-        return int(value)
+        try:
+            return exact_value(value)
+        except DigitsError as error:
+            raise InputError(f"{place}: {error}; give a shorter one, or a string") from error
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
     try:

@@ -22,7 +22,6 @@ from typing import Any, Self
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.integrations.embeddings import as_embedder
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.memory import Memory
@@ -46,6 +45,8 @@ with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
         tokenize_path,
         validate_op_namespace,
     )
+
+    from graphmem_torch.integrations.embeddings import as_embedder
 
 __all__ = ["FilterTypeError", "GraphMemStore"]
 
@@ -459,7 +460,7 @@ def _config(name: str, given: Mapping[str, Any] | None, known: tuple[str, ...]) 
     return config
 
 
-def _id_of(namespace: _Namespace, key: str) -> str:
+def _id_of(namespace: _Namespace, key: object) -> str:
     """Return the id of the atom of an item."""
     named = json.dumps([namespace, key])
     return f"{_KIND}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
@@ -467,15 +468,14 @@ def _id_of(namespace: _Namespace, key: str) -> str:
 
 def _entry(id: str, node: int, meta: Mapping[str, Any]) -> _Entry | None:
     """Return the item of an atom; None if the atom is none."""
-    if not id.startswith(f"{_KIND}:") or "within" not in meta:
-        return None
-    namespace, key = tuple(meta["namespace"]), meta["key"]
-    if id != _id_of(namespace, key):
+    namespace, key = meta.get("namespace"), meta.get("key")
+    if not isinstance(namespace, list) or id != _id_of(tuple(namespace), key):
         return None
     first, number = meta["order"]
     times = meta["created"], meta["updated"]
     order = first, number
-    return _Entry(id, node, namespace, key, meta["value"], meta["indexed"], *times, order)
+    value, indexed = meta["value"], meta["indexed"]
+    return _Entry(id, node, tuple(namespace), key, value, indexed, *times, order)
 
 
 def _checked_names(op: PutOp) -> tuple[_Namespace, str]:

@@ -225,8 +225,8 @@ class Writer:
             there = [atom for atom in given if atom.id in known]
             changed = [atom for atom in there if not atom.is_of(known[atom.id][1])]
             lasting = [atom for atom in there if atom not in changed and atom != stored[atom.id]]
-            if not changed and not lasting:
-                return self.add(fresh, origins, when)
+            if not (fresh or changed or lasting):
+                return [], []
             own = self._addition([*changed, *fresh], origins, when)
             with store.turn():
                 if store.known([atom.id for atom in atoms]) != known:
