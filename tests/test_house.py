@@ -489,6 +489,7 @@ brought = set(sys.modules)
 from graphmem_torch import Memory
 imported = sorted({{name.split(".")[0] for name in set(sys.modules) - brought}})
 from graphmem_torch import load_config
+from graphmem_torch.errors import MissingPackageError
 with Memory.open(None, config=load_config(overrides={{"link.concepts": "pattern"}}),
                  embedder="hashing") as memory:
     memory.add(["The canoe is red.", "Ada plays the violin."])
@@ -496,7 +497,10 @@ with Memory.open(None, config=load_config(overrides={{"link.concepts": "pattern"
 print(json.dumps({{"imported": imported, "used": sorted(set(sys.modules) - brought)}}))
 for name in {[f"{PACKAGE}.{name}" for name in MODULES if name]!r}:
     if not name.startswith("{PACKAGE}.kernels.") and not name.endswith("__main__"):
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except MissingPackageError:  # an adapter of a framework that is not installed
+            assert name.startswith("{PACKAGE}.integrations.")
 assert not torch.cuda.is_initialized()
 print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))
 {FOUND}

@@ -29,7 +29,7 @@ def json_copy(value: Any, place: str) -> Any:
         return text
     if isinstance(value, int):
         try:
-            return exact_value(value)
+            return exact_value(int(value))
         except DigitsError as error:
             raise InputError(f"{place}: {error}; give a shorter one, or a string") from error
     if isinstance(value, float) and math.isfinite(value):

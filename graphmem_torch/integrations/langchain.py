@@ -12,13 +12,13 @@ import numpy as np
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.integrations.embeddings import MemoryEmbeddings, as_embedder
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
+from graphmem_torch.integrations.langchain_embeddings import MemoryEmbeddings, as_embedder
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Hit
 
-with importing("langchain_core", "langchain-core", ">=1.0,<2", "langchain"):
+with importing("langchain_core", "langchain-core", ">=1.8,<2", "langchain"):
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever

@@ -46,7 +46,7 @@ with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
         validate_op_namespace,
     )
 
-    from graphmem_torch.integrations.embeddings import as_embedder
+    from graphmem_torch.integrations.langchain_embeddings import as_embedder
 
 __all__ = ["FilterTypeError", "GraphMemStore"]
 
@@ -460,7 +460,7 @@ def _config(name: str, given: Mapping[str, Any] | None, known: tuple[str, ...]) 
     return config
 
 
-def _id_of(namespace: _Namespace, key: object) -> str:
+def _id_of(namespace: _Namespace, key: str) -> str:
     """Return the id of the atom of an item."""
     named = json.dumps([namespace, key])
     return f"{_KIND}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
@@ -469,7 +469,9 @@ def _id_of(namespace: _Namespace, key: object) -> str:
 def _entry(id: str, node: int, meta: Mapping[str, Any]) -> _Entry | None:
     """Return the item of an atom; None if the atom is none."""
     namespace, key = meta.get("namespace"), meta.get("key")
-    if not isinstance(namespace, list) or id != _id_of(tuple(namespace), key):
+    if not isinstance(namespace, list) or not isinstance(key, str):
+        return None
+    if id != _id_of(tuple(namespace), key):
         return None
     first, number = meta["order"]
     times = meta["created"], meta["updated"]

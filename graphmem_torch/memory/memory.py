@@ -274,8 +274,7 @@ class Memory(MemoryQuestions):
                 neither `expires` nor `ttl`. `upkeep.consolidate` deletes them.
             ttl: Seconds from now until the same atoms expire, or a `timedelta`. A read that
                 refreshes starts them again: `get(refresh=True)`, `Scope(refresh=True)`.
-            replace: Whether an atom whose id is stored becomes its new version, as by `update`,
-                instead of an error; it expires as given.
+            replace: Whether an atom whose id is stored becomes its new version, as by `update`.
 
         Raises:
             InputError: Empty text, an unusable field, an id or key stored with other content.

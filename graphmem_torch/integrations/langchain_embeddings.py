@@ -10,7 +10,7 @@ from graphmem_torch.integrations.framework import importing
 from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.probed import ProbedEmbedder
 
-with importing("langchain_core", "langchain-core", ">=1.0,<2", "langchain"):
+with importing("langchain_core", "langchain-core", ">=1.8,<2", "langchain"):
     from langchain_core.embeddings import Embeddings
 
 __all__ = ["MemoryEmbeddings", "as_embedder"]
