@@ -19,6 +19,8 @@ PARTS = ["facts", "graph", "themes", "learning", "upkeep", "namespaces", "aio", 
 INTEGRATIONS = ROOT / "docs" / "integrations"
 EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md")), *sorted(INTEGRATIONS.glob("*.md"))]
 FRAMEWORKS = {
+    "langchain": "langchain_core",
+    "langgraph": "langgraph",
     "llama_index": "llama_index.core",
     "mcp": "mcp.server.mcpserver",
     "openai_agents": "agents",

@@ -51,6 +51,7 @@ class AsyncMemory:
         key: str | None = None,
         expires: TimeLike | None = None,
         ttl: DurationLike | None = None,
+        replace: bool = False,
     ) -> Added:
         """Add atoms, as `Memory.add`.
 
@@ -58,7 +59,7 @@ class AsyncMemory:
         repeated call with the same `key` skips them. Wait for the call before closing the memory.
         """
         given: Any = {"session": session, "key": key, "expires": expires, "ttl": ttl}
-        return await asyncio.to_thread(self._writing.add, atoms, **given)
+        return await asyncio.to_thread(self._writing.add, atoms, replace=replace, **given)
 
     @overload
     async def retrieve(

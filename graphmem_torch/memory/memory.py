@@ -260,6 +260,7 @@ class Memory(MemoryQuestions):
         origins: Mapping[str, str] | None = None,
         expires: TimeLike | None = None,
         ttl: DurationLike | None = None,
+        replace: bool = False,
     ) -> Added:
         """Store and link atoms, one transaction a batch; after an error earlier batches stay.
 
@@ -277,13 +278,14 @@ class Memory(MemoryQuestions):
                 neither `expires` nor `ttl`. `upkeep.consolidate` deletes them.
             ttl: Seconds from now until the same atoms expire, or a `timedelta`. A read that
                 refreshes starts them again: `get(refresh=True)`, `Scope(refresh=True)`.
+            replace: Whether an atom whose id is stored becomes its new version, as by `update`.
 
         Raises:
             InputError: Empty text, an unusable field, an id or key stored with other content.
             EmbedderError, StoreError: A failing encoder, a read-only store, or a full disk.
         """
         given: Any = {"session": session, "key": key, "progress": progress, "origins": origins}
-        return self._writing.add(atoms, expires=expires, ttl=ttl, **given)
+        return self._writing.add(atoms, expires=expires, ttl=ttl, replace=replace, **given)
 
     def add_document(
         self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None

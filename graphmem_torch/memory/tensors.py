@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
+from graphmem_torch.errors import InputError
 from graphmem_torch.memory.asking import Asking
 from graphmem_torch.memory.questions import checked_questions
+from graphmem_torch.memory.state import IndexView
+from graphmem_torch.ops.topk_cosine import nearest_keys
+from graphmem_torch.rank.filters import Where
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.text.times import TimeLike
 
@@ -51,3 +57,45 @@ class Tensors:
         """
         view = self._state.view()
         return self._asking.query(view, checked_questions(questions), asked=asked)
+
+    def nearest(
+        self, vector: Tensor | Sequence[float], *, k: int, where: Where = None
+    ) -> list[tuple[str, float]]:
+        """Return ids and cosines of the atoms nearest to a vector of the encoder, best first.
+
+        Args:
+            vector: [d] vector of any length.
+            k: Maximum number of atoms.
+            where: Conditions on fields, as in `Memory.retrieve`.
+
+        Raises:
+            InputError: Not d finite numbers, `k` below 1, or an unusable condition.
+        """
+        check_count("k", k)
+        width = self._state.store.dim
+        own = torch.as_tensor(vector, dtype=torch.float32)
+        if own.dim() != 1 or len(own) != (width or len(own)) or not own.isfinite().all():
+            raise InputError(
+                f"vector: expected {width} finite numbers, got {list(own.shape)}; give one vector "
+                "of the memory's encoder"
+            )
+
+        def work(view: IndexView) -> list[tuple[str, float]]:
+            keys = view.snapshot.index.embeddings
+            node = view.snapshot.node[: len(keys)].to(keys.device)
+            listed = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+            if where:
+                listed = view.fields.where(view.snapshot, where)
+            if hidden := view.store.expiry.hidden():
+                listed = listed & ~torch.isin(node, torch.tensor([*hidden], device=keys.device))
+            if not listed.all():
+                keys, node = keys[listed], node[listed]
+            if not len(keys):
+                return []
+            unit = torch.nn.functional.normalize(own, dim=0)[None].to(keys.device)
+            cosines, places = nearest_keys(unit, keys, min(k, len(keys)))
+            atoms = view.store.atoms(node[places[0]].tolist())
+            pairs = zip(atoms, cosines[0].tolist(), strict=True)
+            return [(atom.id, cosine) for atom, cosine in pairs]
+
+        return self._state.with_retry(work)

@@ -17,7 +17,6 @@ from torch import Tensor
 from graphmem_torch.atoms import (
     CONCEPT,
     DEFAULT_EDGE_WEIGHT,
-    KINDS,
     Atom,
     EdgeType,
     text_hash,
@@ -30,12 +29,17 @@ from graphmem_torch.errors import (
     StoreLockedError,
     located,
 )
+from graphmem_torch.memory.batch_checks import (
+    check_kind,
+    fresh_atoms,
+    other_content,
+    with_edges_of,
+)
 from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.intake import digest_of
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import WAITING, waiting_nodes
-from graphmem_torch.memory.mentions import concept_id
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
@@ -56,7 +60,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_KIND = 64
 _RENAMED = "link.renamed"  # key of a value that changes when names change without a deletion
 _MEND = 64  # maximum number of an older release's names that one write decides again
 
@@ -177,7 +180,7 @@ class Writer:
             InputError, ConfigError, EmbedderError, StoreError: An error of this batch; nothing of
                 it is stored.
         """
-        fresh = self._unknown(atoms, origins)
+        fresh = fresh_atoms(atoms, self._store.known([atom.id for atom in atoms]), origins)
         if not fresh:
             return [], []
         self._store.expect_writable()
@@ -201,6 +204,55 @@ class Writer:
         if own.error is not None:
             raise own.error
         return own.stored, own.switches
+
+    def put(
+        self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
+    ) -> tuple[list[Atom], list[RegimeSwitch]]:
+        """Store one batch durably; an atom whose id is stored becomes its new version.
+
+        Arguments, result and errors are those of `add`. Stated edges of stored atoms stay.
+
+        Raises:
+            InputError: Edges of a stored atom that differ from those stored.
+        """
+        store = self._store
+        store.expect_writable()
+        while True:
+            with store.reading():
+                known = store.known([atom.id for atom in atoms])
+                nodes = [node for node, _ in known.values()]
+                stored = dict(zip(known, store.atoms(nodes), strict=True))
+            given = [with_edges_of(stored.get(atom.id), atom, origins) for atom in atoms]
+            given = fresh_atoms(given, {}, origins)
+            fresh = [atom for atom in given if atom.id not in known]
+            there = [atom for atom in given if atom.id in known]
+            changed = [atom for atom in there if not atom.is_of(known[atom.id][1])]
+            lasting = [atom for atom in there if atom not in changed and atom != stored[atom.id]]
+            if not (fresh or changed or lasting):
+                return [], []
+            own = self._addition([*changed, *fresh], origins, when)
+            with store.turn():
+                if store.known([atom.id for atom in atoms]) != known:
+                    continue
+                try:
+                    with store.gathering():
+                        for atom in lasting:  # of equal content: no version is made
+                            store.expiry.put(known[atom.id][0], atom.expires, atom.ttl)
+                        for i, atom in enumerate(changed):
+                            old = known[atom.id][0], stored[atom.id]
+                            self._replace(*old, self._part(own, [i]))
+                        part = self._part(own, range(len(changed), len(own.atoms)))
+                        self._store_all([part])
+                except BaseException:
+                    self._sound = False  # the linker may hold what was rolled back
+                    raise
+                return part.stored, part.switches
+
+    def _part(self, own: _Addition, places: Sequence[int]) -> _Addition:
+        """Return some atoms of an addition as one of their own."""
+        atoms, rows = [own.atoms[i] for i in places], [own.rows[i] for i in places]
+        encoded = self._joined([(own, list(places))])
+        return replace(own, atoms=atoms, rows=rows, encoded=encoded, stored=[], switches=[])
 
     def remove(self, nodes: Sequence[int], write: Callable[[Batch, dict[str, str]], T]) -> T:
         """Remove atoms; in the turn in which their numbers were found.
@@ -326,7 +378,7 @@ class Writer:
             atom = change(old)
             if not atom.text.strip():
                 raise InputError(f"atom {name!r}: expected text, got none; delete the atom")
-            _check_kind(atom, None)
+            check_kind(atom, None)
             if atom.kind == CONCEPT:
                 raise InputError(
                     f"atom {name!r}: kind: expected another than {CONCEPT!r}, which is that of the "
@@ -492,7 +544,7 @@ class Writer:
         for atom, digest in zip(own.atoms, digests, strict=True):
             kept = known.get(atom.id, digest)
             if kept != digest and not atom.is_of(kept):
-                raise _other_content(atom, "is stored already", own.origins)
+                raise other_content(atom, "is stored already", own.origins)
         places = [i for i, atom in enumerate(own.atoms) if atom.id not in known]
         known |= {own.atoms[i].id: digests[i] for i in places}
         return places
@@ -512,40 +564,6 @@ class Writer:
         if len(packed) < len(rows):
             return Encoded(pooled)
         return Encoded(pooled, *pick_tokens(join_tokens(packed, packed[0].tokens.shape[1]), pick))
-
-    def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
-        """Return the atoms that are not stored yet, each id once.
-
-        Raises:
-            InputError: Empty text, a kind or id of concepts, or an id that is stored, or comes
-                twice, with other content.
-        """
-        known = self._store.known([atom.id for atom in atoms])
-        digests = {name: digest for name, (_, digest) in known.items()}
-        fresh = []
-        for atom in atoms:
-            where = origins.get(atom.id)
-            if atom.kind == CONCEPT or atom.id.startswith(concept_id("")):
-                raise InputError(
-                    f"atom {atom.id!r}: the kind {CONCEPT!r} and ids that begin with "
-                    f"{concept_id('')!r} belong to the concepts that linking makes; choose others",
-                    where=where,
-                )
-            _check_kind(atom, where)
-            if not atom.text.strip():
-                raise InputError(
-                    f"atom {atom.id!r}: expected text, got none; leave it out", where=where
-                )
-            with located(where):
-                digest = digest_of(atom)
-            kept = digests.setdefault(atom.id, digest)
-            if kept != digest and not atom.is_of(kept):
-                met = "is stored already" if known[atom.id][0] >= 0 else "is given twice,"
-                raise _other_content(atom, met, origins)
-            if atom.id not in known:
-                known[atom.id] = (-1, digest)
-                fresh.append(atom)
-        return fresh
 
     def _addition(self, atoms: list[Atom], origins: Mapping[str, str], when: float) -> _Addition:
         """Return atoms with all that linking and storing them needs from the encoder and finder."""
@@ -736,13 +754,6 @@ class Writer:
         return [self._names[text] for text in texts]
 
 
-def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputError:
-    return InputError(
-        f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
-        where=origins.get(atom.id),
-    )
-
-
 def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
     """Return the strings to store for waiting atoms; none if no atom waits or has waited."""
     return {WAITING: json.dumps(list(waiting))} if waiting or before else {}
@@ -753,17 +764,6 @@ def _token_rows(encoded: Encoded) -> TokenRows | None:
     if tokens is None or pieces is None or offsets is None:
         return None
     return TokenRows(tokens, pieces, offsets)
-
-
-def _check_kind(atom: Atom, where: str | None) -> None:
-    kind = atom.kind
-    named = isinstance(kind, str) and kind.isprintable() and bool(kind.strip())
-    if not named or len(kind) > _LONGEST_KIND:
-        raise InputError(
-            f"atom {atom.id!r}: kind: expected a word such as {', '.join(list(KINDS)[:5])} or one "
-            f"of your own, of at most {_LONGEST_KIND} characters in one line, got {kind!r:.80}",
-            where=where,
-        )
 
 
 def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:

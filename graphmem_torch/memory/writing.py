@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.checks import check_flag
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.archive import keep_ties
 from graphmem_torch.memory.intake import (
@@ -59,9 +60,11 @@ class Writing:
         origins: Mapping[str, str] | None = None,
         expires: TimeLike | None = None,
         ttl: DurationLike | None = None,
+        replace: bool = False,
     ) -> Added:
         """Store and link atoms, batch by batch; see `Memory.add`."""
         self._store.expect_writable()
+        check_flag("replace", replace)
         if isinstance(atoms, (Atom, str, Mapping)) or is_object(atoms):
             atoms = [cast("Mapping[str, Any]", atoms)]
         if not isinstance(atoms, Iterable):
@@ -86,7 +89,7 @@ class Writing:
                 return Added(0, len(whole), tuple(ids)) + intake.report()
             made = iter(whole)
         done = Added(0, 0)
-        add = partial(self._add_and_notify, places)
+        add = partial(self._add_and_notify, places, replace)
         with Progress(what="index", unit="atoms", shown=progress) as bar:
             for batch in batched(made, self.state.config.link.batch_atoms):
                 done += intake.store(batch, add)
@@ -96,13 +99,21 @@ class Writing:
         self.state.warn_of_unresolved()
         return done + intake.report()
 
-    def _add_and_notify(self, places: Mapping[str, str], part: Sequence[Atom]) -> Added:
-        added, switches = self.add_batch(self._store.forms.adopt(part), places)
+    def _add_and_notify(
+        self, places: Mapping[str, str], replace: bool, part: Sequence[Atom]
+    ) -> Added:
+        atoms = self._store.forms.adopt(part)
+        added, switches = self.add_batch(atoms, places, replace=replace)
         self.state.regimes.notify(switches)
         return added
 
     def add_batch(
-        self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None
+        self,
+        atoms: list[Atom],
+        places: Mapping[str, str],
+        writer: Writer | None = None,
+        *,
+        replace: bool = False,
     ) -> tuple[Added, list[RegimeSwitch]]:
         """Store one batch in a transaction.
 
@@ -110,6 +121,7 @@ class Writing:
             atoms: Atoms in the order of storing.
             places: File and line that atoms came from by id, for messages.
             writer: Writer to use instead of that of the memory.
+            replace: Whether an atom whose id is stored becomes its new version.
 
         Returns:
             The stored atoms, and the regime switches in them, of which nobody is notified yet.
@@ -117,7 +129,8 @@ class Writing:
         now = self.state.clock()
         atoms = [with_expiry(atom, now) for atom in atoms]
         self.make_room([atom.id for atom in atoms])
-        fresh, switches = (writer or self.state.writer()).add(atoms, places, now)
+        own = writer or self.state.writer()
+        fresh, switches = (own.put if replace else own.add)(atoms, places, now)
         self._store.uses.settle()
         done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
         return done, switches

@@ -51,6 +51,7 @@ class ProbedEmbedder(PooledEmbedder):
         label: str = "",
         query_prompt: str = "",
         document_prompt: str = "",
+        queries: Callable[[list[str]], Any] | None = None,
         batch: int = 256,
     ) -> None:
         """Encode the probe texts.
@@ -62,6 +63,7 @@ class ProbedEmbedder(PooledEmbedder):
             label: Display name; `name` by default.
             query_prompt: Text before a question.
             document_prompt: Text before a document.
+            queries: Function for questions that need more than a prompt.
             batch: Number of texts a call.
 
         Raises:
@@ -77,7 +79,7 @@ class ProbedEmbedder(PooledEmbedder):
             f"{kind}:{name}:{dim}:{prompts}:{_sketch(probe)}",
             dim,
             _prompted(encode, document_prompt),
-            _prompted(encode, query_prompt) if query_prompt != document_prompt else None,
+            _prompted(encode, query_prompt) if query_prompt != document_prompt else queries,
             batch=batch,
         )
 
