@@ -23,6 +23,7 @@ from graphmem_torch.memory.exchange import (
     exported_edges,
     exported_splits,
     exported_validity,
+    is_export_file,
     restore_learned,
     restore_life,
     stored_rows,
@@ -32,14 +33,17 @@ from graphmem_torch.memory.exporting import Exported, stored_entries, write_expo
 from graphmem_torch.memory.intake import checked
 from graphmem_torch.memory.namespace_folders import archive_of, is_archive, owner_of
 from graphmem_torch.memory.state import State
-from graphmem_torch.memory.validity import restore_statements
+from graphmem_torch.memory.validity import named_statements, restore_statements
 from graphmem_torch.memory.writer import Writer, batched
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
+from graphmem_torch.readers.moved import MovedMemories
+from graphmem_torch.readers.moving import read_moved
 from graphmem_torch.results import Added
+from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.tensor_reader import TensorReader
 
-__all__ = ["copy_atoms", "export", "import_export"]
+__all__ = ["copy_atoms", "export", "import_file"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,10 +85,59 @@ def _within(state: State, name: str, *, create: bool = False) -> State:
     return cast(State, found.archive(create=create))
 
 
-def import_export(state: State, path: str | os.PathLike[str], *, progress: bool) -> Added:
-    """Add what `export` wrote; see `Memory.import_`."""
+def import_file(
+    state: State, path: str | os.PathLike[str], *, format: str | None, progress: bool
+) -> Added:
+    """Add what `export` wrote, or the memories of another program; see `Memory.import_`."""
     state.store.expect_writable()
-    parts, done = check_export(Path(path)), Added(0, 0)
+    source = Path(path)
+    if format is None and is_export_file(source):
+        return _import_export(state, source, progress)
+    return _import_moved(state, source, read_moved(source, format), progress)
+
+
+def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool) -> Added:
+    """Add the memories of another program, all checked before the first is stored."""
+    if any(name is not None for name in moved.spaces):
+        state.expect_root()
+    done, now = Added(0, 0, losses=dict(moved.losses)), state.clock()
+    known, places = set(state.spaces.names()) if state.parent is None else set(), []
+    for name, atoms in moved.spaces.items():
+        with located(str(path)):
+            whole = [checked(atom) for atom in atoms]
+            for atom in whole:
+                atom_to_row(0, atom)  # raises what storing it would
+        fresh = [a for a in whole if a.expires is None or a.expires > now]
+        if gone := len(whole) - len(fresh):
+            done += Added(0, 0, losses={"expired memory": gone})
+        if name is None or name in known:
+            into = state if name is None else state.space(name)
+            _expect_same(into, whole, path)
+        places.append((name, fresh))
+    for name, atoms in places:
+        into = state if name is None else state.space(name, create=True)
+        with located(str(path)):
+            done += Writing(into).add(atoms, progress=progress)
+        stated = {*named_statements(into.store)}
+        ends = [(end.id, None, end.stop, None, end.known) for end in moved.ends]
+        restore_statements(into.store, [each for each in ends if each not in stated])
+    return done
+
+
+def _expect_same(state: State, atoms: Sequence[Atom], path: Path) -> None:
+    """Raise InputError if an id is stored with other content, before anything is stored."""
+    known, hidden = state.store.known([atom.id for atom in atoms]), state.store.expiry.hidden()
+    for atom in atoms:
+        node, digest = known.get(atom.id, (-1, atom.digest))
+        if node not in hidden and not atom.is_of(digest):
+            raise InputError(
+                f"atom {atom.id!r} is stored already with other content; import into a new memory",
+                where=str(path),
+            )
+
+
+def _import_export(state: State, path: Path, progress: bool) -> Added:
+    parts, done = check_export(path), Added(0, 0)
     within = [part.namespace for part in parts[1:] if part.namespace is not None]
     if state.parent is not None and within:  # before anything is stored
         if within != [archive_of(None)]:
