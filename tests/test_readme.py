@@ -16,7 +16,8 @@ from tests.test_docs import ROOT
 
 API = ROOT / "docs" / "api"
 PARTS = ["facts", "graph", "themes", "learning", "upkeep", "namespaces", "aio", "tensors"]
-EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md"))]
+MOVING = ROOT / "docs" / "integrations" / "moving_in.md"
+EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md")), MOVING]
 
 _EXAMPLE = re.compile(r"^```(?:python|py)\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.M | re.S)
 _ENTRY = re.compile(r"^## ([a-z]\w*)\n\n`[Mm]emory\.(?:\w+\.)?(\w+)(\([^`]*\))?`\n\n(?=\S)", re.M)

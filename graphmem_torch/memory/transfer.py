@@ -31,7 +31,12 @@ from graphmem_torch.memory.exchange import (
 )
 from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
 from graphmem_torch.memory.intake import checked
-from graphmem_torch.memory.namespace_folders import archive_of, is_archive, owner_of
+from graphmem_torch.memory.namespace_folders import (
+    archive_of,
+    checked_name,
+    is_archive,
+    owner_of,
+)
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.validity import named_statements, restore_statements
 from graphmem_torch.memory.writer import Writer, batched
@@ -101,18 +106,20 @@ def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool
     if any(name is not None for name in moved.spaces):
         state.expect_root()
     done, now = Added(0, 0, losses=dict(moved.losses)), state.clock()
-    known, places = set(state.spaces.names()) if state.parent is None else set(), []
+    stored = {None, *(state.spaces.names() if state.parent is None else ())}
+    places: list[tuple[str | None, list[Atom]]] = []
     for name, atoms in moved.spaces.items():
         with located(str(path)):
+            if name is not None:
+                checked_name(name)
             whole = [checked(atom) for atom in atoms]
             for atom in whole:
                 atom_to_row(0, atom)  # raises what storing it would
-        fresh = [a for a in whole if a.expires is None or a.expires > now]
+            into = None if name not in stored else state if name is None else state.space(name)
+            _expect_same(into, whole)
+        fresh = [atom for atom in whole if atom.expires is None or atom.expires > now]
         if gone := len(whole) - len(fresh):
             done += Added(0, 0, losses={"expired memory": gone})
-        if name is None or name in known:
-            into = state if name is None else state.space(name)
-            _expect_same(into, whole, path)
         places.append((name, fresh))
     for name, atoms in places:
         into = state if name is None else state.space(name, create=True)
@@ -124,16 +131,17 @@ def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool
     return done
 
 
-def _expect_same(state: State, atoms: Sequence[Atom], path: Path) -> None:
-    """Raise InputError if an id is stored with other content, before anything is stored."""
-    known, hidden = state.store.known([atom.id for atom in atoms]), state.store.expiry.hidden()
+def _expect_same(state: State | None, atoms: Sequence[Atom]) -> None:
+    """Raise InputError if an id has other content, in the file or the memory, before storing."""
+    digests: dict[str, str] = {}
+    if state is not None:
+        known, hidden = state.store.known([atom.id for atom in atoms]), state.store.expiry.hidden()
+        digests = {name: digest for name, (node, digest) in known.items() if node not in hidden}
+    before = {*digests}
     for atom in atoms:
-        node, digest = known.get(atom.id, (-1, atom.digest))
-        if node not in hidden and not atom.is_of(digest):
-            raise InputError(
-                f"atom {atom.id!r} is stored already with other content; import into a new memory",
-                where=str(path),
-            )
+        if not atom.is_of(digests.setdefault(atom.id, atom.digest)):
+            met = "is stored already" if atom.id in before else "is given twice,"
+            raise InputError(f"atom {atom.id!r} {met} with other content; import into a new memory")
 
 
 def _import_export(state: State, path: Path, progress: bool) -> Added:

@@ -1,8 +1,7 @@
 """Items of LangGraph's long-term store: its SQLite database, or a dump of its Postgres tables.
 
 Layouts of langgraph-checkpoint-sqlite 3.1 (`langgraph/store/sqlite/base.py`) and
-langgraph-checkpoint-postgres 3.2. Atoms are those of `integrations.langgraph`, which shows the
-imported items to an agent.
+langgraph-checkpoint-postgres 3.2. An item keeps its namespace, key and value in `meta`.
 """
 
 from __future__ import annotations
@@ -148,13 +147,14 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
         namespace = prefix.split(".")
         created, updated = (found.moment(row[name]) for name in ("created_at", "updated_at"))
         text, minutes = _readable(value), row.get("ttl_minutes")
+        expires = found.moment(row.get("expires_at"))
         found.add(
             "item:" + hashlib.sha256(json.dumps([namespace, key]).encode()).hexdigest()[:32],
             text or f"{prefix}/{key}",
             kind="item",
             time=updated,
-            expires=row.get("expires_at"),
-            ttl=None if minutes is None or not row.get("expires_at") else 60.0 * float(minutes),
+            expires=expires,
+            ttl=None if minutes is None or expires is None else 60.0 * float(minutes),
             meta={
                 "namespace": namespace,
                 "key": key,

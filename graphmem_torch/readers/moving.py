@@ -1,7 +1,7 @@
 """Memories of other programs: the format is told by content, and a file is read whole.
 
 Formats: `mem0`, `zep` (and Graphiti), `letta`, `langgraph`, `chroma`, each in the module of its
-name. `graphmem index` reads exports of chats and `memory.jsonl` of the MCP memory server.
+name. `graphmem index` reads exports of chats.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.exact import load_json
 from graphmem_torch.readers.chroma import is_chroma_database, read_chroma_database
 from graphmem_torch.readers.langgraph_store import (
     is_langgraph_database,
@@ -109,7 +110,7 @@ def read_moved(path: Path, format: str | None = None) -> MovedMemories:
             return _read(each.text[1], text, found, where)
     if not text.lstrip().startswith(("{", "[")):
         raise _foreign(where, asked, f"{text.strip()[:40]!r}")
-    data = parse_json(text, where, do="copy the whole file again")
+    data = _parsed(text, where)
     for each in asked.values():
         if each.data is not None and each.data[0](data):
             return _read(each.data[1], data, found, where)
@@ -123,6 +124,19 @@ def _begins_with(path: Path, magic: bytes) -> bool:
             return file.read(len(magic)) == magic
     except OSError:
         return False  # `read_bytes` says why
+
+
+def _parsed(text: str, where: str) -> Any:
+    """Parse JSON, or JSON lines as a list."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    do = "copy the whole file again"
+    try:
+        load_json(lines[0][1])
+    except ValueError:  # goes on in the next line
+        return parse_json(text, where, do=do)
+    if len(lines) == 1:
+        return parse_json(text, where, do=do)
+    return [parse_json(line, where, line=number, do=do) for number, line in lines]
 
 
 def _read(

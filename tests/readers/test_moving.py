@@ -261,7 +261,7 @@ def refused(path: Path, says: str, **options: Any) -> None:
         with pytest.raises(InputError, match=says) as raised:
             own.import_(path, **options)
         said = str(raised.value)
-        assert "\n" not in said and "expected" in said
+        assert "\n" not in said and ("expected" in said or "other content; " in said)
         assert own.store.num_nodes == 0 and not [*own.namespaces]
 
 
@@ -297,6 +297,8 @@ def test_texts_that_are_no_memories(tmp_path: Path) -> None:
         (b"\x00\x01\x02", "binary"),
         (b'{"some": "thing"}', "got JSON of some"),
         (b"[1, 2]", "got JSON of 2 entries"),
+        (b'{"text": "a"}\n{"text": "b"}\n', "got JSON of 2 entries; `graphmem index`"),
+        (b'{"id": "a", "memory": "x"}\n{"id": "b", "mem', ":2: expected JSON"),
         (b"[]", "got JSON of 0 entries"),
         (b'{"agents": {}, "blocks": []}', "got JSON of agents, blocks"),
         (b'{"edges": [{"uuid": "a", "fact": "x"}, {"fact": "y"}]}', "got JSON of edges"),
@@ -345,6 +347,26 @@ def test_nothing_is_stored_beside_other_content(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="stored already with other content"):
             own.import_(source)
         assert len(own) == 1
+
+
+def test_a_line_for_each_memory(tmp_path: Path) -> None:
+    source = tmp_path / "given"
+    listed = json.loads((HERE / "mem0.json").read_text("utf-8"))["results"]
+    source.write_text("\n".join(map(json.dumps, listed)))
+    with memory() as own:
+        assert own.import_(source).new == 2
+
+
+def test_an_id_that_comes_twice_stores_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "given"
+    page = json.loads((HERE / "mem0.json").read_text("utf-8"))
+    page["results"].append(dict(page["results"][0]))
+    source.write_text(json.dumps(page))
+    with memory() as own:
+        assert own.import_(source).new == 2
+    page["results"][-1]["memory"] = "Another text"
+    source.write_text(json.dumps(page))
+    refused(source, "is given twice, with other content")
 
 
 def test_odd_fields_are_counted(tmp_path: Path) -> None:
