@@ -582,14 +582,21 @@ class Memory(MemoryQuestions):
 
         return export(self._state, path, vectors=vectors, namespaces=namespaces)
 
-    def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
+    def import_(
+        self, path: str | os.PathLike[str], *, format: str | None = None, progress: bool = False
+    ) -> Added:
         """Add the memories of an export, also to namespaces; skips those that are stored already.
 
         A truncated or changed file stores nothing; an interrupted import can be repeated.
-        """
-        from graphmem_torch.memory.transfer import import_export
 
-        return import_export(self._state, path, progress=progress)
+        Args:
+            path: An export, or memories of another program (`readers.moving`), told by content.
+            format: Name of another program's format, to try no other.
+            progress: Whether to show a bar on stderr.
+        """
+        from graphmem_torch.memory.transfer import import_file
+
+        return import_file(self._state, path, format=format, progress=progress)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes and bindings of the store, without its namespaces.
@@ -648,26 +655,7 @@ class Memory(MemoryQuestions):
             after: `next` of the page before, or the id of a memory that is listed.
             expired: Whether to list what has expired and is not deleted yet, instead of the rest.
         """
-        from graphmem_torch.memory.listing import Ordering, listed_page, moment_of
+        from graphmem_torch.memory.paging import page_of
 
-        state, ordering, among = self._state, Ordering.named(order), None
-        if where:
-            from graphmem_torch.memory.forgetting import Conditions, select_nodes
-
-            among = {*select_nodes(self._asking, None, Conditions(where=where))}
-        now, worth = moment_of(after), dict[int, float]()
-        now = state.decay.now() if now is None else now
-        if ordering.name == "importance":
-            snapshot = state.current()
-            values = state.importance.at(snapshot, now, state.ended(snapshot, now))
-            worth = dict(zip(snapshot.node.tolist(), values.tolist(), strict=False))
-        return listed_page(
-            self.store,
-            ordering,
-            among=among,
-            limit=limit,
-            after=after,
-            moment=now,
-            importance=worth,
-            expired=expired,
-        )
+        given: Any = {"order": order, "limit": limit, "after": after, "expired": expired}
+        return page_of(self._asking, where=where, **given)
