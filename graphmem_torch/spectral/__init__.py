@@ -5,11 +5,11 @@ Imports from `linalg` and the layers below it.
 
 from __future__ import annotations
 
+from graphmem_torch.linalg.component import components
+from graphmem_torch.linalg.laplacians import Laplacian, laplacian
 from graphmem_torch.spectral.bridge import Bridges, bridge_scores, bridges
 from graphmem_torch.spectral.community import communities, fiedler, modularity
-from graphmem_torch.spectral.component import components
 from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.laplacians import Laplacian, laplacian
 from graphmem_torch.spectral.link_prediction import (
     PredictedLinks,
     linear_autoencoder,
