@@ -1,4 +1,4 @@
-"""README and the pages of `docs/api`: examples print what is shown, methods are the classes'."""
+"""README and pages of `docs`: examples print what is shown, methods are the classes'."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tests.test_docs import ROOT
 
 API = ROOT / "docs" / "api"
 PARTS = ["facts", "graph", "themes", "learning", "upkeep", "namespaces", "aio", "tensors"]
-EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md"))]
+INTEGRATIONS = ROOT / "docs" / "integrations"
+EXAMPLES = [ROOT / "README.md", *sorted(API.glob("*.md")), *sorted(INTEGRATIONS.glob("*.md"))]
+NEEDS = {"pyg.md": "torch_geometric.llm"}
+"""Modules that the examples of a page need."""
 
 _EXAMPLE = re.compile(r"^```(?:python|py)\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.M | re.S)
 _ENTRY = re.compile(r"^## ([a-z]\w*)\n\n`[Mm]emory\.(?:\w+\.)?(\w+)(\([^`]*\))?`\n\n(?=\S)", re.M)
@@ -73,6 +76,8 @@ def test_examples_print_what_is_shown(
     names: dict[str, object] = {"__name__": "__main__"}
     if page.name == "models.md":
         pytest.skip("its examples need a server")
+    if page.name in NEEDS:
+        pytest.importorskip(NEEDS[page.name])
     for code, shown in _EXAMPLE.findall(page.read_text("utf-8")):
         exec(code, names)
         assert capsys.readouterr().out == shown, code
