@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         Version,
         WeighedPath,
     )
-    from graphmem_torch.text.probed import ServerEmbedder
+    from graphmem_torch.text.embedding_server import ServerEmbedder
 
 __all__ = [
     "PRESENT",
@@ -160,7 +160,7 @@ _NAMES = {
     "Explanation History Hit Indexed Learned Mode ModeAlignment ModePair ModeSummary "
     "Page Particle PathStep PlanStep QueryPlan Receipt Reconciled RegimeSwitch Result "
     "Start Statement Trace Understood Validity Version WeighedPath",
-    "text.probed": "ServerEmbedder",
+    "text.embedding_server": "ServerEmbedder",
 }
 _MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""

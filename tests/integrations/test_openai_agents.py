@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,7 @@ async def main():
     with Memory.open(sys.argv[1], embedder="hashing", concepts="pattern") as memory:
         session = GraphMemSession("shared", memory)
         for i in range(10):
-            await session.add_items([{"role": "user", "content": f"{sys.argv[2]} {i}"}])
+            await session.add_items([{"role": "user", "content": f"two {i}"}])
 
 asyncio.run(main())
 """
@@ -171,14 +172,17 @@ def test_processes_share_a_session(tmp_path: Path, launch: Launch) -> None:
     program, store = tmp_path / "writer.py", tmp_path / "m"
     program.write_text(WRITER)
     with GraphMemSession("shared", store, embedder="hashing", concepts="pattern") as session:
-        asyncio.run(session.add_items(ITEMS[:1]))
-        begun = [launch(program, store, name) for name in ("one", "two")]
-        assert [(each.wait(), each.told()) for each in begun] == [(0, [])] * 2
+        other, count = launch(program, store), 0
+        while len(asyncio.run(session.get_items())) - count < 10:  # the other one is not done
+            asyncio.run(session.add_items([{"role": "user", "content": f"one {count}"}]))
+            count += 1
+            time.sleep(0.2)
+        assert (other.wait(), other.told()) == (0, [])
         said = [item["content"] for item in asyncio.run(session.get_items())]
-        for name in ("one", "two"):
+        for name, written in (("one", count), ("two", 10)):
             own = [each for each in said if each.startswith(name)]
-            assert own == [f"{name} {i}" for i in range(10)]
-        assert len(said) == 21
+            assert own == [f"{name} {i}" for i in range(written)]
+        assert len(said) == count + 10
 
 
 def test_session_of_a_folder_stays(tmp_path: Path) -> None:
@@ -205,6 +209,17 @@ def test_other_memories_of_a_session_are_no_items(memory: Memory) -> None:
     assert asyncio.run(session.get_items()) == ITEMS[:2], "keeps its place"
     asyncio.run(session.clear_session())
     assert [atom.text for atom in memory] == ["A fact that a tool stored."]
+
+
+def test_names_of_sessions(memory: Memory) -> None:
+    names = [" x ", "x", "a\nb", "a b", "É", "中文 🎉", "#1", "s" * 2000, "session:1/2?", "Straße"]
+    for i, name in enumerate(names):
+        asyncio.run(GraphMemSession(name, memory).add_items([{"role": "user", "content": str(i)}]))
+    for i, name in enumerate(names):
+        found = asyncio.run(GraphMemSession(name, memory).get_items())
+        assert found == [{"role": "user", "content": str(i)}], name
+    composed = asyncio.run(GraphMemSession("E\u0301", memory).get_items())
+    assert composed == [{"role": "user", "content": "4"}], "one name in two forms of Unicode"
 
 
 def test_default_limit(memory: Memory) -> None:
@@ -323,13 +338,15 @@ def test_items_that_are_none(memory: Memory, items: Any, message: str) -> None:
 
 
 def test_bad_arguments(memory: Memory, tmp_path: Path) -> None:
-    for name in ("", "  ", None, 3):
+    for name in ("", "  ", None, 3, "half \ud800"):
         with pytest.raises(InputError, match="session_id: expected a name"):
             GraphMemSession(name, memory)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="memory: expected a path or a `Memory`"):
         GraphMemSession("s1", 3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected no options with a memory that is open"):
         GraphMemSession("s1", memory, embedder="hashing")
+    with pytest.raises(InputError, match="memory: expected an open `Memory`"):
+        memory_tools(tmp_path)  # type: ignore[arg-type]
     session = GraphMemSession("s1", memory)
     for limit in (-1, True, "3", 1.0):
         with pytest.raises(InputError, match="limit: expected"):

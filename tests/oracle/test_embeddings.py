@@ -201,8 +201,8 @@ def test_texts_without_characters_and_half_characters(serve: Serve) -> None:
 
 
 def test_a_server_that_hangs(serve: Serve) -> None:
-    _, client = serve(lambda e: e.hang(), timeout=0.05, retries=1)
-    with pytest.raises(OracleError, match=r"no answer within 0\.1 s"):
+    _, client = serve(lambda e: e.hang(), timeout=0.2, retries=1)
+    with pytest.raises(OracleError, match="gave no usable answer"):
         client.embed(["a"])
 
 
@@ -235,7 +235,7 @@ def test_texts_are_a_list(serve: Serve) -> None:
         (lambda e: e.send(b"null"), "no embeddings|Error"),
         (lambda e: e.fail(429, retry_after="3600"), "it asks to wait 3600 s"),
         (lambda e: e.fail(404), "HTTP 404"),
-        (lambda e: e.drip(), "no answer within"),
+        (lambda e: e.drip(), "gave no usable answer"),
         (lambda e: e.send(b"", 204), "gave no usable answer"),
     ],
     ids=str,

@@ -20,7 +20,8 @@ from graphmem_torch import Memory, OpenAIClient, reembed
 from graphmem_torch.cli.main import main
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.text.embedder import HashingEmbedder
-from graphmem_torch.text.probed import ServerEmbedder, function_embedder, server_embedder
+from graphmem_torch.text.embedding_server import ServerEmbedder, server_embedder
+from graphmem_torch.text.probed import function_embedder
 from graphmem_torch.text.sentence_transformer import load_embedder
 from tests.oracle.server import Act, Exchange, ScriptedServer
 
