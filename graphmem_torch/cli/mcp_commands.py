@@ -19,8 +19,7 @@ from graphmem_torch.cli.options import (
     settings_options,
     target_options,
 )
-from graphmem_torch.cli.syntax import Leaf, Value, option
-from graphmem_torch.errors import InputError
+from graphmem_torch.cli.syntax import ADDRESS, Leaf, option
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
@@ -28,20 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["mcp"]
 
 
-def _address(text: str, label: str) -> tuple[str, int]:
-    """Read `HOST:PORT`; an IPv6 address may be in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not (colon and host.strip("[]") and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise InputError(
-            f"{label}: expected HOST:PORT, got {text!r:.60}; write {label} 127.0.0.1:8765"
-        )
-    return host.strip("[]"), int(port)
-
-
 @click.command("mcp", cls=Leaf, after_interrupt="what was acknowledged is stored")
 @option(
     "--http",
-    type=Value("HOST:PORT", _address),
+    type=ADDRESS,
     help="Serve streamable HTTP at http://HOST:PORT/mcp, without authentication, instead of "
     "standard input and output.",
 )
@@ -60,10 +49,10 @@ def mcp(
     namespace: str | None,
     **own: Any,
 ) -> int:
-    """Serve a memory to agents by the Model Context Protocol, and make the store if there is none.
+    """Serve a memory to agents by the Model Context Protocol.
 
-    Answers a client at once, and loads the engine while it reads the list of tools. Needs
-    graphmem-torch[mcp].
+    Makes the store if there is none. Answers a client at once, and loads the engine while the
+    client reads the list of tools. Needs graphmem-torch[mcp].
     """
     from graphmem_torch.integrations.mcp import MemoryServer
 

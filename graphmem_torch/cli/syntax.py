@@ -19,6 +19,7 @@ from graphmem_torch.cli.settings_options import HELP_CONFIG, show_settings, take
 from graphmem_torch.errors import InputError, nearest
 
 __all__ = [
+    "ADDRESS",
     "COUNT",
     "COUNTS",
     "JSON",
@@ -94,6 +95,16 @@ def _json(text: str, label: str) -> Any:
     return parse_json(text, label)
 
 
+def _address(text: str, label: str) -> tuple[str, int]:
+    """Read `HOST:PORT`; an IPv6 address may be in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host.strip("[]") and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise InputError(
+            f"{label}: expected HOST:PORT, got {text!r:.60}; write {label} 127.0.0.1:8765"
+        )
+    return host.strip("[]"), int(port)
+
+
 def _chosen(choices: Sequence[str], text: str, label: str) -> str:
     if text in choices:
         return text
@@ -110,6 +121,7 @@ COUNTS = Value("N,N", _counts)
 PATH = Value("PATH", _path)
 TIME = Value("TIME", time_of)
 JSON = Value("JSON", _json)
+ADDRESS = Value("HOST:PORT", _address)
 
 
 def choice(*choices: str) -> Value:

@@ -141,6 +141,7 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
         """Close the memory if the server opened it; waits until it is loaded."""
         if self._ahead is not None:
             self._ahead.cancel()
+            self._ahead.join()
         self._served.close()
 
     def __enter__(self) -> Self:

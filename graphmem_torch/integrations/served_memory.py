@@ -101,7 +101,7 @@ class ServedMemory:
                 _ = memory.embedder, memory.index
 
     def close(self) -> None:
-        """Close the memory if it was opened here; waits for `load`."""
+        """Close the memory if it was opened here."""
         with self._lock:
             memory, self._memory = self._memory, None
         if memory is not None and memory is not self._given:

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from graphmem_torch.cli.main import COMMANDS, main
-from graphmem_torch.cli.syntax import COUNT, COUNTS, JSON, PATH, TIME, leaves
+from graphmem_torch.cli.syntax import ADDRESS, COUNT, COUNTS, JSON, PATH, TIME, leaves
 
 LEAVES = dict(leaves(COMMANDS))
 EVERY = [(path, param) for path, leaf in LEAVES.items() for param in leaf.params]
@@ -24,7 +24,7 @@ SAMPLE = {
     PATH: ("x", Path("x")),
     JSON: ('{"a": 1}', {"a": 1}),
 }
-SAMPLE |= {TIME: ("1970-01-02", 86400.0)}
+SAMPLE |= {TIME: ("1970-01-02", 86400.0), ADDRESS: ("[::1]:80", ("::1", 80))}
 
 
 def _label(param: click.Parameter) -> str:
