@@ -28,8 +28,9 @@ def json_copy(value: Any, place: str) -> Any:
             )
         return text
     if isinstance(value, int):
+        number: Any = int(value)
         try:
-            return exact_value(int(value))
+            return exact_value(number)
         except DigitsError as error:
             raise InputError(f"{place}: {error}; give a shorter one, or a string") from error
     if isinstance(value, float) and math.isfinite(value):

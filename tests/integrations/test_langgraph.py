@@ -494,7 +494,9 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
             (lambda: store.put(("\ud800",), "k", {}), InputError, "surrogate"),
             (lambda: store.put(("a",), "k", {}, index=True), InputError, "index: expected False"),  # type: ignore[arg-type]
             (lambda: store.put(("a",), "k", {}, index="t"), InputError, "index: expected False"),  # type: ignore[arg-type]
-            (lambda: store.put(("a",), "k", {}, ttl=-1), InputError, "ttl"),
+            (lambda: store.put(("a",), "k", {}, ttl=-1), InputError, "ttl: expected minutes"),
+            (lambda: store.put(("a",), "k", {}, ttl="soon"), InputError, "ttl: expected minutes"),  # type: ignore[arg-type]
+            (lambda: GraphMemStore(ttl={"default_ttl": "1"}), InputError, "ttl: default_ttl:"),  # type: ignore[typeddict-item]
             (lambda: store.search((), filter={"n": {"$gt": 3}}), FilterTypeError, "'five'"),
             (lambda: store.search((), filter={"m": {"$lt": 3}}), TypeError, "None in the item"),
             (lambda: store.search((), filter={"t": {"$in": [3]}}), InputError, "did you mean"),
