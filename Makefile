@@ -8,6 +8,8 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ADAPTERS ?= .venv-integrations
+ADAPTED := $(ADAPTERS)/.installed
 PEERS := $(VENV)/.peers
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -20,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint format wheel clean
+.PHONY: help setup demo test integrations bench lint format wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -39,6 +41,16 @@ demo: $(STAMP)  ## graph memory beside a flat search, on a conversation written 
 
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+$(ADAPTED): pyproject.toml
+	@echo "setting up $(ADAPTERS) (once; a few minutes)"
+	test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet "$(TORCH)"
+	$(ADAPTERS)/bin/python -m pip install --quiet --editable ".[offline,integrations]"
+	@touch $@
+
+integrations: $(ADAPTED)  ## the adapters, against the real packages
+	ALL_ADAPTERS=1 $(ADAPTERS)/bin/python -m pytest tests/integrations $(PYTEST_ARGS)
 
 $(PEERS): $(STAMP)
 	@echo "installing the peers that the benchmarks compare with (once)"
@@ -61,4 +73,4 @@ wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build --no-isolation
 
 clean:  ## remove everything that the targets made
-	rm -rf $(VENV) dist build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(ADAPTERS) dist build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks

@@ -7,9 +7,9 @@ used, so that `import graphmem_torch` costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from graphmem_torch.lazy import lazy_names
 from graphmem_torch.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -166,15 +166,9 @@ _MODULE = {name: module for module, names in _NAMES.items() for name in names.sp
 """Where each public name lives; the packages are imported by their own names."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULE:
-        value = getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
-    elif name in __all__:
-        value = import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__, {**_MODULE, **{name: name for name in __all__ if name not in _MODULE}}
+)
 
 
 def __dir__() -> list[str]:

@@ -159,8 +159,10 @@ def output_file(path: str | os.PathLike[str], name: str = "path") -> Path:
         name: Name of the argument.
 
     Raises:
-        InputError: The path is a folder, or its folder does not exist.
+        InputError: No path, a folder, or one in a folder that does not exist.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"{name}: expected the path of a file, got {path!r:.60}; give one")
     target = Path(path)
     if target.is_dir():
         raise InputError(

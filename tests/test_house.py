@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # own files; the facade, "", is the roof: it names what is public, and nothing imports from it.
 FLOORS = [
     "version",
+    "lazy",
     "kernels",
     "errors",
     "exact",
@@ -89,6 +90,7 @@ WITHOUT_TORCH = [
     "progress",
     "results",
     "version",
+    "lazy",
     "memory.archive",
     "memory.exporting",
     "memory.history",
@@ -302,9 +304,7 @@ LONGEST, MOST_PUBLIC = 600, 40
 LONG_FILES = {
     "index.module": 635,
     "memory.file_sync": 903,
-    "memory.memory": 712,
-    "memory.state": 633,
-    "memory.weight_fitting": 604,
+    "memory.memory": 699,
     "memory.writer": 772,
 }
 """Files that are longer, with their lines."""

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from tyro.conf import arg
 
 from graphmem_torch.config import CalibrationConfig, Config
-from graphmem_torch.memory.weight_fitting import reweighted
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.rank.calibration import (
     OF_HIT,
     TOP,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -115,8 +116,13 @@ def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:
         *(f"moved    {before} -> {now}" for before, now in done.moved),
         *(f"deleted  {name}" for name in done.pruned),
         *(f"gone     {name} (kept; --prune deletes it)" for name in done.gone),
-        *(f"not kept {count:,} x {kind}" for kind, count in done.losses.items()),
+        *_lost(done.losses),
     ]
+
+
+def _lost(losses: Mapping[str, int]) -> list[str]:
+    """List what could not be kept, by kind."""
+    return [f"not kept {count:,} x {kind}" for kind, count in losses.items()]
 
 
 def added_reply(target: Target, added: Added, seconds: float) -> Reply:
@@ -125,8 +131,10 @@ def added_reply(target: Target, added: Added, seconds: float) -> Reply:
     known = f", {_known(added.known)}" if added.known else ""
     new = counted(added.new, "memory", "memories")
     return Reply(
-        data=data | {"seconds": round(seconds, 3)},
-        text=f"{new} added to {target.store} in {seconds:.1f} s{known}",
+        data=data | {"losses": dict(added.losses), "seconds": round(seconds, 3)},
+        text="\n".join(
+            [f"{new} added to {target.store} in {seconds:.1f} s{known}", *_lost(added.losses)]
+        ),
     )
 
 

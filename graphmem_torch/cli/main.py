@@ -23,6 +23,7 @@ from graphmem_torch.cli.demo import demo
 from graphmem_torch.cli.eval_command import evaluate
 from graphmem_torch.cli.fact_commands import facts
 from graphmem_torch.cli.index_command import index
+from graphmem_torch.cli.mcp_commands import mcp
 from graphmem_torch.cli.question_commands import answer, context, explain, query
 from graphmem_torch.cli.store_commands import store
 from graphmem_torch.cli.syntax import Tree
@@ -40,7 +41,7 @@ COMMANDS = Tree(
 )
 """All commands."""
 
-for _command in (index, query, context, answer, explain, demo, evaluate, atoms, facts, store):
+for _command in (index, query, context, answer, explain, mcp, demo, evaluate, atoms, facts, store):
     COMMANDS.add_command(_command)
 click.version_option(__version__, prog_name="graphmem", message="%(prog)s %(version)s")(COMMANDS)
 

@@ -42,6 +42,7 @@ __all__ = [
     "served_oracle",
     "settings_options",
     "store_options",
+    "target_options",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -292,6 +293,29 @@ def json_option(run: F) -> F:
     )(run)
 
 
+def target_options(run: F) -> F:
+    """Add the options that name a store and a namespace of it."""
+    added = (
+        option(
+            "--store",
+            type=PATH,
+            required=True,
+            metavar="DIR",
+            section=_STORE,
+            help="Work on the store in this folder.",
+        ),
+        option(
+            "--namespace",
+            metavar="NAME",
+            section=_STORE,
+            help="Work on this namespace of the store alone.",
+        ),
+    )
+    for each in reversed(added):
+        run = each(run)
+    return run
+
+
 def store_options(run: Callable[..., Reply]) -> Callable[..., int]:
     """Add the options of a command that works on a store, and print its reply.
 
@@ -299,20 +323,7 @@ def store_options(run: Callable[..., Reply]) -> Callable[..., int]:
         run: Function of a `Target` and the other options by name.
     """
 
-    @option(
-        "--store",
-        type=PATH,
-        required=True,
-        metavar="DIR",
-        section=_STORE,
-        help="Work on the store in this folder.",
-    )
-    @option(
-        "--namespace",
-        metavar="NAME",
-        section=_STORE,
-        help="Work on this namespace of the store alone.",
-    )
+    @target_options
     @json_option
     @preset_option
     @settings_options

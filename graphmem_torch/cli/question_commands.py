@@ -65,6 +65,7 @@ def _filtered(*, instants: bool = False) -> Callable[[Callable[..., Reply]], Cal
             "--as-of",
             type=TIME,
             multiple=instants,
+            once=not instants,  # elsewhere it is repeatable
             section=_FILTERS,
             help="Ask for what was known at this time.",
         ),
@@ -214,7 +215,7 @@ def query(
     ]
     more = max(len(result.hits) for result, _ in rows) - shown
     return Reply(
-        data={"results": [result.as_dict() | said for result, said in rows]},
+        data=lambda: {"results": [result.as_dict() | said for result, said in rows]},
         text="\n\n\n".join(blocks),
         note=f"graphmem: {more} more with -k {shown + more}" if more > 0 else "",
     )

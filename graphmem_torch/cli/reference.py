@@ -27,9 +27,9 @@ graphmem query "Who restored the oven?" --store my.mem
 
 ## Rules
 
-- `--store DIR` names the store. Only `index` and `store import` make one; every other command
-  answers a name that is not there with the nearest store. `--new` makes a store whose name is one
-  letter away from that of another.
+- `--store DIR` names the store. Only `index`, `store import` and `mcp` make one; every other
+  command answers a name that is not there with the nearest store. `--new` makes a store whose name
+  is one letter away from that of another.
 - Results go to standard output, progress and messages to standard error. `--json` prints one JSON
   object; `eval` writes it to the file that it names.
 - `--config.SECTION.FIELD VALUE` overrides a setting; `graphmem query --help-config` lists the

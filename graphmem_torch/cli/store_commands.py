@@ -25,9 +25,10 @@ from graphmem_torch.cli.options import (
     served_oracle,
     store_options,
 )
-from graphmem_torch.cli.syntax import COUNT, PATH, Tree, option
+from graphmem_torch.cli.syntax import COUNT, PATH, Tree, choice, option
 from graphmem_torch.cli.terminal import Reply, counted, rows
 from graphmem_torch.errors import InputError, StoreDamagedError
+from graphmem_torch.readers.moving import FORMATS
 
 __all__ = ["store"]
 
@@ -149,23 +150,35 @@ def _pour(target: Target, vectors: bool) -> None:
 
 @store.command("import", after_interrupt=RESUMES)
 @click.argument("file", type=PATH, metavar="FILE")
+@option(
+    "--format",
+    type=choice(*FORMATS),
+    metavar="NAME",
+    help=f"Read FILE as memories of {', '.join(FORMATS)}; by default its content tells.",
+)
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
-def import_file(target: Target, file: Path, new: bool) -> Reply:
+def import_file(target: Target, file: Path, format: str | None, new: bool) -> Reply:
     """Read an export into a store, or make one.
 
-    Skips what the store already holds. FILE may be - for standard input.
+    FILE may also be another program's: the history database or JSON of mem0, JSON of Zep or
+    Graphiti, an agent file of Letta, the database of LangGraph's store or a plain dump of it, or
+    Chroma's database or its folder. Skips what the store already holds. FILE may be - for standard
+    input.
     """
     if not target.exists and not new:
         expect_no_slip(target.store)
     load_engine(target.settings.imports)
-    from graphmem_torch.memory.exchange import check_export
+    from graphmem_torch.memory.exchange import check_export, is_export_file
+    from graphmem_torch.readers.moving import read_moved
 
     start = time.perf_counter()
     with _kept(file) as copy:
-        check_export(copy)  # before a store is made for nothing
+        if not target.exists:  # before a store is made for nothing
+            ours = format is None and is_export_file(copy)
+            check_export(copy) if ours else read_moved(copy, format)
         with target.open("w", create=True) as memory:
-            added = memory.import_(copy, progress=True)
+            added = memory.import_(copy, format=format, progress=True)
     return added_reply(target, added, time.perf_counter() - start)
 
 

@@ -6,6 +6,7 @@ errors, so that every error of the command line reads alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -119,17 +120,20 @@ def choice(*choices: str) -> Value:
 class Option(click.Option):
     """Option with its section in the help."""
 
-    def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, section: str = "Options", once: bool = False, **kwargs: Any
+    ) -> None:
         """Make an option.
 
         Args:
             args: Positional arguments of `click.Option`.
             section: Heading in the help.
+            once: Whether a repeated option is an error; else the last value counts.
             kwargs: Keyword arguments of `click.Option`.
         """
         kwargs.setdefault("metavar", None if kwargs.get("is_flag") else _metavar(kwargs))
         super().__init__(*args, **kwargs)
-        self.section = section
+        self.section, self.once = section, once
 
 
 def _metavar(given: dict[str, Any]) -> str:
@@ -139,6 +143,13 @@ def _metavar(given: dict[str, Any]) -> str:
 
 option = partial(click.option, cls=Option)
 """Decorator that adds an `Option` to a command."""
+
+
+def _refuse_repeated(order: Sequence[click.Parameter]) -> None:
+    """Raise `InputError` if an option with `once` is among them twice."""
+    for each, count in Counter(order).items():
+        if getattr(each, "once", False) and count > 1:
+            raise InputError(f"{_label(each)}: expected it once, got it {count} times; leave one")
 
 
 class Leaf(click.Command):
@@ -160,11 +171,13 @@ class Leaf(click.Command):
         """Read the words after the name of the command, `--config.*` options among them.
 
         Raises:
-            InputError: An option is unknown, an argument is missing, or a value is invalid.
+            InputError: An option is unknown or repeated, an argument is missing, or a value is
+                invalid.
         """
         ctx.meta[OVERRIDES], args = take_overrides(args)
         with _plain_errors(ctx):
-            given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+            given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            _refuse_repeated(order)
             if given.get(HELP_CONFIG):
                 show_settings(given.get("preset") or "default", ctx.meta[OVERRIDES])
                 ctx.exit()

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -48,13 +48,13 @@ class Reply:
     """Reply of a command.
 
     Attributes:
-        data: JSON object for programs, printed with `--json`.
+        data: JSON object for programs, printed with `--json`; a function makes it only then.
         text: Lines for people; empty: none.
         note: Lines for people on standard error; empty: none.
         code: Exit code.
     """
 
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     text: str = ""
     note: str = ""
     code: int = 0
@@ -63,7 +63,7 @@ class Reply:
 def print_reply(reply: Reply, *, as_json: bool) -> int:
     """Print a reply and return its exit code."""
     if as_json:
-        print_json(reply.data)
+        print_json(reply.data() if callable(reply.data) else reply.data)
         return reply.code
     if reply.text:
         print_text(reply.text)

@@ -7,7 +7,7 @@ defaults; code and command line override presets. May import `atoms` and `errors
 from __future__ import annotations
 
 from graphmem_torch.config.former import former_section
-from graphmem_torch.config.presets import (
+from graphmem_torch.config.loading import (
     checked_config,
     config_from_dict,
     config_to_dict,

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _bounded(default: float, low: float, high: float = math.inf) -> Any:
-    """Return a number field with the bounds [low, high], which `presets` enforces."""
+    """Return a number field with the bounds [low, high], which `loading` enforces."""
     return field(default=default, metadata={"bounds": (low, high)})
 
 

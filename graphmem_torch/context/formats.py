@@ -328,7 +328,7 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
     Args:
         name: Name from `FORMATS`.
         template: Prompt with the fields `{context}` and `{question}`; for a chat the message of
-            the user, or a mapping with `system` and `user`. None or empty: that of the format.
+            the user, or a mapping with `system` and `user`; None: that of the format.
 
     Raises:
         InputError: The name is unknown, or the template is invalid.
@@ -336,7 +336,7 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
     if name not in FORMATS:
         raise InputError(unknown("format", name, FORMATS))
     chat = name in ("openai", "anthropic")
-    templates = chat_templates(template or {}, _CHAT if chat else _PLAIN)
+    templates = chat_templates({} if template is None else template, _CHAT if chat else _PLAIN)
     if name == "json":
         return JsonFormat(name, templates)
     if name == "markdown":

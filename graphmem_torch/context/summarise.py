@@ -342,6 +342,7 @@ class Summaries:
             what=("summaries", "texts"),
             wanted="no text",
             lost="extracts stand in for them",
+            who="The summariser",
         )
         short = {
             i: text for i, text in enumerate(given) if text is not None and count(text) <= whole[i]
@@ -369,5 +370,6 @@ def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str
         what=("shortened texts", "texts"),
         wanted="no text",
         lost="they are written in full",
+        who="`shorten`",
     )
     return [old if new is None else new for new, old in zip(made, texts, strict=True)]

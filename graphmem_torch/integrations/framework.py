@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphmem_torch.errors import InputError, MissingPackageError
-from graphmem_torch.memory import Memory
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
 
 __all__ = ["given_memory", "importing"]
 
@@ -60,6 +62,8 @@ def given_memory(
         InputError: Options with an open memory, or neither a path nor a memory.
         ConfigError, EmbedderError, StoreError: See `Memory.open`.
     """
+    from graphmem_torch.memory import Memory  # loads torch, which `importing` does without
+
     if isinstance(memory, Memory):
         if options:
             raise InputError(

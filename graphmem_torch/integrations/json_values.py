@@ -28,7 +28,7 @@ def json_copy(value: Any, place: str) -> Any:
             )
         return text
     if isinstance(value, int):
-        number: Any = int(value)
+        number: Any = int(value)  # type checkers know no `numbers.Real`
         try:
             return exact_value(number)
         except DigitsError as error:

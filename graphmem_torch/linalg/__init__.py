@@ -5,13 +5,18 @@ Imports from `ops`, `checks` and the layers below them.
 
 from __future__ import annotations
 
-from graphmem_torch.linalg.eigenpairs import lanczos
-from graphmem_torch.linalg.gram import Gram, StreamingSpectrum, gram_svd
-from graphmem_torch.linalg.linear_systems import conjugate_gradient
-from graphmem_torch.linalg.logistic import Logistic, fit_logistic
-from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd
-from graphmem_torch.linalg.operator import SymmetricOperator
-from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error
+from typing import TYPE_CHECKING
+
+from graphmem_torch.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from graphmem_torch.linalg.eigenpairs import lanczos
+    from graphmem_torch.linalg.gram import Gram, StreamingSpectrum, gram_svd
+    from graphmem_torch.linalg.linear_systems import conjugate_gradient
+    from graphmem_torch.linalg.logistic import Logistic, fit_logistic
+    from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd
+    from graphmem_torch.linalg.operator import SymmetricOperator
+    from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error
 
 __all__ = [
     "Gram",
@@ -28,3 +33,21 @@ __all__ = [
     "randomized_svd",
     "reconstruction_error",
 ]
+
+_MODULE = {
+    "Gram": "linalg.gram",
+    "Kernel": "linalg.low_rank",
+    "Logistic": "linalg.logistic",
+    "Spectrum": "linalg.spectrum",
+    "StreamingSpectrum": "linalg.gram",
+    "SymmetricOperator": "linalg.operator",
+    "conjugate_gradient": "linalg.linear_systems",
+    "decompose": "linalg.low_rank",
+    "fit_logistic": "linalg.logistic",
+    "gram_svd": "linalg.gram",
+    "lanczos": "linalg.eigenpairs",
+    "randomized_svd": "linalg.low_rank",
+    "reconstruction_error": "linalg.spectrum",
+}
+
+__getattr__ = lazy_names(__name__, _MODULE)

@@ -5,8 +5,9 @@ The names are imported when they are first used: what reads a store as it lies n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graphmem_torch.lazy import lazy_names
 
 if TYPE_CHECKING:
     from graphmem_torch.memory.memory import Memory
@@ -22,10 +23,4 @@ _MODULE = {
     "Scope": "memory.request",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"graphmem_torch.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULE)

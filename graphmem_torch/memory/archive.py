@@ -8,14 +8,15 @@ are in the memory.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from graphmem_torch.atoms import LINKED, EdgeType
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, StoreDamagedError, StoreError
 from graphmem_torch.memory.history import versions_of
 from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
@@ -32,6 +33,7 @@ __all__ = [
     "carry_insights",
     "derived_of_both",
     "expect_apart",
+    "finish_forgetting",
     "keep_ties",
     "kept_ties",
     "loose_ends",
@@ -41,6 +43,8 @@ __all__ = [
     "superseding_with",
     "ties_of",
 ]
+
+_log = logging.getLogger(__name__)
 
 ERASING = "archive.erasing"
 """Key, in a memory, of the nodes that are still to be erased from its archive."""
@@ -273,3 +277,35 @@ def _told_of(store: StoreReader, ids: Sequence[str]) -> set[int]:
     """Return the nodes of these ids, and of the atoms derived from them."""
     own = {node for node, _ in store.known(ids).values()}
     return own | {*store.stating(EdgeType.DERIVED_FROM, ids)}
+
+
+class _Archive(Protocol):
+    """State of an archive, which can erase its atoms."""
+
+    store: MemoryStore
+
+    def erase(self, nodes: Sequence[int]) -> Any:
+        """Erase atoms; in the turn of the store."""
+
+
+def finish_forgetting(store: MemoryStore, archive: _Archive) -> None:
+    """Erase forgotten atoms from an archive, if an interrupted call has left any."""
+    if store.readonly or store.meta_get(ERASING) is None:
+        return
+    try:
+        with store.turn(), archive.store.turn():
+            nodes = archive.store.present(json.loads(store.meta_get(ERASING) or "[]"))
+            ends = loose_ends(store, archive.store, nodes)
+            # A restored memory has left bytes there.
+            if keep_ties(archive.store, gone=ends) or nodes or archive.store.unwiped:
+                archive.erase(nodes)
+            store.meta_set(ERASING, None)
+    except StoreDamagedError:
+        raise
+    except StoreError as error:
+        _log.warning(
+            "%s: what was forgotten is still in the archive (%s); it is erased when that is next "
+            "used",
+            archive.store.path,
+            error,
+        )

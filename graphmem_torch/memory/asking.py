@@ -12,13 +12,14 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count
+from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
+from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.plan_choice import plans_of
 from graphmem_torch.memory.plans import Chains, answered, carried_out
@@ -36,7 +37,7 @@ from graphmem_torch.memory.questions import (
     with_traces,
 )
 from graphmem_torch.memory.request import Filters, Layout
-from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.memory.state import State
 from graphmem_torch.oracle import method_of
 from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
@@ -83,6 +84,7 @@ class Asking:
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
+        check_flag("trace", trace)
         verify = None if oracle is None else method_of(oracle, "verify")
         with one_warning():
             if filters.scope.namespaces is None:
@@ -325,7 +327,7 @@ class Asking:
         if filters.scope.refresh:
             raise InputError("refresh: expected False for an explanation, got True; leave it out")
         hidden = self.state.store.expiry.hidden(filters.instant)
-        nodes = None if id is None else self.state.resolve_ids([id], hidden)[1]
+        nodes = None if id is None else self.state.resolve_ids([id], hidden=hidden)[1]
         work = partial(self._explained, text, nodes, filters, limit, k)
         return self.state.with_retry(work, filters.instant)
 
@@ -385,7 +387,7 @@ class Asking:
         snapshot, count = view.snapshot, len(questions)
         moments = filters.instants if instants is None else instants
         excluded = [
-            state.resolve_ids(ids, hidden=())[1] if ids else []
+            state.resolve_ids(ids, "exclude", hidden=())[1] if ids else []
             for ids in scope.names("exclude", count)
         ]
         valid, valid_at = None, None

@@ -87,9 +87,6 @@ class MemoryQuestions:
             oracle: Second check of the questions that the gate lets through: an object with
                 `verify(questions, texts)`, or that function.
             trace: Whether `Result.trace` records stages, times and counts.
-
-        Raises:
-            InputError: An empty question, an unusable condition, or an id that is not stored.
         """
         filters = self._filters(where, between, scope)
         return self._asking.retrieve(questions, filters, k=k, oracle=oracle, trace=trace)
@@ -169,10 +166,6 @@ class MemoryQuestions:
             between: Span of the time of the hits, as in `retrieve`.
             scope: Rarely used conditions, as in `retrieve`.
             layout: Order, format, template and tokenizer; by default those of the settings.
-
-        Raises:
-            InputError: See `retrieve`; a budget too small for the pinned memories and the template;
-                an unknown tokenizer, order, format or field.
         """
         filters = self._filters(where, between, scope)
         return self._asking.compile(question, budget, filters, layout, k=k)
@@ -237,9 +230,6 @@ class MemoryQuestions:
             between: Span of the time of the hits, as in `retrieve`.
             scope: Rarely used conditions, as in `retrieve`.
             layout: Layout as in `compile`; a template must have `{question}`.
-
-        Raises:
-            InputError: See `compile`; an unusable `llm`.
         """
         from graphmem_torch.memory.contexts import own_loop
 
@@ -273,9 +263,6 @@ class MemoryQuestions:
             where: Conditions on fields of the hits, as in `retrieve`.
             between: Span of the time of the hits, as in `retrieve`.
             scope: Rarely used conditions, as in `retrieve`, but for namespaces.
-
-        Raises:
-            InputError: See `retrieve`; an id that is not stored; no hit to explain.
         """
         filters = self._filters(where, between, scope)
         return self._asking.explain(question, id, filters, limit=limit, k=k)

@@ -363,7 +363,7 @@ def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
         )
     if format is None:
         format = "openai" if complete is not llm else own.format
-    if not template and format not in _CHATS:
+    if template is None and format not in _CHATS:
         template = _PROMPT
     if not any(text.count("question") for text in load_format(format, template).templates.values()):
         raise InputError(

@@ -282,27 +282,27 @@ def similar_pairs(
     embeddings: Tensor,  # [A, d] unit rows
     *,
     k: int,
-    least: float,
+    min_cosine: float,
 ) -> Tensor:  # [2, P] int64, later row and earlier row
-    """Return each atom with its k most similar earlier ones, with a cosine of at least `least`.
+    """Return each atom with its k most similar earlier ones, by cosine from `min_cosine` on.
 
     Raises:
-        InputError: k below 1, or `least` outside [-1, 1].
+        InputError: k below 1, or `min_cosine` outside [-1, 1].
     """
     check_count("k", k)
-    check_range("least", least, -1.0, 1.0)
+    check_range("min_cosine", min_cosine, -1.0, 1.0)
     if len(embeddings) < 2:
         return torch.empty(2, 0, dtype=torch.int64)
     cosine, neighbour = knn_graph(embeddings, k, earlier=True)
-    row, place = ((cosine >= least) & (neighbour >= 0)).nonzero(as_tuple=True)
+    row, place = ((cosine >= min_cosine) & (neighbour >= 0)).nonzero(as_tuple=True)
     return torch.stack([row, neighbour[row, place].long()])
 
 
 def similar_ids(
-    store: MemoryStore, snapshot: Snapshot, *, k: int, least: float
+    store: MemoryStore, snapshot: Snapshot, *, k: int, min_cosine: float
 ) -> list[tuple[str, str]]:
     """Return the pairs of `similar_pairs` as ids of atoms, in both directions."""
-    rows = similar_pairs(snapshot.index.embeddings.float(), k=k, least=least).cpu()
+    rows = similar_pairs(snapshot.index.embeddings.float(), k=k, min_cosine=min_cosine).cpu()
     every = rows.unique()
     atoms = store.atoms(snapshot.node[every].tolist())
     name = dict(zip(every.tolist(), [atom.id for atom in atoms], strict=True))

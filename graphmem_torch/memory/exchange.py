@@ -40,6 +40,7 @@ __all__ = [
     "exported_edges",
     "exported_splits",
     "exported_validity",
+    "is_export_file",
     "restore_learned",
     "restore_life",
     "stored_rows",
@@ -48,6 +49,7 @@ __all__ = [
 
 _HEADER = {"atoms", "fingerprint", "vectors"}
 _END = b'{"end": '
+_MARK = b'{"graphmem": "export"'  # begins the first line of an export
 _OPEN = (str(-math.inf), str(math.inf))
 _AGAIN = "export the memory again"
 
@@ -72,6 +74,14 @@ class ExportedPart:
     def namespace(self) -> str | None:
         """Name of the namespace; None for the memory itself."""
         return self.header.get("namespace")
+
+
+def is_export_file(path: Path) -> bool:
+    """Return whether a file begins as an export does, whole or not."""
+    try:
+        return next(iter(raw_lines(path)), b"").startswith(_MARK)
+    except InputError:  # whoever reads it says why
+        return False
 
 
 def check_export(path: Path) -> list[ExportedPart]:

@@ -12,17 +12,18 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 
 from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES, Atom, EdgeType
-from graphmem_torch.errors import InputError, output_file
+from graphmem_torch.errors import GraphMemError, InputError, output_file
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.archive import kept_ties
 from graphmem_torch.memory.lookup import NamedEdge
@@ -62,7 +63,7 @@ def write_export(
     path: str | os.PathLike[str] | TextIO,
     store: StoreReader,
     within: Callable[[str], AbstractContextManager[StoreReader]],
-    names: Sequence[str],
+    names: Callable[[], Sequence[str]],
     *,
     own: Path | None,
     vectors: VectorsOf | None = None,
@@ -73,7 +74,8 @@ def write_export(
         path: File, which is replaced, or an open text stream.
         store: Store of the memory.
         within: Function that opens the store of a namespace or archive.
-        names: Names of the namespaces to write as well.
+        names: Function that returns the names of the namespaces to write as well; one that is
+            dropped meanwhile is left out.
         own: Folder of the memory, which must not contain the export.
         vectors: Reader of embeddings and token vectors; None leaves them out.
 
@@ -85,16 +87,28 @@ def write_export(
         StoreError: The file cannot be written; an existing file is unchanged.
     """
 
-    def write(file: TextIO) -> int:
-        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
-        count = _written(file, export_lines(store, vectors=vectors, **header))
-        for name in names:
-            with within(name) as other:
-                ties = kept_ties(other)
-                tied = ties.edges, ties.validity
-                lines = export_lines(other, vectors=vectors, tied=tied, namespace=name)
-                count += _written(file, lines)
-        return count
+    def write(file: TextIO, folder: Path | None = None) -> int:
+        # The first header has the number of namespaces, known only when all are read: one may be
+        # dropped meanwhile.
+        with tempfile.TemporaryFile(dir=folder) as parts:
+            number = count = 0
+            for name in names():
+                start = parts.tell()
+                try:
+                    count += _write_namespace(parts, name, within, vectors)
+                    number += 1
+                except GraphMemError:
+                    if name in names():
+                        raise
+                    parts.seek(start)
+                    parts.truncate()
+            header: dict[str, Any] = {"namespaces": number} if number else {}
+            lines = export_lines(store, vectors=vectors, **header)
+            first = next(lines)
+            file.writelines(line + "\n" for line in chain([first], lines))
+            parts.seek(0)
+            file.writelines(line.decode() for line in parts)
+        return count + _atoms(first)
 
     if not isinstance(path, (str, os.PathLike)):
         try:
@@ -110,7 +124,7 @@ def write_export(
     try:
         partial.unlink(missing_ok=True)  # it may be a link to anything
         with partial.open("x", encoding="utf-8", newline="\n") as file:
-            count = write(file)
+            count = write(file, target.parent)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
@@ -121,11 +135,25 @@ def write_export(
     return count
 
 
-def _written(file: TextIO, lines: Iterator[str]) -> int:
-    """Write the lines of one part and return its number of memories."""
-    first = next(lines)
-    file.writelines(line + "\n" for line in chain([first], lines))
-    return int(json.loads(first)["atoms"])
+def _write_namespace(
+    file: BinaryIO,
+    name: str,
+    within: Callable[[str], AbstractContextManager[StoreReader]],
+    vectors: VectorsOf | None,
+) -> int:
+    """Write the part of a namespace and return its number of memories."""
+    with within(name) as store:
+        ties = kept_ties(store)
+        tied = ties.edges, ties.validity
+        lines = export_lines(store, vectors=vectors, tied=tied, namespace=name)
+        first = next(lines)
+        file.writelines(f"{line}\n".encode() for line in chain([first], lines))
+    return _atoms(first)
+
+
+def _atoms(header: str) -> int:
+    """Return the number of memories that a header names."""
+    return int(json.loads(header)["atoms"])
 
 
 def _target(path: Path, own: Path | None) -> Path:

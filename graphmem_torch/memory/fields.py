@@ -17,7 +17,8 @@ from torch import Tensor
 
 from graphmem_torch.atoms import FieldName
 from graphmem_torch.errors import InputError, nearest_names
-from graphmem_torch.memory.field_values import (
+from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.rank.field_values import (
     LISTS,
     MISSING,
     NULL,
@@ -25,7 +26,6 @@ from graphmem_torch.memory.field_values import (
     names_of_types,
     type_of,
 )
-from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.rank.filters import (
     FIELDS,
     META,

@@ -12,7 +12,7 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.archive import apart, derived_of_both
+from graphmem_torch.memory.archive import apart, derived_of_both, finish_forgetting
 from graphmem_torch.memory.asking import Asking
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.lookup import nodes_that_fit, with_derived
@@ -87,7 +87,7 @@ class Forgetting:
                 self._writing.drop_archive_links(state.store.contents(nodes)[0])
                 return state.erase(nodes)
             receipt = state.erase(nodes, (archive.store, away))
-            state.finish_forgetting(archive)
+            finish_forgetting(state.store, archive)
         return receipt
 
     def forgettable(self, ids: str | Iterable[str] | None, conditions: Conditions) -> list[Atom]:

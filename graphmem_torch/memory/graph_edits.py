@@ -10,7 +10,8 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory import edge_writes
-from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.state import State
 from graphmem_torch.memory.structure_cache import MissingLink, missing_links
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.progress import Progress
@@ -89,7 +90,7 @@ class GraphEdits:
         pairs: Iterable[tuple[str, str]] | None = None,
         *,
         k: int = 4,
-        least: float = 0.6,
+        min_cosine: float = 0.6,
         progress: bool = False,
     ) -> edge_writes.JudgedEdges:
         """Add implications and contradictions between atoms, as an oracle judges them.
@@ -104,7 +105,7 @@ class GraphEdits:
             pairs: Ids (premise, hypothesis); by default each atom with its most similar earlier
                 ones, in both directions.
             k: Maximum number of earlier atoms for each atom.
-            least: Minimum cosine of these.
+            min_cosine: Minimum cosine of these.
             progress: Whether to show a bar on stderr.
 
         Raises:
@@ -113,7 +114,7 @@ class GraphEdits:
         local = LexicalJudge(self._state.embedder) if oracle is None else oracle
         judge = method_of(local, "judge")
         if pairs is None:
-            asked = self._state.with_retry(partial(_similar_ids, self._state, k, least))
+            asked = self._state.with_retry(partial(_similar_ids, self._state, k, min_cosine))
         else:
             asked = edge_writes.checked_pairs(pairs)
         done = edge_writes.JudgedEdges()
@@ -156,5 +157,5 @@ class GraphEdits:
         return missing_links(self._store, k, type=kind)
 
 
-def _similar_ids(state: State, k: int, least: float, view: IndexView) -> list[tuple[str, str]]:
-    return edge_writes.similar_ids(state.store, view.snapshot, k=k, least=least)
+def _similar_ids(state: State, k: int, min_cosine: float, view: IndexView) -> list[tuple[str, str]]:
+    return edge_writes.similar_ids(state.store, view.snapshot, k=k, min_cosine=min_cosine)

@@ -255,7 +255,7 @@ def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
     if fixed:
         raise InputError(
             f"{min(fixed)}: expected another field to change, got {changes[min(fixed)]!r:.60}; "
-            "`connect` and `disconnect` change edges, and an id never changes"
+            "`graph.connect` and `graph.disconnect` change edges, and an id never changes"
         )
     names = [name for name in Atom.__slots__ if name not in ("id", "edges")]
     foreign = [name for name in changes if name not in names]

@@ -12,8 +12,9 @@ import torch
 from graphmem_torch.checks import check_share
 from graphmem_torch.config import checked_config, save_preset
 from graphmem_torch.errors import InputError, StoreError, unknown
-from graphmem_torch.memory import weight_fitting
+from graphmem_torch.memory import learned_values, weight_fitting
 from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.memory.questions import checked_questions
 from graphmem_torch.memory.request import Filters
 from graphmem_torch.memory.state import State
@@ -81,7 +82,7 @@ class Learning:
         judged = report.held_out
         figures = {} if judged is None else asdict(judged)
         self._state.keep(
-            weight_fitting.WEIGHTS,
+            learned_values.WEIGHTS,
             {
                 "value": dict(report),
                 "questions": report.questions,
@@ -95,7 +96,7 @@ class Learning:
         )
         return report
 
-    def calibrate(self, questions: Sequence[str], *, max_refusal_rate: float = 0.05) -> float:
+    def calibrate(self, questions: str | Sequence[str], *, max_refusal_rate: float = 0.05) -> float:
         """Set the gate so that it refuses at most a given share of answerable questions.
 
         `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these.
@@ -131,7 +132,7 @@ class Learning:
         best = self._store.known([hit.id for result in results for hit in result.hits])
         shares = [float((sure < each).float().mean()) for each in (before, threshold)]
         self._state.keep(
-            weight_fitting.THRESHOLD,
+            learned_values.THRESHOLD,
             {
                 "value": threshold,
                 "questions": len(sure),
@@ -155,10 +156,10 @@ class Learning:
             ConfigError: An unknown signal or form, or a weight that is no finite number.
         """
         state = self._state
-        config = checked_config(weight_fitting.with_weights(state.config, weights))
+        config = checked_config(learned_values.with_weights(state.config, weights))
         with state.lock:
             state.use(config)
-            state.own |= {weight_fitting.WEIGHTS: None, weight_fitting.CORRECTION: None}
+            state.own |= {learned_values.WEIGHTS: None, learned_values.CORRECTION: None}
 
     def correct(self) -> Learned | None:
         """Learn a correction of the weights from feedback, and use it if it is better.
@@ -185,16 +186,16 @@ class Learning:
                 return None
         finally:
             state.correcting.release()
-        return next(each for each in self.records() if each.kind == weight_fitting.CORRECTION)
+        return next(each for each in self.records() if each.kind == learned_values.CORRECTION)
 
     def _learn_correction(self) -> bool:
         """Learn from the feedback so far, and return whether it was enough."""
         self._store.uses.flush()
         rows = self._store.learned
         erased, given, known = rows.erased, rows.given(), rows.rows()
-        known.pop(weight_fitting.CORRECTION, None)
+        known.pop(learned_values.CORRECTION, None)
         encoder = self._store.fingerprint
-        base, _ = weight_fitting.apply_learned(self._state.settings, known, encoder)
+        base, _ = learned_values.apply_learned(self._state.settings, known, encoder)
         said = [each for each in rows.feedback() if each.used]
         self._state.tried = given
         snapshot = self._state.current()
@@ -203,7 +204,7 @@ class Learning:
         asked = [each.question for each in said]
         found = weight_fitting.fit_correction(
             weight_fitting.LabelledQuestions(
-                weight_fitting.reweighted(snapshot.index, base),
+                reweighted(snapshot.index, base),
                 self._asking.query(self._state.view(snapshot), asked),
                 [snapshot.rows_of(each.used) for each in said],
                 asked,
@@ -217,7 +218,7 @@ class Learning:
             "questions": found.learned,
             "evidence": sorted({node for each in said for node in each.used}),
             "atoms": snapshot.index.num_atoms,
-            "settings": weight_fitting.settings_digest(base, weight_fitting.CORRECTION, encoder),
+            "settings": learned_values.settings_digest(base, learned_values.CORRECTION, encoder),
             "measure": "auc",
             "held_out": found.held_out,
             "before": found.before,
@@ -226,7 +227,7 @@ class Learning:
             "counts": found.counts,
             "given": given,
         }
-        self._state.keep(weight_fitting.CORRECTION, record, erased)
+        self._state.keep(learned_values.CORRECTION, record, erased)
         return True
 
     def records(self) -> list[Learned]:
@@ -236,14 +237,14 @@ class Learning:
             found, own = dict(self._state.learned), dict(self._state.own)
         found |= {kind: each for kind, each in own.items() if each is not None}
         shown = []
-        for kind in (kind for kind in weight_fitting.KINDS if kind in found):
+        for kind in (kind for kind in learned_values.KINDS if kind in found):
             value, _, reason = found[kind]
             ids = self._store.learned.ids(value.get("evidence", ()))
             if kind in own and own[kind] is None:
-                threshold = kind == weight_fitting.THRESHOLD
+                threshold = kind == learned_values.THRESHOLD
                 other = "another threshold was" if threshold else "other weights were"
                 reason = f"{other} given to this object"
-            shown.append(weight_fitting.shown(kind, value, reason, ids))
+            shown.append(learned_values.shown(kind, value, reason, ids))
         return shown
 
     def reset(self, *kinds: str) -> int:
@@ -257,16 +258,16 @@ class Learning:
             InputError: An unknown kind.
             StoreError: Read-only store or full disk.
         """
-        every = (*weight_fitting.KINDS, "feedback")
+        every = (*learned_values.KINDS, "feedback")
         for kind in kinds:
             if kind not in every:
                 raise InputError(unknown("kinds", kind, every))
         self._store.expect_writable()
-        wanted, count = {*(kinds or weight_fitting.KINDS)}, 0
+        wanted, count = {*(kinds or learned_values.KINDS)}, 0
         if "feedback" in wanted:
             self._store.uses.flush()
             count += self._store.learned.drop_feedback()
-            wanted.add(weight_fitting.CORRECTION)
+            wanted.add(learned_values.CORRECTION)
         count += self._store.learned.reset(wanted)
         self._state.follow()
         return count
@@ -290,7 +291,7 @@ def correct_if_due(learning: Learning, state: State) -> bool:
     """Learn from feedback if enough of it is new, and return whether anything was learned."""
     state.store.uses.flush()
     state.follow()
-    last = state.learned.get(weight_fitting.CORRECTION)
+    last = state.learned.get(learned_values.CORRECTION)
     tried = max(state.tried, 0 if last is None else last.value.get("given", 0))
     if not weight_fitting.is_due(state.store.learned.given(), tried):
         return False

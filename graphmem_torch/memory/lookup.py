@@ -52,22 +52,30 @@ def named_nodes(
     store: StoreReader,
     ids: str | Iterable[str],
     is_archived: Callable[[str], bool] | None = None,
+    argument: str = "ids",
     *,
     hidden: Collection[int] | None = None,
 ) -> tuple[list[str], list[int]]:
     """Return ids of stored atoms, each once, in the order given, and their node numbers.
+
+    Args:
+        store: Store of the atoms.
+        ids: Ids in any form of Unicode.
+        is_archived: Function that says whether an id is in the archive.
+        argument: Name of the argument, for errors.
+        hidden: Nodes that count as not stored, as in `nodes_of`.
 
     Raises:
         InputError: An id that is not stored, one of an expired atom (`hidden`, as in `nodes_of`),
             or that of a concept.
     """
     listed = listed_ids(store, ids)
-    found = nodes_of(store, listed, is_archived, hidden=hidden)
+    found = nodes_of(store, listed, is_archived, argument, hidden=hidden)
     named = list(dict.fromkeys(listed))
     concept = next((name for name in named if name.startswith(f"{CONCEPT}:")), None)
     if concept is not None:
         raise InputError(
-            f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
+            f"{argument}: expected ids of memories, got the concept {concept!r}; leave it out"
         )
     return named, [found[name] for name in named]
 
@@ -172,6 +180,7 @@ def nodes_of(
     store: StoreReader,
     ids: Sequence[str],
     is_archived: Callable[[str], bool] | None = None,
+    argument: str = "ids",
     *,
     hidden: Collection[int] | None = None,
 ) -> dict[str, int]:
@@ -181,6 +190,7 @@ def nodes_of(
         store: Store of the atoms.
         ids: Ids of atoms, in any form of Unicode.
         is_archived: Function that returns whether a missing id is archived, for the message.
+        argument: Name of the argument, for the message.
         hidden: Nodes that count as not stored; by default those that have expired by now.
 
     Raises:
@@ -188,7 +198,9 @@ def nodes_of(
     """
     for name in ids:
         if not isinstance(name, str):
-            raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
+            raise InputError(
+                f"{argument}: expected texts, got {name!r:.80}; give ids as they were added"
+            )
     stored = dict(zip(ids, store.forms.ids(ids), strict=True))
     known = store.known(list(dict.fromkeys(stored.values())))
     away = store.expiry.hidden() if hidden is None else hidden
@@ -201,12 +213,13 @@ def nodes_of(
             continue
         if is_archived is not None and is_archived(name):
             raise InputError(
-                f"ids: expected ids of memories, got {name!r:.80}, which is archived; "
+                f"{argument}: expected ids of memories, got {name!r:.80}, which is archived; "
                 "`upkeep.restore` brings it back"
             )
         near = nearest(name, store.ids_like(name), cutoff=_LIKE)
         do = f"did you mean {near!r}?" if near else "check it, or add the memory first"
         raise InputError(
-            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; {do}"
+            f"{argument}: expected ids of memories, got {name!r:.80}, which is not in the store; "
+            f"{do}"
         )
     return {name: known[form][0] for name, form in stored.items()}

@@ -51,6 +51,10 @@ class Memory(MemoryQuestions):
 
     `len(memory)` counts its atoms, but neither concepts, which linking makes, nor expired ones.
 
+    A method raises `InputError` for an argument that it cannot use, such as an id that is not
+    stored, and `StoreError` if the memory is closed or read-only, or the disk is full.
+    `EmbedderError` comes from the encoder.
+
     Attributes:
         store: Store on disk.
         device: Device of the index.
@@ -293,9 +297,6 @@ class Memory(MemoryQuestions):
             name: Its name; with `.md` at the end the title of a chunk begins with its headings.
             time: When it was written, a time as in `retrieve`.
             title: Title of the chunks.
-
-        Raises:
-            InputError, EmbedderError, StoreError: See `add`; a name stored with another text.
         """
         return self._writing.add_document(text, name=name, time=time, title=title)
 
@@ -347,10 +348,6 @@ class Memory(MemoryQuestions):
         Args:
             ids: One id for an atom, or several for a list.
             refresh: Whether atoms with a `ttl` expire that many seconds from now, not earlier.
-
-        Raises:
-            InputError: An id that is not stored or has expired, or that of a concept.
-            StoreError: A refresh of a read-only store.
         """
         from graphmem_torch.memory.lookup import atoms_by_id, refresh_expiry
 
@@ -375,9 +372,6 @@ class Memory(MemoryQuestions):
             id: Id of a stored atom; or a mapping as `given`, with the `id` in it.
             given: New values by field, or a message, as `add` takes them.
             changes: New values by field; None removes one.
-
-        Raises:
-            InputError, StoreError: See `add`; an id that is not stored.
         """
         return self._writing.update(id, given, changes)
 
@@ -385,9 +379,6 @@ class Memory(MemoryQuestions):
         """Delete atoms with their versions, edges and uses, all or none; returns their number.
 
         `forget` also wipes their bytes from the disk.
-
-        Raises:
-            InputError, StoreError: An id that is not stored; a read-only store or full disk.
         """
         return self._writing.delete(ids)
 
@@ -448,9 +439,6 @@ class Memory(MemoryQuestions):
 
         Returns:
             A receipt, which `upkeep.check_receipt` verifies; with `dry_run` the atoms.
-
-        Raises:
-            InputError, StoreError: See `delete`; no condition.
         """
         from graphmem_torch.memory.forgetting import Conditions, Forgetting
 
@@ -481,9 +469,6 @@ class Memory(MemoryQuestions):
                 known then. For a list of moments `retrieve` gives a result for each. Edges
                 and word counts are those of today; deleted and archived atoms are missing.
             valid_at: Moment at which the content of atoms was true, as `facts.validity` says.
-
-        Raises:
-            InputError: No time.
         """
         if isinstance(as_of, list | tuple):
             return MemoryAtEach(self._asking, as_of, valid_at)
@@ -505,9 +490,6 @@ class Memory(MemoryQuestions):
             question: The question as it was asked.
             used: Ids of the memories that helped.
             not_used: Ids of those that did not; by default the best others.
-
-        Raises:
-            InputError, StoreError: See `delete`; no question, no id at all, or one in both.
         """
         from graphmem_torch.memory.learning import record_feedback
 
@@ -516,19 +498,11 @@ class Memory(MemoryQuestions):
     # Pins and uses.
 
     def pin(self, ids: str | Sequence[str]) -> None:
-        """Pin atoms, all or none: every context has them, and they do not decay.
-
-        Raises:
-            InputError, StoreError: See `delete`.
-        """
+        """Pin atoms, all or none: every context has them, and they do not decay."""
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], True)
 
     def unpin(self, ids: str | Sequence[str]) -> None:
-        """Remove pins, also from atoms of the stated type `procedural`.
-
-        Raises:
-            InputError, StoreError: See `delete`.
-        """
+        """Remove pins, also from atoms of the stated type `procedural`."""
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], False)
 
     def pinned(self) -> list[str]:
@@ -539,11 +513,7 @@ class Memory(MemoryQuestions):
         return self.store.life.pinned(self.store.expiry.hidden())
 
     def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
-        """Record that atoms were used, now or at a time as in `retrieve`: decay starts again.
-
-        Raises:
-            InputError, StoreError: See `delete`; no time.
-        """
+        """Record that atoms were used, now or at a time as in `retrieve`: decay starts again."""
         now = self._state.clock() if when is None else parse_time(when, "when")
         nodes = self._state.resolve_ids(ids)[1]
         if nodes:
@@ -570,9 +540,6 @@ class Memory(MemoryQuestions):
             limit: Maximum number of nodes; of more, the best linked are drawn.
             most_edges: Maximum number of edges; of more, the strongest of each node are drawn.
             iterations: Steps in which the nodes are placed.
-
-        Raises:
-            InputError, OSError: No usable path, a limit out of range, or an empty question.
         """
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
@@ -610,25 +577,26 @@ class Memory(MemoryQuestions):
             path: The file, which is replaced; or an open stream of text in UTF-8.
             vectors: Whether to write the vectors, which are larger than the rest.
             namespaces: Whether to write the namespaces and archives, too.
-
-        Raises:
-            InputError, StoreError: No usable path; the file cannot be written.
         """
         from graphmem_torch.memory.transfer import export
 
         return export(self._state, path, vectors=vectors, namespaces=namespaces)
 
-    def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
+    def import_(
+        self, path: str | os.PathLike[str], *, format: str | None = None, progress: bool = False
+    ) -> Added:
         """Add the memories of an export, also to namespaces; skips those that are stored already.
 
         A truncated or changed file stores nothing; an interrupted import can be repeated.
 
-        Raises:
-            InputError, StoreError: See `add`; no export.
+        Args:
+            path: An export, or memories of another program (`readers.moving`), told by content.
+            format: Name of another program's format, to try no other.
+            progress: Whether to show a bar on stderr.
         """
-        from graphmem_torch.memory.transfer import import_export
+        from graphmem_torch.memory.transfer import import_file
 
-        return import_export(self._state, path, progress=progress)
+        return import_file(self._state, path, format=format, progress=progress)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes and bindings of the store, without its namespaces.
@@ -660,6 +628,7 @@ class Memory(MemoryQuestions):
 
     def __enter__(self) -> Self:
         """Return the memory."""
+        self.store.expect_there()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -685,30 +654,8 @@ class Memory(MemoryQuestions):
             limit: Maximum number of atoms of a page; by default all.
             after: `next` of the page before, or the id of a memory that is listed.
             expired: Whether to list what has expired and is not deleted yet, instead of the rest.
-
-        Raises:
-            InputError: An unknown order or condition, no number, or an `after` of another order.
         """
-        from graphmem_torch.memory.listing import Ordering, listed_page, moment_of
+        from graphmem_torch.memory.paging import page_of
 
-        state, ordering, among = self._state, Ordering.named(order), None
-        if where:
-            from graphmem_torch.memory.forgetting import Conditions, select_nodes
-
-            among = {*select_nodes(self._asking, None, Conditions(where=where))}
-        now, worth = moment_of(after), dict[int, float]()
-        now = state.decay.now() if now is None else now
-        if ordering.name == "importance":
-            snapshot = state.current()
-            values = state.importance.at(snapshot, now, state.ended(snapshot, now))
-            worth = dict(zip(snapshot.node.tolist(), values.tolist(), strict=False))
-        return listed_page(
-            self.store,
-            ordering,
-            among=among,
-            limit=limit,
-            after=after,
-            moment=now,
-            importance=worth,
-            expired=expired,
-        )
+        given: Any = {"order": order, "limit": limit, "after": after, "expired": expired}
+        return page_of(self._asking, where=where, **given)

@@ -37,6 +37,7 @@ __all__ = [
 
 _LONGEST = 200  # characters of a name
 _ARCHIVE = "(archive)"  # prefix of the names of archives, which callers cannot use
+_SHOWN = 5  # names in a message
 _COMPARED = 2000  # maximum number of names compared to find the nearest
 NAME_FILE = "name.txt"
 """Name of the file that holds the name of a namespace, in its folder."""
@@ -172,7 +173,8 @@ def unknown_namespace(name: str, names: Iterable[str]) -> InputError:
         near = name[:1].casefold()
         known = [each for each in known if each[:1].casefold() == near][:_COMPARED]
     close = nearest(name, known)
-    do = f"did you mean {close!r}?" if close else "`list(memory.namespaces)` names them"
+    some = ", ".join(map(repr, sorted(known)[:_SHOWN]))
+    do = f"did you mean {close!r}?" if close else f"there are {some}" if some else "there is none"
     return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
 
 

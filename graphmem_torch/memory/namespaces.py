@@ -80,11 +80,13 @@ class Namespaces(Generic[M]):
 
     def __contains__(self, name: Any) -> bool:
         """Return whether there is a namespace of a name."""
+        self._state.store.expect_there()
         usable = isinstance(name, str) and name.isprintable()
         return usable and not is_archive(name) and self._state.spaces.has(name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, sorted."""
+        self._state.store.expect_there()
         names = [] if self._state.parent is not None else self._state.spaces.names()
         return iter([name for name in names if not is_archive(name)])
 

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,11 +23,10 @@ from graphmem_torch.errors import (
     EmbedderError,
     InputError,
     MissingNodeError,
-    StoreDamagedError,
     StoreError,
 )
-from graphmem_torch.memory import weight_fitting
-from graphmem_torch.memory.archive import ERASING, keep_ties, loose_ends
+from graphmem_torch.memory import learned_values
+from graphmem_torch.memory.archive import ERASING, finish_forgetting
 from graphmem_torch.memory.compatibility import (
     bound_concepts,
     bound_embedder,
@@ -46,7 +45,9 @@ from graphmem_torch.memory.index_builder import (
     ModeCache,
     Snapshot,
     last_switch,
+    reweighted,
 )
+from graphmem_torch.memory.index_view import IndexView, PastView
 from graphmem_torch.memory.lookup import is_visible, listed_ids, named_nodes
 from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import archive_of, checked_name, is_archive
@@ -59,34 +60,16 @@ from graphmem_torch.memory.writer import Writer
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
-__all__ = ["IndexView", "State"]
+__all__ = ["State"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class IndexView:
-    """An index, and the store state that it was built from.
-
-    Attributes:
-        snapshot: The index.
-        store: Reader of the texts of its atoms.
-        contexts: Compiler of contexts from this store.
-        fields: Fields of the atoms of this store, for filters.
-    """
-
-    snapshot: Snapshot
-    store: TensorReader
-    contexts: ContextCompiler
-    fields: AtomFields
 
 
 class State:
@@ -147,10 +130,10 @@ class State:
         store.expiry.clock = clock
         self.concepts = config.link.concepts if concepts is None else concepts
         self._embedder = embedder
-        self.lock, self._past_lock = threading.RLock(), threading.Lock()
-        self.learned: dict[str, weight_fitting.Applied] = {}
+        self.lock = threading.RLock()
+        self.learned: dict[str, learned_values.Applied] = {}
         self._known = ""  # `LearnedRows.version` of the learned values
-        self.own: dict[str, weight_fitting.Applied | None] = {}
+        self.own: dict[str, learned_values.Applied | None] = {}
         self.correcting, self.tried = threading.Lock(), 0
         self.refining: Refining | None = None
         self.regimes = RegimeWatch(store, config.regime)
@@ -179,7 +162,7 @@ class State:
         self.spans = ValiditySpans(self.store)
         self.keys = SharedKeys()
         self.duplicates = DuplicateGroups(self.store, DUPLICATE_COSINE)
-        self._past: tuple[object, IndexView] | None = None  # its key, and the view
+        self._past = PastView()
 
     # Encoder and index.
 
@@ -250,18 +233,9 @@ class State:
             state, replaced = self.store.state, self.store.replaced(when)
         if not replaced:
             return self.view()
-        shown = state, tuple(sorted(replaced.items())), self.config
-        with self._past_lock:
-            if self._past is None or self._past[0] != shown:
-                self._past = None  # only one is kept, to limit memory
-                store = self.store.with_versions(replaced)
-                snapshot = IndexBuilder()(store, self.config, self._num_pieces())
-                snapshot.index.to(self.device)
-                view = IndexView(snapshot, store, ContextCompiler(store), AtomFields(store))
-                if snapshot.state != state:
-                    return view  # already a later state: the next question builds its own
-                self._past = shown, view
-            return self._past[1]
+        return self._past.at(
+            self.store, state, replaced, self.config, self._num_pieces(), self.device
+        )
 
     def with_retry(self, work: Callable[[IndexView], T], as_of: float | None = None) -> T:
         """Return the result of work on one state; repeats it if atoms were deleted meanwhile.
@@ -302,15 +276,21 @@ class State:
     # Ids.
 
     def resolve_ids(
-        self, ids: str | Iterable[str], hidden: Collection[int] | None = None
+        self,
+        ids: str | Iterable[str],
+        argument: str = "ids",
+        *,
+        hidden: Collection[int] | None = None,
     ) -> tuple[list[str], list[int]]:
         """Return ids of stored atoms, each once and in the order given, and their node numbers.
 
         Raises:
             InputError: An id that is not stored, one of an expired atom (`hidden`, as in
-                `lookup.nodes_of`), or that of a concept.
+                `lookup.nodes_of`), or that of a concept; names the argument.
+            StoreError: The memory was closed.
         """
-        return named_nodes(self.store, ids, self.has_archived, hidden=hidden)
+        self.store.expect_there()
+        return named_nodes(self.store, ids, self.has_archived, argument, hidden=hidden)
 
     def rows_for(self, ids: str | Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """Return the present snapshot, and its rows of stored atoms in the order given.
@@ -352,9 +332,9 @@ class State:
             if version == self._known:
                 return
             rows, encoder = self.store.learned.rows(), self.store.fingerprint
-            config, self.learned = weight_fitting.apply_learned(self.settings, rows, encoder)
+            config, self.learned = learned_values.apply_learned(self.settings, rows, encoder)
             self._known, self.own = version, {}
-            if weight_fitting.CORRECTION not in self.learned:
+            if learned_values.CORRECTION not in self.learned:
                 self.tried = 0
             for kind, (value, _, reason) in self.learned.items():
                 if reason and value.get("counts", True):
@@ -369,7 +349,7 @@ class State:
     def use(self, config: Config) -> None:
         """Use other weights and another threshold; with the lock held."""
         if self.snapshot is not None and self.snapshot.index.config != config:
-            index = weight_fitting.reweighted(self.snapshot.index, config)  # has the signals
+            index = reweighted(self.snapshot.index, config)  # has the signals
             self.snapshot = replace(self.snapshot, index=index)
         self.config = config
 
@@ -384,13 +364,13 @@ class State:
         Raises:
             StoreError: Memories were erased meanwhile, or a full disk.
         """
-        digest = weight_fitting.settings_digest(self.settings, kind, self.store.fingerprint)
+        digest = learned_values.settings_digest(self.settings, kind, self.store.fingerprint)
         record = {"settings": digest, "counts": True, "when": self.clock()} | record
-        drop = [weight_fitting.CORRECTION] if kind == weight_fitting.WEIGHTS else []
+        drop = [learned_values.CORRECTION] if kind == learned_values.WEIGHTS else []
         if self.store.readonly:
             with self.lock:
-                self.use(weight_fitting.with_learned(self.config, kind, record["value"]))
-                applied = weight_fitting.Applied(record, self.store.next_node, "")
+                self.use(learned_values.with_learned(self.config, kind, record["value"]))
+                applied = learned_values.Applied(record, self.store.next_node, "")
                 self.own |= dict.fromkeys(drop) | {kind: applied}
             return
         self.store.learned.put(kind, record, erased, drop=drop)
@@ -486,7 +466,7 @@ class State:
         if not create and not root.spaces.has(name):
             return None
         archive = root.open_space(name, create=create)
-        self.finish_forgetting(archive)
+        finish_forgetting(self.store, archive)
         return archive
 
     def has_archived(self, id: str) -> bool:
@@ -497,29 +477,6 @@ class State:
     def has(self, id: object) -> bool:
         """Return whether an atom of this id is stored and has not expired."""
         return is_visible(self.store, id)
-
-    def finish_forgetting(self, archive: State) -> None:
-        """Erase forgotten atoms from the archive, if an interrupted call has left any."""
-        if self.store.readonly or self.store.meta_get(ERASING) is None:
-            return
-        try:
-            with self.store.turn(), archive.store.turn():
-                kept = json.loads(self.store.meta_get(ERASING) or "[]")
-                nodes = archive.store.present(kept)
-                ends = loose_ends(self.store, archive.store, nodes)
-                # A restored memory has left bytes there.
-                if keep_ties(archive.store, gone=ends) or nodes or archive.store.unwiped:
-                    archive.erase(nodes)
-                self.store.meta_set(ERASING, None)
-        except StoreDamagedError:
-            raise
-        except StoreError as error:
-            _log.warning(
-                "%s: what was forgotten is still in the archive (%s); it is erased when that "
-                "is next used",
-                archive.store.path,
-                error,
-            )
 
     def space(self, name: str, *, create: bool = False) -> State:
         """Return the state of a namespace.

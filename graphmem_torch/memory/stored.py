@@ -223,12 +223,14 @@ class StoredMemory:
 
     def export(self, path: str | os.PathLike[str] | TextIO, *, namespaces: bool = True) -> int:
         """Write the memory as JSON lines, without vectors; see `Memory.export`."""
-        names: Sequence[str] = []
-        if namespaces and self.name is None:
-            names = namespace_names(self._folder)
-        elif namespaces and self.archived() is not None:
-            names = [archive_of(None)]
+        names = self._names_within if namespaces else list
         return write_export(path, self.store, self._within, names, own=self._folder.parent)
+
+    def _names_within(self) -> Sequence[str]:
+        """Return the names of the namespaces and archives that an export holds."""
+        if self.name is None:
+            return namespace_names(self._folder)
+        return [] if self.archived() is None else [archive_of(None)]
 
     def forgettable(
         self,
@@ -284,15 +286,15 @@ class StoredMemory:
             return {}
         # Whether it applies depends on the signals, which the engine registers.
         from graphmem_torch.config import load_config
-        from graphmem_torch.memory import weight_fitting
+        from graphmem_torch.memory import learned_values
         from graphmem_torch.memory.compatibility import resolved_settings
 
         settings = resolved_settings(load_config("default") if config is None else config)
-        _, found = weight_fitting.apply_learned(settings, rows, self.store.fingerprint)
+        _, found = learned_values.apply_learned(settings, rows, self.store.fingerprint)
         said = {}
         for kind, (value, _, reason) in found.items():
             ids = self.store.learned.ids(value.get("evidence", ()))
-            said[kind] = str(weight_fitting.shown(kind, value, reason, ids))
+            said[kind] = str(learned_values.shown(kind, value, reason, ids))
         return said
 
     @contextmanager

@@ -7,9 +7,10 @@ from functools import partial
 
 from graphmem_torch.checks import check_count
 from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.modes import align_parts, mode_records, mode_summaries
 from graphmem_torch.memory.questions import checked_questions
-from graphmem_torch.memory.state import IndexView, State
+from graphmem_torch.memory.state import State
 from graphmem_torch.results import Mode, ModeAlignment, ModeSummary, RegimeSwitch
 
 __all__ = ["Themes"]

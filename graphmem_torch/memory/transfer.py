@@ -7,6 +7,7 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TextIO, cast
@@ -23,6 +24,7 @@ from graphmem_torch.memory.exchange import (
     exported_edges,
     exported_splits,
     exported_validity,
+    is_export_file,
     restore_learned,
     restore_life,
     stored_rows,
@@ -30,16 +32,24 @@ from graphmem_torch.memory.exchange import (
 )
 from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
 from graphmem_torch.memory.intake import checked
-from graphmem_torch.memory.namespace_folders import archive_of, is_archive, owner_of
+from graphmem_torch.memory.namespace_folders import (
+    archive_of,
+    checked_name,
+    is_archive,
+    owner_of,
+)
 from graphmem_torch.memory.state import State
-from graphmem_torch.memory.validity import restore_statements
+from graphmem_torch.memory.validity import named_statements, restore_statements
 from graphmem_torch.memory.writer import Writer, batched
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
+from graphmem_torch.readers.moved import MovedMemories
+from graphmem_torch.readers.moving import read_moved
 from graphmem_torch.results import Added
+from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.tensor_reader import TensorReader
 
-__all__ = ["copy_atoms", "export", "import_export"]
+__all__ = ["copy_atoms", "export", "import_file"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +69,7 @@ def export(
         path,
         state.store,
         within,
-        _names_within(state) if namespaces else [],
+        partial(_names_within, state) if namespaces else list,
         own=state.root.store.path,
         vectors=stored_rows if vectors else None,
     )
@@ -81,10 +91,62 @@ def _within(state: State, name: str, *, create: bool = False) -> State:
     return cast(State, found.archive(create=create))
 
 
-def import_export(state: State, path: str | os.PathLike[str], *, progress: bool) -> Added:
-    """Add what `export` wrote; see `Memory.import_`."""
+def import_file(
+    state: State, path: str | os.PathLike[str], *, format: str | None, progress: bool
+) -> Added:
+    """Add what `export` wrote, or the memories of another program; see `Memory.import_`."""
     state.store.expect_writable()
-    parts, done = check_export(Path(path)), Added(0, 0)
+    source = Path(path)
+    if format is None and is_export_file(source):
+        return _import_export(state, source, progress)
+    return _import_moved(state, source, read_moved(source, format), progress)
+
+
+def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool) -> Added:
+    """Add the memories of another program, all checked before the first is stored."""
+    if any(name is not None for name in moved.spaces):
+        state.expect_root()
+    done, now = Added(0, 0, losses=dict(moved.losses)), state.clock()
+    stored = {None, *(state.spaces.names() if state.parent is None else ())}
+    places: list[tuple[str | None, list[Atom]]] = []
+    for name, atoms in moved.spaces.items():
+        with located(str(path)):
+            if name is not None:
+                checked_name(name)
+            whole = [checked(atom) for atom in atoms]
+            for atom in whole:
+                atom_to_row(0, atom)  # raises what storing it would
+            into = None if name not in stored else state if name is None else state.space(name)
+            _expect_same(into, whole)
+        fresh = [atom for atom in whole if atom.expires is None or atom.expires > now]
+        if gone := len(whole) - len(fresh):
+            done += Added(0, 0, losses={"expired memory": gone})
+        places.append((name, fresh))
+    for name, atoms in places:
+        into = state if name is None else state.space(name, create=True)
+        with located(str(path)):
+            done += Writing(into).add(atoms, progress=progress)
+        stated = {*named_statements(into.store)}
+        ends = [(end.id, None, end.stop, None, end.known) for end in moved.ends]
+        restore_statements(into.store, [each for each in ends if each not in stated])
+    return done
+
+
+def _expect_same(state: State | None, atoms: Sequence[Atom]) -> None:
+    """Raise InputError if an id has other content, in the file or the memory, before storing."""
+    digests: dict[str, str] = {}
+    if state is not None:
+        known, hidden = state.store.known([atom.id for atom in atoms]), state.store.expiry.hidden()
+        digests = {name: digest for name, (node, digest) in known.items() if node not in hidden}
+    before = {*digests}
+    for atom in atoms:
+        if not atom.is_of(digests.setdefault(atom.id, atom.digest)):
+            met = "is stored already" if atom.id in before else "is given twice,"
+            raise InputError(f"atom {atom.id!r} {met} with other content; import into a new memory")
+
+
+def _import_export(state: State, path: Path, progress: bool) -> Added:
+    parts, done = check_export(path), Added(0, 0)
     within = [part.namespace for part in parts[1:] if part.namespace is not None]
     if state.parent is not None and within:  # before anything is stored
         if within != [archive_of(None)]:

@@ -63,6 +63,7 @@ class Writing:
         replace: bool = False,
     ) -> Added:
         """Store and link atoms, batch by batch; see `Memory.add`."""
+        self._store.expect_writable()
         check_flag("replace", replace)
         if isinstance(atoms, (Atom, str, Mapping)) or is_object(atoms):
             atoms = [cast("Mapping[str, Any]", atoms)]

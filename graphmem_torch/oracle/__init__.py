@@ -5,22 +5,27 @@ May import `atoms`, `checks` and `errors` only; the client of servers needs the 
 
 from __future__ import annotations
 
-from graphmem_torch.oracle.attempts import Usage
-from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
-from graphmem_torch.oracle.protocol import (
-    Classifier,
-    Extractor,
-    Judge,
-    Oracle,
-    Verdict,
-    Verifier,
-    ask_classifier,
-    ask_extractor,
-    ask_judge,
-    ask_verifier,
-    memory_node,
-    method_of,
-)
+from typing import TYPE_CHECKING
+
+from graphmem_torch.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from graphmem_torch.oracle.attempts import Usage
+    from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
+    from graphmem_torch.oracle.protocol import (
+        Classifier,
+        Extractor,
+        Judge,
+        Oracle,
+        Verdict,
+        Verifier,
+        ask_classifier,
+        ask_extractor,
+        ask_judge,
+        ask_verifier,
+        memory_node,
+        method_of,
+    )
 
 __all__ = [
     "Classifier",
@@ -39,3 +44,23 @@ __all__ = [
     "memory_node",
     "method_of",
 ]
+
+_MODULE = {
+    "Classifier": "oracle.protocol",
+    "Extractor": "oracle.protocol",
+    "Judge": "oracle.protocol",
+    "OpenAIClient": "oracle.client",
+    "OpenAIOracle": "oracle.client",
+    "Oracle": "oracle.protocol",
+    "Usage": "oracle.attempts",
+    "Verdict": "oracle.protocol",
+    "Verifier": "oracle.protocol",
+    "ask_classifier": "oracle.protocol",
+    "ask_extractor": "oracle.protocol",
+    "ask_judge": "oracle.protocol",
+    "ask_verifier": "oracle.protocol",
+    "memory_node": "oracle.protocol",
+    "method_of": "oracle.protocol",
+}
+
+__getattr__ = lazy_names(__name__, _MODULE)

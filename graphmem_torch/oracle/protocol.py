@@ -168,6 +168,7 @@ def ask_checked(
     what: tuple[str, str],
     wanted: str,
     lost: str,
+    who: str = "The oracle",
 ) -> list[_T | None]:
     """Ask an oracle once for `count` answers and read each; failures are None, with a warning.
 
@@ -178,6 +179,7 @@ def ask_checked(
         what: Names of the answers and of the questions, for warnings.
         wanted: Description of a valid answer, for warnings.
         lost: Consequence for questions without an answer, for warnings.
+        who: Subject of the warnings.
     """
     answers_are, questions_are = what
     try:
@@ -185,18 +187,18 @@ def ask_checked(
         answers = list(islice(ask(), count + 1))
     except Exception as error:
         said = f"failed on {count} {questions_are} ({type(error).__name__}: {error})"
-        _log.warning("The oracle %s; %s", said, lost)
+        _log.warning("%s %s; %s", who, said, lost)
         return [None] * count
     if len(answers) != count:
         given = len(answers) if len(answers) < count else f"over {count}"
         said = f"gave {given} {answers_are} for {count} {questions_are}, so none can be trusted"
-        _log.warning("The oracle %s; %s", said, lost)
+        _log.warning("%s %s; %s", who, said, lost)
         return [None] * count
     found = [read(answer) for answer in answers]
     bad = [answer for answer, good in zip(answers, found, strict=True) if good is None]
     if bad:
         said = f"gave {len(bad)} of {count} {answers_are} that are {wanted}, such as {bad[0]!r:.80}"
-        _log.warning("The oracle %s; %s", said, lost)
+        _log.warning("%s %s; %s", who, said, lost)
     return found
 
 

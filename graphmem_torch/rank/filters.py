@@ -1,8 +1,9 @@
 """Filter operators: conditions on memories (`where`), parsed and checked before any is read.
 
 Whether a filter is valid depends on the filter alone, so one filter serves memories and namespaces
-of any content. Semantics are MongoDB's: a condition on a list holds if one element meets it. `$ne`,
-`$nin` and `$not` hold if their opposite does not. Null also matches a missing field.
+of any content. `rank.field_values` compares with the values. Semantics are MongoDB's: a condition
+on a list holds if one element meets it. `$ne`, `$nin` and `$not` hold if their opposite does not.
+Null also matches a missing field.
 """
 
 from __future__ import annotations

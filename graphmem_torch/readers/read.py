@@ -14,6 +14,7 @@ from pathlib import Path
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError, NoExportError, nearest_path, unknown
 from graphmem_torch.readers.chats import is_export_atom
+from graphmem_torch.readers.entities import is_graph_line, read_graph
 from graphmem_torch.readers.exports import (
     export_atoms,
     is_export,
@@ -77,6 +78,7 @@ def read_atoms(
     by content are:
 
     - chat exports in `.json`, `.txt` and `.zip`, one atom a message (`readers.exports`);
+    - graphs of the MCP reference memory server in `.jsonl` and `.json` (`readers.entities`);
     - statements or modules of a proof library in `.jsonl`, with their edges beside them;
     - Lean blueprints in `.json`. If there are several proof sets, ids begin with the set's name.
 
@@ -377,7 +379,11 @@ def read_source(
     """
     where, losses = source.where, Counter() if losses is None else losses
     if source.format == "jsonl" and source.path is not None:
+        first = next((line for line in raw_lines(source.path) if line.strip()), b"")
         lines = raw_lines(source.path)
+        if is_graph_line(first):
+            yield from read_graph(lines, where, origins, losses)
+            return
         yield from read_records(
             lines, where, origins, source=salt, known=known, skipped=skipped, losses=losses
         )
@@ -385,6 +391,9 @@ def read_source(
     zipped = source.path is not None and source.path.suffix.lower() == ".zip"
     raw = b"" if zipped else read_bytes(source.path)
     format = source.format or _guess(raw.decode("utf-8-sig", "replace"), where)
+    if format in ("jsonl", "locomo") and is_graph_line(raw.lstrip().partition(b"\n")[0]):
+        yield from read_graph(io.BytesIO(raw), where, origins, losses)
+        return
     if format == "jsonl":
         yield from read_records(io.BytesIO(raw), where, origins, skipped=skipped, losses=losses)
         return

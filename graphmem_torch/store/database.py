@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphmem_torch.errors import StoreError
-from graphmem_torch.store.failures import store_error
+from graphmem_torch.store.failures import closed_error, store_error
 from graphmem_torch.store.folder import BUSY_SECONDS, DATABASE_NAME, connect
 from graphmem_torch.store.pages import MOST_PAGES, Descriptors, LogMark, clear_unused
 from graphmem_torch.store.schema import OVERWRITES
@@ -282,9 +282,11 @@ class Database:
         return not moving and self.query("PRAGMA page_count")[0][0] <= MOST_PAGES
 
     def expect_there(self) -> None:
-        """Raise StoreError if the files were removed, or replaced by those of another store."""
+        """Raise StoreError if it was closed, or its files were removed or replaced."""
         if self._gone or (not self._closed and self.gone):
             raise self._lost()
+        if self._closed:
+            raise closed_error(self.place)
 
     def expect_writable(self) -> None:
         """Raise StoreError if writing is impossible: read-only, inside `reading`, or gone."""
@@ -357,8 +359,6 @@ class Database:
         if self._folder is None or self._pinned or self._writing:
             return
         self.expect_there()
-        if self._closed:
-            return
         if not self.resting:
             return
         try:

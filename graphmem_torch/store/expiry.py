@@ -19,6 +19,7 @@ from graphmem_torch.store.database import Database
 __all__ = ["ExpiryRows"]
 
 _NONE: frozenset[int] = frozenset()
+_FIRST = "SELECT min(expires) FROM main.atom WHERE expires IS NOT NULL"
 _INDEX = "SELECT 1 FROM main.sqlite_master WHERE name = 'atom_expires'"
 _LISTED = "(SELECT value FROM json_each(?))"
 
@@ -67,7 +68,12 @@ class ExpiryRows:
             if not self._database.query(_INDEX):
                 return []  # a store of an older release
             self._known = True
+        first = self._database.query(_FIRST)[0][0]
+        if first is None:
+            return []  # the usual case, without asking for the time
         moment = self.clock() if when is None else when
+        if first > moment:
+            return []
         rows = self._database.query("SELECT node FROM main.atom WHERE expires <= ?", (moment,))
         return [row[0] for row in rows]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
 
-__all__ = ["damaged", "store_error"]
+__all__ = ["closed_error", "damaged", "store_error"]
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -56,12 +56,17 @@ def store_error(error: Exception, place: str | Path) -> StoreError:
         if primary in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
             return _no_room(place, error)
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-            return StoreError(f"{place}: expected an open memory, got one that was closed; open it")
+            return closed_error(place)
         return StoreError(f"{place}: the database refused the operation ({error})")
     number = getattr(error, "errno", None)
     if number in _NO_ROOM or any(text in str(error).lower() for text in _NO_ROOM_TEXT):
         return _no_room(place, error)
     return StoreError(f"{place}: {error}")
+
+
+def closed_error(place: str | Path) -> StoreError:
+    """Return the error of a store that was closed."""
+    return StoreError(f"{place}: expected an open memory, got one that was closed; open it")
 
 
 def _no_room(place: str | Path, error: Exception) -> StoreError:

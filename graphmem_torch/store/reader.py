@@ -108,7 +108,7 @@ class StoreReader:
         self._database.expect_writable()
 
     def expect_there(self) -> None:
-        """Raise StoreError if the store's files were moved, removed or replaced."""
+        """Raise StoreError if it was closed, or its files were moved, removed or replaced."""
         self._database.expect_there()
 
     @property

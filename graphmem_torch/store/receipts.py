@@ -87,10 +87,15 @@ def read_receipt(receipt: Receipt | str | os.PathLike[str]) -> Receipt:
     """Return a receipt, read from a file with its `to_json` if a path is given.
 
     Raises:
-        InputError: The file is missing or holds no receipt.
+        InputError: Neither a receipt nor a path, or the file is missing or holds no receipt.
     """
     if isinstance(receipt, Receipt):
         return receipt
+    if not isinstance(receipt, (str, os.PathLike)):
+        raise InputError(
+            f"receipt: expected a Receipt or the path of one, got {receipt!r:.60}; give what "
+            "`forget` returned"
+        )
     try:
         said = Path(receipt).read_bytes()
     except OSError as error:

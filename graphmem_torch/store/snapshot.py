@@ -19,7 +19,14 @@ from torch import Tensor
 from graphmem_torch.errors import InputError, interruptible
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
-from graphmem_torch.store.snapshot_file import FORMAT, PREFIX, SNAPSHOT_NAME, content_digest, unfit
+from graphmem_torch.store.snapshot_file import (
+    CHECKSUM,
+    FORMAT,
+    PREFIX,
+    SNAPSHOT_NAME,
+    content_digest,
+    unfit,
+)
 
 __all__ = ["load_snapshot", "save_snapshot"]
 
@@ -65,7 +72,7 @@ def save_snapshot(
         **meta,
         f"{PREFIX}format": FORMAT,
         f"{PREFIX}state": str(generation),
-        f"{PREFIX}sha256": _checksum(plain, meta),
+        CHECKSUM: _checksum(plain, meta),
     }
     path = Path(folder) / SNAPSHOT_NAME
     # A separate folder, because a kill would leave the randomly named file of safetensors behind.
@@ -130,7 +137,7 @@ def _read(
     except (OSError, SafetensorError) as error:
         return {}, {}, f"damaged ({error})"
     meta = {name: value for name, value in stamped.items() if not name.startswith(PREFIX)}
-    if verify and _checksum(tensors, meta) != stamped.get(f"{PREFIX}sha256"):
+    if verify and _checksum(tensors, meta) != stamped.get(CHECKSUM):
         return {}, {}, "damaged (its checksum does not match its content)"
     return tensors, meta, "current"
 

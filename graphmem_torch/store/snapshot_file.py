@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import shutil
@@ -10,11 +9,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from graphmem_torch.errors import interruptible
 from graphmem_torch.store.failures import damaged, store_error
 from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
 
 __all__ = [
+    "CHECKSUM",
     "FORMAT",
     "PREFIX",
     "SNAPSHOT_NAME",
@@ -26,9 +28,12 @@ __all__ = [
 ]
 
 SNAPSHOT_NAME = "snapshot.safetensors"
-FORMAT = "1"
+FORMAT = "2"
 PREFIX = "graphmem."
 """Prefix of the names of a snapshot's own metadata."""
+
+CHECKSUM = f"{PREFIX}xxh3"
+"""Name of the `content_digest` among the metadata."""
 
 # Names of torch, which the digest covers.
 _DTYPES = {
@@ -76,7 +81,7 @@ def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = 
             stamped = file.metadata() or {}
         if found := unfit(stamped, str(generation)):
             return found
-        if verify and _digest(path) != stamped.get(f"{PREFIX}sha256"):
+        if verify and _digest(path) != stamped.get(CHECKSUM):
             return "damaged (its checksum does not match its content)"
     except (OSError, SafetensorError) as error:
         return f"damaged ({error})"
@@ -101,13 +106,16 @@ def unfit(stamped: Mapping[str, str], state: str | None) -> str:
 def content_digest(
     meta: Mapping[str, str], tensors: Iterable[tuple[str, str, list[int], Any]]
 ) -> str:
-    """Return the SHA-256 of a snapshot's strings and tensors, in hex.
+    """Return the XXH3 of a snapshot's strings and tensors, 128 bits in hex.
+
+    It finds damage, at the speed of the memory; SHA-256 took 6 s for a million atoms. It is no
+    protection from forgery, from which the checks of the buffers protect.
 
     Args:
         meta: Strings of the caller.
         tensors: Name, dtype as torch prints it, shape and bytes of each, by ascending name.
     """
-    digest = hashlib.sha256(json.dumps(dict(meta), sort_keys=True).encode())
+    digest = xxhash.xxh3_128(json.dumps(dict(meta), sort_keys=True).encode())
     for name, dtype, shape, data in tensors:
         digest.update(f"{name} {dtype} {shape}".encode())
         digest.update(data)

@@ -252,7 +252,14 @@ class PooledEmbedder:
     @cached_property
     def background(self) -> float:
         """See `background_cosine`."""
-        return background_cosine(self.encode(reference_texts()[::6]).pooled)
+        asymmetric = self.asymmetric
+        found = self.encode(reference_texts()[::6]).pooled if asymmetric else self.unrelated
+        return background_cosine(found)
+
+    @cached_property
+    def unrelated(self) -> Tensor:  # [25, d]
+        """See `unrelated_vectors`; kept, as a server may take long to compute them."""
+        return self.encode_query(reference_texts()[::6]).pooled
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`."""

@@ -164,11 +164,18 @@ def test_values_that_look_like_options() -> None:
     assert _read("query", ["-", "--store", "x", "--", "--k"])["questions"] == ("-", "--k")
 
 
-def test_an_option_given_again(store: Path, reply: Callable[..., Any]) -> None:
+def test_an_option_given_again(
+    store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     first = reply("query", "Who?", "--store", store, "-k", "1", "-k", "3")
     assert len(first["results"][0]["hits"]) == 3
     kinds = reply("query", "Who?", "--store", store, "--kind", "turn", "--kind", "chunk")
     assert kinds["results"][0]["hits"]
+    twice = ["--as-of", "2024", "--as-of", "2025"]
+    assert len(reply("query", "Who?", "--store", store, *twice)["results"]) == 2
+    for words in (["context", "Who?", "--budget", "99"], ["explain", "Who?"]):
+        assert main([*words, "--store", str(store), *twice]) == 2
+        assert "--as-of: expected it once, got it 2 times; leave one" in capsys.readouterr().err
 
 
 def test_help_is_printed_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:

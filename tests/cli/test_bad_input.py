@@ -201,7 +201,8 @@ def test_get_and_import_name_what_they_cannot_use(
     assert "ID: expected at least one" in fails("atoms", "get", "--store", store)
     assert "'D9:9', which is not in the store" in fails("atoms", "get", "D9:9", "--store", store)
     told = fails("store", "import", conversation, "--store", tmp_path / "new")
-    assert f"{conversation}:1: expected what `graphmem store export` wrote" in told
+    assert f"{conversation}: expected an export of graphmem, or memories of mem0" in told
+    assert "`graphmem index` reads texts and chats" in told
     assert str(tmp_path / "none") in fails(
         "store", "import", tmp_path / "none", "--store", tmp_path / "new"
     )

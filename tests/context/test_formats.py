@@ -180,6 +180,8 @@ def test_messages_are_merged_by_role() -> None:
         ({"system": "{context}", "user": "{context}"}, "got it 2 times"),
         ({"user": 7}, "expected a text, got 7"),
         (7, "roles system and user"),
+        ([], "roles system and user"),
+        ("", "got it 0 times"),
     ],
 )
 def test_bad_templates(template: Any, said: str) -> None:

@@ -284,6 +284,7 @@ def test_what_fails_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
         raise RuntimeError("down")
 
     assert shortened(broken, "q", WRITTEN) == WRITTEN
+    assert caplog.text.count("`shorten` failed") == 1
     assert "down" in caplog.text
 
 

@@ -281,13 +281,13 @@ def test_judge_edges_by_a_failing_oracle_loses_nothing(caplog: pytest.LogCapture
 
 def test_judge_edges_of_the_nearest_by_default(generator: torch.Generator) -> None:
     x = torch.nn.functional.normalize(torch.randn(30, 6, generator=generator), dim=1)
-    got = {tuple(pair) for pair in similar_pairs(x, k=2, least=0.3).T.tolist()}
+    got = {tuple(pair) for pair in similar_pairs(x, k=2, min_cosine=0.3).T.tolist()}
     expected = set()
     for i in range(30):
         near = sorted(range(i), key=lambda j: -float(x[i] @ x[j]))[:2]
         expected |= {(i, j) for j in near if float(x[i] @ x[j]) >= 0.3}
     assert got == expected
-    assert similar_pairs(x[:1], k=2, least=0.3).shape == (2, 0)
+    assert similar_pairs(x[:1], k=2, min_cosine=0.3).shape == (2, 0)
     with opened(config=config_of(**PLAIN)) as memory:
         assert memory.graph.judge().judged == 0
         memory.add(["the canoe is red", "the canoe is not red", "violins are loud at night"])
@@ -316,8 +316,8 @@ def test_judge_edges_by_a_bad_oracle() -> None:
             memory.graph.judge(3, [("c0", "c1")])  # type: ignore[arg-type]
         with pytest.raises(InputError, match=r"^k\b.* at least 1"):
             memory.graph.judge(k=0)
-        with pytest.raises(InputError, match="least: expected"):
-            memory.graph.judge(least=2.0)
+        with pytest.raises(InputError, match="min_cosine: expected"):
+            memory.graph.judge(min_cosine=2.0)
 
 
 def test_disconnect_leaves_sound_blocks() -> None:

@@ -251,8 +251,8 @@ def test_export_that_was_cut_or_changed_is_refused_with_the_line(tmp_path: Path)
     assert refused(b"".join(lines[:4] + lines[5:])).startswith(f":{count - 1}: expected the lines")
     assert refused(data.replace(b"canoe", b"kayak")).startswith(f":{count}: expected the lines")
     assert refused(data + data).startswith(f":{count + 1}: expected the end")
-    assert refused(b"").startswith(": expected what `graphmem store export` wrote")
-    assert refused(b'{"text": "a"}\n').startswith(":1: expected what `graphmem store export` wrote")
+    assert refused(b"").startswith(": expected text, got an empty file")
+    assert refused(b'{"text": "a"}\n').startswith(": expected an export of graphmem, or memories")
     later = json.dumps({"graphmem": "export", "version": 3}).encode() + b"\n"
     assert refused(later).startswith(":1: expected an export of version 2, got 3; upgrade")
     with opened() as memory, pytest.raises(InputError, match="got: No such file"):

@@ -17,7 +17,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Layout, Memory
-from graphmem_torch.memory.weight_fitting import CORRECTION
+from graphmem_torch.memory.learned_values import CORRECTION
 from graphmem_torch.results import Consolidated
 from graphmem_torch.store.learned import KEPT, LearnedRows
 from tests.memories import (

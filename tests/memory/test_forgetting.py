@@ -259,6 +259,9 @@ def test_receipts(tmp_path: Path) -> None:
             {"digest": "0" * 64},
         ):
             assert memory.upkeep.check_receipt(replace(first, **change))  # type: ignore[arg-type]
+        for wrong in (5, {}, None):
+            with pytest.raises(InputError, match="receipt: expected a Receipt or the path"):
+                memory.upkeep.check_receipt(wrong)  # type: ignore[arg-type]
         forged = replace(first, atoms=3)
         forged = replace(forged, digest=forged.content_digest())
         assert "another store" in memory.upkeep.check_receipt(forged)[0]

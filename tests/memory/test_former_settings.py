@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError
+from graphmem_torch.memory.learned_values import settings_digest
 from graphmem_torch.memory.modes import REGIME_KEY
-from graphmem_torch.memory.weight_fitting import settings_digest
 from tests.memories import config_of, opened, planted, turns
 
 # Settings as they were called when stores first kept digests of them: literals, on purpose.

@@ -446,7 +446,18 @@ def test_closed_memory_says_so() -> None:
     memory.add(turns(4))
     memory.close()
     memory.close()
-    for call in (len, lambda it: it.retrieve("canoe"), lambda it: it.add("More.")):
+    for call in (
+        len,
+        list,
+        lambda it: it.retrieve("canoe"),
+        lambda it: it.add("More."),
+        lambda it: it.add([]),
+        lambda it: it.pin([]),
+        lambda it: it.touch([]),
+        lambda it: list(it.namespaces),
+        lambda it: "ada" in it.namespaces,
+        lambda it: it.__enter__(),
+    ):
         with pytest.raises(StoreError, match="expected an open memory, got one that was closed"):
             call(memory)
 

@@ -7,8 +7,9 @@ import hashlib
 import os
 import shutil
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from graphmem_torch.errors import (
     StoreError,
 )
 from graphmem_torch.memory import Memory, Scope
+from graphmem_torch.memory.exporting import write_export
 from graphmem_torch.results import Result
+from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, opened, turns
 
@@ -358,6 +361,30 @@ def test_damage_is_named_and_nothing_is_made_in_its_place(tmp_path: Path) -> Non
         assert list(memory.namespaces) == ["ada", "ben"]
         memory.namespaces.drop(names[first])
         assert memory.check() == []
+
+
+def test_an_export_leaves_out_what_is_dropped_meanwhile(memory: Memory, tmp_path: Path) -> None:
+    filled(memory, ["ada", "ben", "cleo"])
+    memory.add("The text of nobody.")
+
+    @contextmanager
+    def within(name: str) -> Iterator[MemoryStore]:
+        if name == "ben":
+            memory.namespaces.drop(name)
+        yield memory.namespaces[name].store
+
+    def names() -> list[str]:
+        return list(memory.namespaces)
+
+    file = tmp_path / "all.jsonl"
+    assert write_export(file, memory.store, within, names, own=None) == 1 + 9 + 9
+    with opened() as other:
+        assert other.import_(file).new == 19
+        assert list(other.namespaces) == ["ada", "cleo"]
+    with pytest.raises(InputError, match="namespace: expected one"):  # still named, but gone
+        write_export(file, memory.store, within, lambda: ["ada", "ben"], own=None)
+    with opened() as other:
+        assert other.import_(file).new == 19  # the earlier file is unchanged
 
 
 def test_an_export_has_them_all_and_a_cut_anywhere_is_refused(

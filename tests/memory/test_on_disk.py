@@ -272,7 +272,11 @@ def test_snapshot_with_flipped_bits_changes_no_answer(tmp_path: Path, part: str)
         data[place] ^= 0x55
     path.write_bytes(data)
     with opened(tmp_path / "m", mode="r") as memory:
-        assert memory.retrieve("which blue boat?") == before
+        after = memory.retrieve("which blue boat?")
+    assert [hit.id for hit in after.hits] == [hit.id for hit in before.hits]
+    # Products of a mapped file and of fresh memory may round differently.
+    raw = [[hit.raw for hit in result.hits] for result in (after, before)]
+    assert raw[0] == pytest.approx(raw[1], abs=1e-5)
 
 
 Spectral = tuple[Config, Path, list[Any]]

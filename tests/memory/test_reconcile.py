@@ -20,7 +20,7 @@ import torch
 from graphmem_torch import Memory
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config, LinkConfig, ReconcileConfig, load_config
-from graphmem_torch.config.presets import preset_names
+from graphmem_torch.config.loading import preset_names
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import reconcile

@@ -320,7 +320,7 @@ def refusing() -> Iterator[Memory]:
         ({}, "expected fields to change"),
         ({"txt": "x"}, "did you mean 'text'"),
         ({"id": "x"}, "an id never changes"),
-        ({"edges": ()}, "`connect`"),
+        ({"edges": ()}, "`graph.connect`"),
         ({"text": " "}, "delete the atom"),
         ({"text": None}, "text: expected a string"),
         ({"kind": "concept"}, "concept"),

@@ -15,10 +15,10 @@ import torch
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.session_turns import Session
-from graphmem_torch.memory.weight_fitting import reweighted
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from tests.memories import config_of, expected, opened, stored, temporal, turns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
@@ -212,3 +213,59 @@ def test_texts_are_a_list(serve: Serve) -> None:
             client.embed(wrong)
     with pytest.raises(InputError, match="batch"):
         client.embed(["a"], batch=0)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda e: e.send(b'{"error": {"message": "no such model"}}'), "no embeddings"),
+        (
+            items(lambda e: [*reversed_items(e), {"index": 0, "embedding": [1.0]}]),
+            "4 vectors for 3",
+        ),
+        (
+            items(
+                lambda e: [{"index": i + 1, "embedding": vector(t)} for i, t in enumerate(e.texts)]
+            ),
+            "`index` is not each of 0 to 2",
+        ),
+        (items(lambda e: {"0": vector("a")}), "no embeddings|vectors"),
+        (items(lambda e: [vector(t) for t in e.texts]), "vectors"),
+        (lambda e: e.send(b"[]"), "no embeddings"),
+        (lambda e: e.send(b"null"), "no embeddings|Error"),
+        (lambda e: e.fail(429, retry_after="3600"), "it asks to wait 3600 s"),
+        (lambda e: e.fail(404), "HTTP 404"),
+        (lambda e: e.drip(), "no answer within"),
+        (lambda e: e.send(b"", 204), "gave no usable answer"),
+    ],
+    ids=str,
+)
+def test_answers_of_other_servers(serve: Serve, act: Act, message: str) -> None:
+    _, client = serve(act, retries=1, timeout=1.0)
+    with pytest.raises(OracleError, match=message) as error:
+        client.embed(TEXTS[:3])
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+def test_forms_of_transport(serve: Serve) -> None:
+    def zipped(exchange: Exchange) -> None:
+        body = json.dumps({"data": reversed_items(exchange)}).encode()
+        exchange.send(gzip.compress(body), Content_Encoding="gzip")
+
+    def elsewhere(exchange: Exchange) -> None:
+        moved = exchange.handler.path.endswith("/embeddings")
+        if moved:
+            exchange.send(b"", 307, Location=f"{exchange.server.url}/there")
+        else:
+            good(exchange)
+
+    for act in (zipped, elsewhere):
+        _, client = serve(act)
+        assert np.array_equal(client.embed(TEXTS), expected(TEXTS))
+
+
+def test_client_after_a_close(serve: Serve) -> None:
+    _, client = serve(good)
+    client.embed(["a"])
+    client.close()
+    assert np.array_equal(client.embed(["b"]), expected(["b"]))

@@ -16,7 +16,7 @@ from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.memory.weight_fitting import reweighted
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, check_signal_names

@@ -35,7 +35,9 @@ CREATE TABLE atom (
     text_hash  BLOB NOT NULL,
     digest     BLOB NOT NULL,
     event_end,
-    title      TEXT
+    title      TEXT,
+    expires,
+    ttl
 );
 
 CREATE INDEX atom_text_hash ON atom (text_hash);
@@ -167,7 +169,9 @@ CREATE TABLE version (
     links      TEXT NOT NULL,
     digest     BLOB NOT NULL,
     event_end,
-    title      TEXT
+    title      TEXT,
+    expires,
+    ttl
 );
 
 CREATE INDEX version_current ON version (current);
@@ -252,6 +256,8 @@ CREATE TRIGGER keyed_gone AFTER DELETE ON atom BEGIN
     DELETE FROM keyed_atom WHERE id = old.id;
 END;
 
+CREATE INDEX atom_expires ON atom (expires) WHERE expires IS NOT NULL;
+
 CREATE INDEX validity_node ON validity (node);
 
 CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL;
@@ -286,7 +292,8 @@ def test_older_store_is_given_the_columns_that_it_lacks(tmp_path: Path) -> None:
     later = [column.name for column in ATOM if column.later]
     Database(tmp_path).close()
     with sqlite3.connect(tmp_path / DATABASE_NAME) as connection:
-        connection.execute("DROP INDEX atom_event")  # of a later column
+        for index in ("atom_event", "atom_expires"):  # of later columns
+            connection.execute(f"DROP INDEX {index}")
         for table in ("atom", "version"):
             for name in later:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {name}")

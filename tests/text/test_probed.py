@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -212,6 +215,10 @@ def test_server_as_an_encoder(start: Callable[..., ScriptedServer], tmp_path: Pa
             assert memory.retrieve("canoe").hits[0].text == TEXTS[1]
             assert memory.embedder.name == spec
     assert {request["model"] for request in server.requests} == {"m"}
+    asked = len(server.requests)
+    with Memory.open(tmp_path) as memory:
+        memory.retrieve("canoe")
+    assert len(server.requests) == asked + 3, "probes, the question, and unrelated texts"
 
 
 def test_server_by_settings_and_command_line(
@@ -381,3 +388,64 @@ def test_addresses_that_are_none(spec: str, message: str, tmp_path: Path) -> Non
         Memory.open(tmp_path / "new", embedder=spec)
     assert "sk-7" not in str(error.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_server_that_moved(start: Callable[..., ScriptedServer], tmp_path: Path) -> None:
+    first, second = start(serving()), start(serving(noise=0.005))
+    with Memory.open(tmp_path, embedder=f"{first.url}#org/model:7b-q8_0") as memory:
+        memory.add(TEXTS)
+        memory.namespaces.create("nora").add("Nora keeps bees.")
+    with Memory.open(tmp_path, embedder=f"{second.url}#org/model:7b-q8_0") as memory:
+        assert memory.retrieve("canoe").hits[0].text == TEXTS[1]
+        assert memory.namespaces["nora"].retrieve("bees").hits[0].text == "Nora keeps bees."
+        memory.namespaces["nora"].add("Nora keeps goats.")
+    first.close()
+    with Memory.open(tmp_path) as memory:  # at the new address
+        assert len(memory.namespaces["nora"]) == 2 and memory.check() == []
+
+
+def test_reembedding_and_exports(start: Callable[..., ScriptedServer], tmp_path: Path) -> None:
+    server = start(serving())
+    with Memory.open(tmp_path / "a", embedder="hashing:32") as memory:
+        memory.add(TEXTS)
+    spec = f"{server.url}#m"
+    assert main(["store", "reembed", "--store", str(tmp_path / "a"), "--embedder", spec]) == 0
+    with Memory.open(tmp_path / "a") as memory:
+        assert memory.embedder.name == spec
+        memory.export(tmp_path / "out.jsonl")
+    asked = len(server.requests)
+    with Memory.open(tmp_path / "b", embedder=spec) as memory:
+        assert memory.import_(tmp_path / "out.jsonl").new == 3
+        assert memory.retrieve("canoe").hits[0].text == TEXTS[1]
+        sent = [text for request in server.requests[asked:] for text in request["input"]]
+        assert memory.check() == [] and len(sent) < 100
+
+
+def test_threads_and_a_running_event_loop(start: Callable[..., ScriptedServer]) -> None:
+    embedder = quick(start(serving()))
+    texts = [f"text {i}" for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        parts = [texts[i::8] for i in range(8)]
+        found = list(pool.map(lambda part: embedder.encode(part).pooled, parts))
+    for part, pooled in zip(parts, found, strict=True):
+        assert np.allclose(pooled, hashed(part), atol=1e-6)
+
+    async def inside() -> int:
+        with Memory.open(embedder=embedder) as memory:
+            await memory.aio.add(TEXTS[:1])
+            return memory.add(TEXTS[1:]).new
+
+    assert asyncio.run(inside()) == 2
+
+
+def test_two_machines_begin_a_store_at_once(
+    start: Callable[..., ScriptedServer], tmp_path: Path
+) -> None:
+    one, other = quick(start(serving())), quick(start(serving(noise=0.01)))
+    with Memory.open(tmp_path, embedder=one) as memory:
+        with Memory.open(tmp_path, embedder=other) as second:
+            second.add(TEXTS[0])
+        with contextlib.suppress(EmbedderError):
+            memory.add(TEXTS[1])
+    with Memory.open(tmp_path, embedder=one) as memory:
+        assert memory.check() == [] and len(memory) in (1, 2)

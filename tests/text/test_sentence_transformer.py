@@ -20,6 +20,7 @@ from graphmem_torch.text.models import (
     check_weights,
     projection_from,
     prompts_of,
+    recorded_sha256,
     reference_texts,
     shipped_projection,
 )
@@ -152,6 +153,25 @@ def test_weights_of_another_file_are_refused(tmp_path: Path) -> None:
     check_weights(
         weights, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "some-package"
     )
+
+
+def test_hash_that_pip_recorded(tmp_path: Path) -> None:
+    package, record = tmp_path / "some_model", tmp_path / "some_model-1.0.dist-info" / "RECORD"
+    weights = package / "model" / "model.safetensors"
+    for folder in (weights.parent, record.parent):
+        folder.mkdir(parents=True)
+    weights.write_bytes(b"abc")
+    assert recorded_sha256(weights, package) is None
+    # The test vector of FIPS 180-4, as the packaging standard writes it.
+    line = "some_model/model/model.safetensors,sha256=ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0,"
+    record.write_text(f"some_model/__init__.py,,\n{line}3\n", "utf-8")
+    found = recorded_sha256(weights, package)
+    assert found == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    weights.write_bytes(b"abcd")  # of another size
+    assert recorded_sha256(weights, package) is None
+    for bad in ("", f"{line}three\n", "some_model/model/model.safetensors\n", "\xff"):
+        record.write_text(bad, "utf-8")
+        assert recorded_sha256(weights, package) is None
 
 
 def oracle(model: Any, text: str, window: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.index.retrieve import ranked
-from graphmem_torch.memory.weight_fitting import reweighted
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.rank.abstention import (
     DEPTH,
     confidence,

@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.memory.weight_fitting import (
-    LabelledQuestions,
-    fit_weights,
-    reweighted,
-    with_weights,
-)
+from graphmem_torch.memory.index_builder import reweighted
+from graphmem_torch.memory.learned_values import with_weights
+from graphmem_torch.memory.weight_fitting import LabelledQuestions, fit_weights
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import SIGNALS, Weight, signal_names, weight_table
 

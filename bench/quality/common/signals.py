@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.memory.weight_fitting import reweighted
+from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.rank.hops import entity_pairs, title_pairs
 
 from .questions import Conversation

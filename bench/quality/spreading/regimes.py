@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.memory.weight_fitting import reweighted
+from graphmem_torch.memory.index_builder import reweighted
 
 from ..common.baselines import BASELINES
 from ..common.fitting import Fit, linear_scores

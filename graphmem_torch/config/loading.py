@@ -1,4 +1,4 @@
-"""Presets: settings read strictly from YAML; an error for an unknown key names the nearest."""
+"""Loading of settings: presets in `configs/` read strictly; an error names the nearest key."""
 
 from __future__ import annotations
 
