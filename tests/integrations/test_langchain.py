@@ -285,7 +285,7 @@ def test_retriever_says_what_is_known_of_a_memory(tmp_path: Path) -> None:
                 {"id": "b", "text": "A comet.", "meta": {"score": "own", "page": 1}},
             ]
         )
-    with GraphMemRetriever(memory=tmp_path / "store", k=2) as retriever:
+    with GraphMemRetriever(tmp_path / "store", k=2) as retriever:
         found = {each.id: each for each in retriever.invoke("Where is the comet?")}
         assert found["a"].page_content == "Theo: The comet is near."
         assert found["a"].metadata["speaker"] == "Theo" and found["a"].metadata["time"] == 86400
