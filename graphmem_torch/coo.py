@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_entries, check_tensor
+from graphmem_torch.checks import all_finite, check_count, check_entries, check_tensor
 from graphmem_torch.errors import InputError
 
 __all__ = [
     "MAX_TYPE",
     "check_edge_index",
+    "check_finite",
     "column",
     "isin",
     "isin_pairs",
     "offsets_of",
     "pointers",
-    "pyg_columns",
     "strongest_of_equal",
     "unique_pairs",
     "without_once",
@@ -65,11 +66,32 @@ def column(
         return torch.full((count,), fill, dtype=dtype, device=device)
     do = "give one for each edge, where edge_index is"
     check_tensor(name, value, "", (count,), do, device=device)
+    if value.is_complex():
+        raise InputError(f"{name}: expected real numbers, got {value.dtype}; give value.real")
     if dtype == torch.uint8 and value.dtype != dtype:
         if value.is_floating_point():
             raise InputError(f"{name}: expected integers, got {value.dtype}; convert with .long()")
         check_entries(name, value, 0, MAX_TYPE, "use the numbers of EdgeType")
     return value.to(dtype)
+
+
+def check_finite(weight: Tensor, given: Tensor | None = None) -> None:  # [E], [E]
+    """Raise `InputError` for a weight that is not finite; waits for the device.
+
+    Checks nothing in `torch.compile`, where values cannot be read.
+
+    Args:
+        weight: Weights.
+        given: The same before they got their dtype, for the message.
+    """
+    if torch.compiler.is_compiling() or all_finite(weight):
+        return
+    bad = int((~weight.isfinite()).nonzero()[0])
+    value = float(weight[bad]) if given is None else float(given[bad])
+    what = f"numbers in the range of {weight.dtype}" if math.isfinite(value) else "finite numbers"
+    raise InputError(
+        f"weight: expected {what}, got {value} at edge {bad}; drop or repair that edge"
+    )
 
 
 def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
@@ -142,27 +164,3 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
 def offsets_of(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int64
     """Return where each of n consecutive runs starts, and where the last one ends."""
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-
-
-def pyg_columns(stores: list[Any]) -> tuple[Tensor | None, Tensor | None]:
-    """Return weights and times of a PyG graph's edge types, filled if only some have them."""
-    weights, times = [], []
-    for store in stores:
-        weight, attributes = store.get("edge_weight"), store.get("edge_attr")
-        if weight is None and attributes is not None and attributes.numel() == store.num_edges:
-            weight = attributes
-        weights.append(None if weight is None else weight.flatten())
-        times.append(store.get("edge_time"))
-    return _joined(weights, stores, 1.0), _joined(times, stores, torch.nan)
-
-
-def _joined(values: list[Tensor | None], stores: list[Any], fill: float) -> Tensor | None:
-    if all(value is None for value in values):
-        return None
-    parts = [
-        torch.full((store.num_edges,), fill, device=store.edge_index.device)
-        if value is None
-        else value
-        for value, store in zip(values, stores, strict=True)
-    ]
-    return torch.cat(parts)

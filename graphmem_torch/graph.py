@@ -6,9 +6,10 @@ Row i of the compressed form lists the edges into node i, the order in which pro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,18 +18,17 @@ from graphmem_torch.checks import check_choice, check_count, check_tensor
 from graphmem_torch.coo import (
     MAX_TYPE,
     check_edge_index,
+    check_finite,
     column,
     pointers,
-    pyg_columns,
     strongest_of_equal,
 )
-from graphmem_torch.errors import InputError, interruptible
+from graphmem_torch.errors import InputError, interruptible, located
 
 if TYPE_CHECKING:
     from networkx import DiGraph
-    from torch_geometric.data import Data, HeteroData
 
-__all__ = ["GRAPH_PARTS", "Graph", "Stored"]
+__all__ = ["GRAPH_PARTS", "Graph", "Stored", "graph_from_columns"]
 
 GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
 """Names of the tensors of a graph."""
@@ -102,13 +102,8 @@ class Graph:
         """
         nodes = check_edge_index(edge_index, num_nodes)
         device, count = edge_index.device, edge_index.shape[1]
-        weight = column("weight", weight, count, device, torch.float32, 1.0)
-        if not bool(weight.isfinite().all()):
-            bad = int((~weight.isfinite()).nonzero()[0])
-            raise InputError(
-                f"weight: expected finite numbers, got {float(weight[bad])} at edge {bad}; drop or "
-                "repair that edge"
-            )
+        given, weight = weight, column("weight", weight, count, device, torch.float32, 1.0)
+        check_finite(weight, given)
         kind = column("type", type, count, device, torch.uint8, 0)
         when = None if time is None else column("time", time, count, device, torch.float64, 0.0)
 
@@ -203,12 +198,15 @@ class Graph:
     def with_weight(self, weight: Tensor) -> Graph:  # [E]
         """Return the same edges with other weights, which may require a gradient.
 
+        Waits for the device to check the values, except in `torch.compile`.
+
         Raises:
-            InputError: The shape, device or dtype does not match.
+            InputError: The shape, device or dtype does not match, or a weight is not finite.
         """
         do = "give one weight for each edge, in the order of `edge_index`"
         shape = (self.num_edges,)
         check_tensor("weight", weight, "floating point", shape, do, device=self.device)
+        check_finite(weight)
         return replace(self, weight=weight)
 
     def select(self, mask: Tensor) -> Graph:  # [E] bool
@@ -278,7 +276,7 @@ class Graph:
         Takes both arguments in either order, like `Tensor.to`. Only weights change their type.
 
         Raises:
-            InputError: The dtype is not a floating-point type.
+            InputError: The dtype is not a floating-point type, or a weight is beyond its range.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
@@ -286,11 +284,32 @@ class Graph:
             raise InputError(
                 f"dtype: expected a floating-point type, got {dtype}; give torch.float32"
             )
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        if device is not None:
-            moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()}
-        graph = Graph(**moved)
-        return graph if dtype is None else replace(graph, weight=graph.weight.to(dtype))
+        graph = self if device is None else self._mapped(lambda part: part.to(device))
+        if dtype is None:
+            return graph
+        weight = graph.weight.to(dtype)
+        check_finite(weight, graph.weight)
+        return replace(graph, weight=weight)
+
+    def cpu(self) -> Graph:
+        """Return the graph on the CPU."""
+        return self._mapped(Tensor.cpu)
+
+    def cuda(self, device: torch.device | str | int | None = None) -> Graph:
+        """Return the graph on a CUDA device; the current one by default."""
+        return self._mapped(lambda part: part.cuda(device))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Graph:
+        parts = {each.name: getattr(self, each.name) for each in fields(Graph)}
+        moved: dict[str, Any] = {
+            name: change(part) if isinstance(part, Tensor) else part for name, part in parts.items()
+        }
+        return Graph(**moved)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the columns, from which `graph_from_columns` makes the graph again."""
+        columns = self.source, self.target, self.weight, self.type, self.num_nodes, self.time
+        return graph_from_columns, columns
 
     def save(self, path: str | Path) -> None:
         """Write the graph to one safetensors file, atomically."""
@@ -331,17 +350,10 @@ class Graph:
                 f"path: expected a file of Graph.save ({_FORMAT}), got {path} with "
                 f"{said.get('format', 'no format')}; give a file that Graph.save wrote"
             )
-        weight = part["weight"]
-        graph = cls.from_edges(
-            part["edge_index"],
-            weight,
-            type=part["type"],
-            time=part.get("time"),
-            num_nodes=int(said["num_nodes"]),
-        )
-        if not torch.equal(graph.edge_index, part["edge_index"]):
-            raise InputError(f"path: expected sorted edges, got others in {path}; save it again")
-        return graph.with_weight(weight).to(device)
+        columns = part["weight"], part["type"], int(said["num_nodes"]), part.get("time")
+        with located(str(path)):
+            source, target = part["edge_index"]
+            return graph_from_columns(source, target, *columns).to(device)
 
     def __repr__(self) -> str:
         """Return a summary: sizes, edges of each type, range of the weights, times, device."""
@@ -358,47 +370,68 @@ class Graph:
             said.append(f"timed={int(self.time.isfinite().sum())}")
         return f"Graph({', '.join(said)}, device='{self.device}')"
 
-    def to_pyg(self) -> Data:
-        """Convert to PyG's `Data`: `edge_index`, `edge_weight`, `edge_type`, known `edge_time`."""
-        from torch_geometric.data import Data
-
-        data = Data(
-            edge_index=self.edge_index,
-            edge_weight=self.weight,
-            edge_type=self.type.to(torch.int64),
-            num_nodes=self.num_nodes,
-        )
-        if self.time is not None:
-            data.edge_time = self.time
-        return data
-
-    @classmethod
-    def from_pyg(cls, data: Data | HeteroData) -> Graph:
-        """Convert a PyG graph; edge type i of a heterogeneous one is the i-th of its `edge_types`.
-
-        Weights are `edge_weight`, else an `edge_attr` of shape `[E]` or `[E, 1]`, else ones. Wider
-        attributes are features, not weights. Types are `edge_type`. Times are `edge_time`, NaN for
-        edge types without it.
-
-        Raises:
-            InputError: There is no `edge_index`, or as for `from_edges`.
-        """
-        flat = data.to_homogeneous() if hasattr(data, "edge_types") else data
-        if flat.edge_index is None:
-            raise InputError("data: expected an edge_index, got none; set it, [2, 0] for no edges")
-        weight, time = pyg_columns(data.edge_stores)
-        kind, nodes = flat.get("edge_type"), flat.num_nodes
-        return cls.from_edges(flat.edge_index, weight, type=kind, time=time, num_nodes=nodes)
-
     @classmethod
     def from_networkx(cls, graph: DiGraph, *, weight: str = "weight", type: str = "type") -> Graph:
-        """Convert a networkx graph; nodes keep its order, undirected edges become two."""
+        """Convert a networkx graph; nodes keep its order, undirected edges become two.
+
+        Args:
+            graph: Graph, also an undirected one or one with parallel edges.
+            weight: Attribute of the edges that is their weight; 1 where it is missing.
+            type: Attribute of the edges that is their type; 0 where it is missing.
+
+        Raises:
+            InputError: A weight is not a number or a type not a whole number, or as for
+                `from_edges`.
+        """
         number = {node: i for i, node in enumerate(graph.nodes)}
         edges = list(graph.to_directed(as_view=True).edges(data=True))
         index = torch.tensor([[number[u] for u, _, _ in edges], [number[v] for _, v, _ in edges]])
         return cls.from_edges(
             index.reshape(2, -1).to(torch.int64),
-            torch.tensor([float(d.get(weight, 1.0)) for _, _, d in edges]),
-            type=torch.tensor([int(d.get(type, 0)) for _, _, d in edges], dtype=torch.int64),
+            torch.tensor([_attribute(each, weight, float, 1.0) for each in edges]),
+            type=torch.tensor([_attribute(e, type, int, 0) for e in edges], dtype=torch.int64),
             num_nodes=len(number),
         )
+
+
+def _attribute(
+    edge: tuple[Any, Any, dict[str, Any]], name: str, kind: type[int] | type[float], missing: float
+) -> float:
+    """Return a numeric attribute of a networkx edge."""
+    value = edge[2].get(name, missing)
+    try:
+        found = kind(value)
+        if kind is float or found == value:
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    what = "a number" if kind is float else "a whole number"
+    raise InputError(
+        f"{name}: expected {what}, got {value!r:.60} at the edge {edge[:2]!r:.80}; repair that edge"
+    )
+
+
+def graph_from_columns(
+    source: Tensor,  # [E] integers
+    target: Tensor,  # [E] integers
+    weight: Tensor,  # [E]
+    type: Tensor,  # [E]
+    num_nodes: int,
+    time: Tensor | None = None,  # [E] seconds
+) -> Graph:
+    """Return the graph of columns in the order of a `Graph`, whose weights keep their dtype.
+
+    `copy`, `pickle` and `torch.save` store a graph as these columns. A file cannot bring other
+    arrays, so `torch.load(weights_only=True)` may call it.
+
+    Raises:
+        InputError: Columns do not fit each other, or are not those of a graph.
+    """
+    edges = torch.stack([source, target]).to(torch.int64)
+    graph = Graph.from_edges(edges, type=type, time=time, num_nodes=num_nodes)
+    if not torch.equal(graph.edge_index, edges):
+        raise InputError("edge_index: expected sorted edges, each once, got others; save it again")
+    return graph.with_weight(weight)
+
+
+torch.serialization.add_safe_globals([graph_from_columns])

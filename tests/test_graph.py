@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import io
+import pickle
+import subprocess
+import sys
 from collections import defaultdict
 
 import networkx as nx
@@ -14,7 +20,8 @@ from hypothesis import strategies as st
 
 from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
-from graphmem_torch.graph import Graph
+from graphmem_torch.graph import GRAPH_PARTS, Graph, Stored
+from graphmem_torch.ops.appendable_graph import AppendableGraph
 
 EDGES = st.lists(
     st.tuples(
@@ -164,49 +171,129 @@ def test_weights_can_be_replaced_and_learned():
         graph.with_weight(torch.ones(3))
 
 
-def test_pyg_and_back():
-    data = pytest.importorskip("torch_geometric.data")
-    graph = _graph([(0, 1, 0, 0.5), (0, 1, 2, -0.7), (4, 2, 1, 1.0)])
-    offered = graph.to_pyg()
-    assert (offered.edge_weight.dtype, offered.edge_type.dtype) == (torch.float32, torch.int64)
-    assert "edge_time" not in offered
-    assert _listed(Graph.from_pyg(offered)) == _listed(graph)
-    timed = Graph.from_edges(graph.edge_index, time=torch.arange(3).double())
-    assert Graph.from_pyg(timed.to_pyg()).time.tolist() == timed.time.tolist()
-    hetero = data.HeteroData()
-    hetero["turn"].num_nodes = 2
-    hetero["concept"].num_nodes = 3
-    hetero["turn", "has", "concept"].edge_index = torch.tensor([[0, 1], [2, 0]])
-    hetero["concept", "in", "turn"].edge_index = torch.tensor([[2], [0]])
-    flat = Graph.from_pyg(hetero)
-    assert flat.num_nodes == 5
-    assert sorted(_listed(flat)) == [(0, 4, 0, 1.0), (1, 2, 0, 1.0), (4, 0, 1, 1.0)]
+def test_weights_that_are_not_finite_are_refused_everywhere():
+    graph = _graph([(0, 1, 0, 0.5), (1, 2, 0, 0.7)])
+    for bad in (torch.nan, torch.inf, -torch.inf):
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            weight = torch.tensor([1.0, bad], dtype=dtype)
+            for each in (weight, weight.clone().requires_grad_()):
+                with pytest.raises(InputError, match=r"weight: expected finite .* at edge 1"):
+                    graph.with_weight(each)
+    large = graph.with_weight(torch.tensor([1.0, 1e200], dtype=torch.float64))
+    assert large.weight.tolist() == [1.0, 1e200]
+    with pytest.raises(InputError, match=r"in the range of torch.float16, got 1e\+200 at edge 1"):
+        large.to(torch.float16)
+    with pytest.raises(InputError, match=r"in the range of torch.float32, got 1e\+200 at edge 1"):
+        Graph.from_edges(graph.edge_index, large.weight)
+    with pytest.raises(InputError, match=r"weight: expected real numbers, got torch\.complex64"):
+        Graph.from_edges(graph.edge_index, torch.tensor([1.0, 1j]))
 
 
-def test_an_edge_type_of_pyg_without_weights_or_times_gets_ones_and_unknown():
-    data = pytest.importorskip("torch_geometric.data")
-    hetero = data.HeteroData()
-    hetero["a"].num_nodes, hetero["b"].num_nodes = 2, 2
-    hetero["a", "x", "b"].edge_index = torch.tensor([[0], [1]])
-    hetero["a", "y", "b"].edge_index = torch.tensor([[1], [1]])
-    hetero["a", "y", "b"].edge_weight = torch.tensor([3])
-    hetero["a", "y", "b"].edge_time = torch.tensor([7.0], dtype=torch.float64)
-    graph = Graph.from_pyg(hetero)
-    assert _listed(graph) == [(0, 3, 0, 1.0), (1, 3, 1, 3.0)]
-    assert graph.time.isnan().tolist() == [True, False]
-    with pytest.raises(InputError, match="data: expected an edge_index"):
-        Graph.from_pyg(data.Data(num_nodes=3))
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"weight": None}, "weight: expected a number, got None at the edge \\('a', 'b'\\)"),
+        ({"weight": "heavy"}, "weight: expected a number, got 'heavy'"),
+        ({"weight": float("nan")}, "weight: expected finite numbers, got nan"),
+        ({"type": 1.5}, "type: expected a whole number, got 1.5"),
+        ({"type": float("inf")}, "type: expected a whole number, got inf"),
+        ({"type": "3"}, "type: expected a whole number, got '3'"),
+    ],
+)
+def test_bad_attributes_of_networkx_are_refused_by_name(attributes, message):
+    drawn = nx.DiGraph()
+    drawn.add_edge("a", "b", **attributes)
+    with pytest.raises(InputError, match=message):
+        Graph.from_networkx(drawn)
 
 
-@pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_edge_attr_of_one_column_is_the_weight(shape):
-    data = pytest.importorskip("torch_geometric.data")
-    index, kind = torch.tensor([[0, 1], [1, 2]]), torch.tensor([3, 4])
-    attributes = torch.tensor([0.5, -2.0]).reshape(shape)
-    given = data.Data(edge_index=index, edge_attr=attributes, edge_type=kind, num_nodes=3)
-    assert _listed(Graph.from_pyg(given)) == [(0, 1, 3, 0.5), (1, 2, 4, -2.0)]
-    given.edge_attr = torch.ones(2, 3) / 2
-    assert Graph.from_pyg(given).weight.tolist() == [1.0, 1.0]
+def _same(one: Graph, other: Graph) -> bool:
+    parts = [(getattr(one, name), getattr(other, name)) for name in GRAPH_PARTS]
+    if one.time is not None and other.time is not None:
+        parts.append((one.time.nan_to_num(-1.0), other.time.nan_to_num(-1.0)))
+    equal = all(a.dtype == b.dtype and torch.equal(a, b) for a, b in parts)
+    timed = (one.time is None) == (other.time is None)
+    return equal and timed and one.num_nodes == other.num_nodes
+
+
+def _several() -> list[Graph]:
+    drawn = torch.randint(0, 9, (2, 40), generator=torch.Generator().manual_seed(1))
+    time = torch.where(torch.arange(40) % 3 == 0, torch.nan, torch.arange(40).double())
+    graph = Graph.from_edges(drawn, torch.rand(40) - 0.5, type=drawn[0] % 4, num_nodes=12)
+    timed = Graph.from_edges(drawn, type=drawn[1], time=time, num_nodes=9)
+    wide = graph.with_weight(torch.full((graph.num_edges,), 1e200, dtype=torch.float64))
+    return [graph, timed, wide, Graph.from_edges(torch.empty(2, 0, dtype=torch.int64))]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_graph_is_copied_pickled_and_saved_exactly(place):
+    graph = _several()[place]
+    for found in (copy.copy(graph), copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        assert _same(found, graph)
+    file = io.BytesIO()
+    torch.save({"graph": graph, "x": torch.ones(2)}, file)
+    file.seek(0)
+    assert _same(torch.load(file, weights_only=True)["graph"], graph)
+    if graph.num_edges:
+        assert copy.deepcopy(graph).weight.data_ptr() != graph.weight.data_ptr()
+    weight = graph.weight.clone().requires_grad_()
+    assert copy.deepcopy(graph.with_weight(weight)).weight.requires_grad
+
+
+def test_a_file_cannot_bring_columns_of_no_graph():
+    """What the constructor takes unchecked is checked when it comes from a file."""
+    graph = _several()[0]
+    source = graph.source.clone()
+    source[0] = 99
+    weight = torch.full_like(graph.weight, torch.nan)
+    for changed, message in (
+        ({"source": source}, r"edge_index: expected numbers in 0\.\.11, got 99"),
+        ({"weight": weight}, "weight: expected finite"),
+        ({"target": graph.target.flip(0)}, "edge_index: expected sorted edges"),
+        ({"type": graph.type[1:]}, "type: expected"),
+    ):
+        file = io.BytesIO()
+        torch.save(dataclasses.replace(graph, **changed), file)
+        file.seek(0)
+        with pytest.raises(InputError, match=message):
+            torch.load(file, weights_only=True)
+
+
+def test_a_graph_is_sent_to_another_process_and_back(tmp_path):
+    graph = _several()[1]
+    torch.save(graph, tmp_path / "graph.pt")
+    code = (
+        "import sys, torch\n"
+        "from graphmem_torch import Graph\n"
+        "graph = torch.load(sys.argv[1], weights_only=True)\n"
+        "assert isinstance(graph, Graph)\n"
+        "torch.save(graph.with_weight(graph.weight * 2), sys.argv[1])\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "graph.pt")], check=True)
+    found = torch.load(tmp_path / "graph.pt", weights_only=True)
+    assert _same(found, graph.with_weight(graph.weight * 2))
+
+
+def test_lists_that_grow_are_saved_as_a_graph():
+    source, target = torch.tensor([[0, 0, 2], [1, 2, 0]])
+    stored = Stored(source.int(), target.int(), torch.tensor([0.5, 1.0, 2.0]), source.byte())
+    listed = AppendableGraph(torch.tensor([0, 2, 2]), torch.tensor([2, 0, 1]), stored)
+    file = io.BytesIO()
+    torch.save(listed, file)
+    file.seek(0)
+    expected = Graph.from_edges(
+        torch.stack([source, target]), stored.weight, type=stored.type, num_nodes=3
+    )
+    for found in (torch.load(file, weights_only=True), copy.deepcopy(listed), listed.cpu()):
+        assert type(found) is Graph
+        assert _same(found, expected)
+
+
+def test_cpu_is_to_cpu():
+    for graph in _several():
+        assert _same(graph.cpu(), graph)
+        assert _same(graph.cpu(), graph.to("cpu"))
+        assert graph.to("meta").device.type == "meta"
 
 
 def test_to_a_dtype_moves_the_weights_only():
@@ -349,5 +436,9 @@ def test_bad_arguments_of_methods():
 def test_moving_there_and_back():
     graph = _graph([(0, 1, 0, 0.5), (4, 2, 1, 1.0)])
     there = graph.to("cuda")
-    assert there.device.type == "cuda"
+    assert there.device.type == graph.cuda().device.type == "cuda"
+    assert _same(there.cpu(), graph)
+    with pytest.raises(InputError, match="weight: expected finite"):
+        there.with_weight(there.weight / 0)
+    assert _same(pickle.loads(pickle.dumps(there)).cpu(), graph)
     assert _listed(there.topk_edges(1).to("cpu")) == _listed(graph.topk_edges(1))

@@ -25,6 +25,7 @@ FRAMEWORKS = {
     "mcp": "mcp.server.mcpserver",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
+    "pyg": "torch_geometric.llm",
 }
 """Module that the examples of a page need."""
 

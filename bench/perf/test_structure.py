@@ -13,6 +13,7 @@ from scipy.sparse.linalg import eigsh
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.inputs import memory_graph
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import cut_edges, undirected
 from graphmem_torch.spectral import (
     ElectricalNetwork,
     bridge_scores,
@@ -23,7 +24,6 @@ from graphmem_torch.spectral import (
     laplacian,
     modularity,
 )
-from graphmem_torch.spectral.component import cut_edges, undirected
 from graphmem_torch.spectral.structure import Structure, structure_of
 
 _SIZES = sizes("structure")

@@ -332,8 +332,7 @@ class MemoryIndex(nn.Module):
     @property
     def graph(self) -> Graph:
         """The conducting graph of all N nodes."""
-        listed = None if self._listed is None else self._listed.graph
-        return graph_of(self._parts) if listed is None else listed
+        return ((listed := self._listed) and listed.graph) or graph_of(self._parts)
 
     @property
     def modes(self) -> Modes | None:
@@ -599,7 +598,8 @@ class MemoryIndex(nn.Module):
         return memory.conducting(graph.with_weight(graph.weight * own))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without caches, which belong to the original's tensors."""
+        """Return the state without lists and caches, which share tensors with the original."""
+        self._settle()
         return {**self.__dict__, "_read": None, "_taken_up": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:

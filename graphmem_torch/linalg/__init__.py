@@ -1,6 +1,6 @@
-"""Linear algebra without graphs: operators, eigensolvers, linear systems, factorisations.
+"""Linear algebra: operators (the Laplacian of a graph is one), eigensolvers, factorisations.
 
-Imports from `ops`, `checks` and the layers below them.
+Imports from `ops`, `graph` and the layers below them.
 """
 
 from __future__ import annotations

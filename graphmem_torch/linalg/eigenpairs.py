@@ -10,6 +10,8 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.matrix_operator import as_operator
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
 from graphmem_torch.linalg.thick_restart import RitzPairs, block_width, lowest_pairs
 from graphmem_torch.ops.solution import Solution
@@ -22,7 +24,7 @@ _LARGEST_DENSE = 8192  # rows up to which it is used for a large share of the sp
 
 
 def lanczos(
-    operator: SymmetricOperator,  # [N, N]
+    operator: SymmetricOperator | Graph | Tensor,  # [N, N]
     k: int,
     *,
     which: str = "smallest",
@@ -39,7 +41,8 @@ def lanczos(
     problems, and those for a large share of the spectrum, are solved densely.
 
     Args:
-        operator: Result of `laplacian`, or any `SymmetricOperator`.
+        operator: Symmetric operator or matrix, dense or sparse; a graph stands for its
+            `spectral.laplacian`, normalised and signed.
         k: Number of eigenpairs, 1 to N.
         which: "smallest" or "largest".
         tol: A pair has converged if ‖A x - value x‖ is at most `tol` times half the width of
@@ -55,9 +58,11 @@ def lanczos(
         residual, so this precision cannot tell it from 0.
 
     Raises:
-        InputError: k is not in 1..N, another argument is out of range, or squares of the
-            eigenvalues may leave the range of the dtype.
+        InputError: k is not in 1..N, another argument is out of range, squares of the
+            eigenvalues may leave the range of the dtype, or the operator is none
+            (`linalg.matrix_operator.as_operator`).
     """
+    operator = as_operator(operator)
     check_choice("which", which, ("smallest", "largest"))
     check_count("k", k)
     check_range("tol", tol, 0.0)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.matrix_operator import as_operator
 from graphmem_torch.linalg.operator import SymmetricOperator
 from graphmem_torch.ops.solution import Solution
 
@@ -23,7 +25,7 @@ _FLOOR = 8
 
 
 def conjugate_gradient(
-    operator: SymmetricOperator,  # [N, N], positive semidefinite
+    operator: SymmetricOperator | Graph | Tensor,  # [N, N], positive semidefinite
     rhs: Tensor,  # [N, P]
     *,
     tol: float = 1e-6,
@@ -37,7 +39,8 @@ def conjugate_gradient(
     result is the pseudo-inverse times b.
 
     Args:
-        operator: Laplacian, or another positive semidefinite operator.
+        operator: Positive semidefinite operator or matrix, dense or sparse; a graph stands for its
+            `spectral.laplacian`, normalised and signed.
         rhs: Right sides, in the operator's dtype.
         tol: Maximum of ‖b - A x‖ / ‖b‖.
         max_iter: Maximum iterations of all rounds together.
@@ -47,8 +50,10 @@ def conjugate_gradient(
 
     Raises:
         InputError: The right sides do not fit the operator, require a gradient or are not finite,
-            or a constant is out of range.
+            a constant is out of range, or the operator is none
+            (`linalg.matrix_operator.as_operator`).
     """
+    operator = as_operator(operator)
     operator.check_columns(rhs)
     if rhs.requires_grad:
         raise InputError(

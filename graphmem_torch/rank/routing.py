@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import components, undirected
 from graphmem_torch.ops.pagerank import pagerank
 from graphmem_torch.spectral.bridge import bridge_scores
 from graphmem_torch.spectral.community import communities, fiedler
-from graphmem_torch.spectral.component import components, undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork
 from graphmem_torch.spectral.resistance import resistance_embedding
 

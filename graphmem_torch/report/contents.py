@@ -14,12 +14,12 @@ from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.buffers import modes_by
 from graphmem_torch.linalg import Spectrum, decompose
+from graphmem_torch.linalg.component import undirected
 from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps
 from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.results import Result
-from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC

@@ -17,7 +17,7 @@ from graphmem_torch.checks import check_count, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.component import undirected
+from graphmem_torch.linalg.component import undirected
 
 __all__ = ["GraphLayout", "layout", "pack_discs"]
 _GAP = 2.0  # minimum distance of two discs

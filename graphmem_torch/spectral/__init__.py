@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from graphmem_torch.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from graphmem_torch.linalg.component import components
+    from graphmem_torch.linalg.laplacians import Laplacian, laplacian
     from graphmem_torch.spectral.bridge import Bridges, bridge_scores, bridges
     from graphmem_torch.spectral.community import communities, fiedler, modularity
-    from graphmem_torch.spectral.component import components
     from graphmem_torch.spectral.electrical import ElectricalNetwork
-    from graphmem_torch.spectral.laplacians import Laplacian, laplacian
     from graphmem_torch.spectral.link_prediction import (
         PredictedLinks,
         linear_autoencoder,
@@ -68,7 +68,7 @@ _MODULE = {
     "ElectricalNetwork": "spectral.electrical",
     "Frontiers": "spectral.resistance",
     "Frustration": "spectral.structure",
-    "Laplacian": "spectral.laplacians",
+    "Laplacian": "linalg.laplacians",
     "PredictedLinks": "spectral.link_prediction",
     "ResistanceEmbedding": "spectral.resistance",
     "Structure": "spectral.structure",
@@ -76,12 +76,12 @@ _MODULE = {
     "bridges": "spectral.bridge",
     "centrality": "spectral.resistance",
     "communities": "spectral.community",
-    "components": "spectral.component",
+    "components": "linalg.component",
     "effective_resistance": "spectral.resistance",
     "fiedler": "spectral.community",
     "frontiers": "spectral.resistance",
     "frustration": "spectral.structure",
-    "laplacian": "spectral.laplacians",
+    "laplacian": "linalg.laplacians",
     "linear_autoencoder": "spectral.link_prediction",
     "modularity": "spectral.community",
     "predict_links": "spectral.link_prediction",

@@ -12,8 +12,8 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count, check_range, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import undirected
 from graphmem_torch.linalg.linear_systems import panel
-from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork, NodePairs, Sides
 from graphmem_torch.spectral.resistance import check_pairs
 

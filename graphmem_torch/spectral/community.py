@@ -11,10 +11,11 @@ from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError, optional_import
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import compress, number, roots_of, undirected
 from graphmem_torch.linalg.eigenpairs import lanczos
+from graphmem_torch.linalg.laplacians import Laplacian, laplacian
 from graphmem_torch.ops.solution import Solution
-from graphmem_torch.spectral.component import compress, number, roots_of, undirected
-from graphmem_torch.spectral.laplacians import Laplacian, laplacian, lowest_of_components
+from graphmem_torch.spectral.component_pairs import lowest_of_components
 
 __all__ = ["SweepCut", "communities", "connected_parts", "fiedler", "modularity", "sweep_cut"]
 

@@ -22,11 +22,11 @@ from torch import Tensor
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import cut_edges
 from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
+from graphmem_torch.linalg.laplacians import Laplacian, check_dtype, laplacian
 from graphmem_torch.linalg.linear_systems import energies, panel, solved_to
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.component import cut_edges
-from graphmem_torch.spectral.laplacians import Laplacian, check_dtype, laplacian
 
 __all__ = ["ElectricalNetwork", "Forms", "NodePairs", "ResistanceSketch", "Sides"]
 

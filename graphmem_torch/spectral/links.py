@@ -7,10 +7,10 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.laplacians import Laplacian
 from graphmem_torch.linalg.linear_systems import panel
 from graphmem_torch.spectral.bridge import Bridges, check_labels
 from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.laplacians import Laplacian
 
 __all__ = ["suggest_links"]
 

@@ -16,8 +16,8 @@ from graphmem_torch.checks import (
     check_tensor,
 )
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import undirected
 from graphmem_torch.ops.solution import Solution
-from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork, Forms, NodePairs, Sides
 
 __all__ = [

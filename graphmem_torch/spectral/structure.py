@@ -15,12 +15,13 @@ from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import number, switching, undirected
 from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
+from graphmem_torch.linalg.laplacians import Laplacian
 from graphmem_torch.spectral.bridge import Bridges, bridges
 from graphmem_torch.spectral.community import communities, modularity
-from graphmem_torch.spectral.component import number, switching, undirected
+from graphmem_torch.spectral.component_pairs import lowest_of_components
 from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.laplacians import Laplacian, lowest_of_components
 from graphmem_torch.spectral.links import suggest_links
 from graphmem_torch.spectral.resistance import Frontiers, centrality, frontiers
 

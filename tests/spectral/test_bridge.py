@@ -11,8 +11,8 @@ import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import components, cut_edges, undirected
 from graphmem_torch.spectral import ElectricalNetwork, bridge_scores, bridges
-from graphmem_torch.spectral.component import components, cut_edges, undirected
 
 
 def _random(nodes: int, edges: int, seed: int, *, signed: bool = False) -> Graph:

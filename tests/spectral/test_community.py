@@ -13,9 +13,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import components, undirected
 from graphmem_torch.spectral import communities, fiedler, modularity
 from graphmem_torch.spectral.community import sweep_cut
-from graphmem_torch.spectral.component import components, undirected
 
 METHODS = ["leiden", "fiedler"]
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import components
 from graphmem_torch.spectral.community import communities
-from graphmem_torch.spectral.component import components
 from graphmem_torch.spectral.link_prediction import (
     LinkModel,
     adjacency,

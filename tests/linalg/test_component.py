@@ -13,8 +13,8 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.component import switching
 from graphmem_torch.spectral import components
-from graphmem_torch.spectral.component import switching
 
 
 def _by_scipy(nodes: int, index: torch.Tensor) -> np.ndarray:
