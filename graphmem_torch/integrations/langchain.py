@@ -62,7 +62,7 @@ class GraphMemRetriever(BaseRetriever):
             ValueError: An unusable attribute, or options with an open memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
-        super().__init__(memory=memory, **fields)
+        super().__init__(**{"memory": memory, **fields})
 
     @model_validator(mode="after")
     def _open(self) -> Self:
