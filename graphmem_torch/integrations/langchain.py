@@ -35,7 +35,7 @@ Filter = Mapping[str, Any] | Callable[[Document], bool] | None
 
 
 class GraphMemRetriever(BaseRetriever):
-    """Retriever of what `Memory.retrieve` finds: `GraphMemRetriever(memory="agent.mem", k=5)`.
+    """Retriever of what `Memory.retrieve` finds: `GraphMemRetriever("agent.mem", k=5)`.
 
     A document has the text of a memory with title and speaker, as a prompt shows it. Its metadata
     are those of the memory, and where these have no such name `score`, `kind`, `speaker`, `session`
@@ -54,6 +54,15 @@ class GraphMemRetriever(BaseRetriever):
     options: dict[str, Any] = Field(default_factory=dict)
 
     _owned: bool = PrivateAttr(default=False)
+
+    def __init__(self, memory: Any = None, **fields: Any) -> None:
+        """Open or take the memory; arguments are the attributes of the class.
+
+        Raises:
+            ValueError: An unusable attribute, or options with an open memory.
+            ConfigError, EmbedderError, StoreError: See `Memory.open`.
+        """
+        super().__init__(**{"memory": memory, **fields})
 
     @model_validator(mode="after")
     def _open(self) -> Self:

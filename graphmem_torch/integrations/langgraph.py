@@ -157,8 +157,7 @@ class GraphMemStore(BaseStore):
         self._paths = _checked_paths(config.get("fields") or [_WHOLE])
         if config.get("embed") is not None:
             options["embedder"] = as_embedder(config["embed"])
-        names = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_minutes")
-        interval = _config("ttl", ttl, names).get("sweep_interval_minutes")
+        interval = _checked_expiry(ttl).get("sweep_interval_minutes")
         if not isinstance(memory, Memory):
             options["clock"] = clock
         self.index_config, self.ttl_config = index, ttl
@@ -420,7 +419,7 @@ class GraphMemStore(BaseStore):
         }
         # An atom needs a text: that of an item without one is its place, and no search finds it.
         text = text or f"{'.'.join(namespace)}/{key}"
-        ttl = None if op.ttl is None else op.ttl * _MINUTE
+        ttl = None if op.ttl is None else _minutes("ttl", op.ttl) * _MINUTE
         return Atom(_id_of(namespace, key), text, _KIND, time=now, meta=meta, ttl=ttl)
 
     def _text(self, value: dict[str, Any], index: object) -> str:
@@ -458,6 +457,25 @@ def _config(name: str, given: Mapping[str, Any] | None, known: tuple[str, ...]) 
     if foreign := [each for each in config if each not in known]:
         raise InputError(unknown(name, foreign[0], known))
     return config
+
+
+def _checked_expiry(ttl: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return LangGraph's `TTLConfig`, whose numbers are minutes."""
+    numbers = ("default_ttl", "sweep_interval_minutes")
+    config = _config("ttl", ttl, ("refresh_on_read", "omit_expired", *numbers))
+    for name in numbers:
+        if config.get(name) is not None:
+            _minutes(f"ttl: {name}", config[name])
+    return config
+
+
+def _minutes(name: str, value: object) -> float:
+    """Return a positive number of minutes."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    raise InputError(
+        f"{name}: expected minutes above 0, got {value!r:.60}; leave it out for items that stay"
+    )
 
 
 def _id_of(namespace: _Namespace, key: str) -> str:

@@ -46,7 +46,7 @@ class TestVectorStore(VectorStoreIntegrationTests):
 
     @pytest.fixture
     def vectorstore(self) -> Iterator[VectorStore]:
-        with GraphMemVectorStore(embedding="hashing") as store:
+        with GraphMemVectorStore(embedding="hashing", concepts="pattern") as store:
             yield store
 
 
@@ -57,13 +57,15 @@ class TestVectorStoreWithEmbeddings(VectorStoreIntegrationTests):
 
     @pytest.fixture
     def vectorstore(self, tmp_path: Path) -> Iterator[VectorStore]:
-        with GraphMemVectorStore(tmp_path / "store", self.get_embeddings()) as store:
-            yield store
+        with GraphMemVectorStore(
+            tmp_path / "store", self.get_embeddings(), concepts="pattern"
+        ) as s:
+            yield s
 
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Memory]:
-    with Memory.open(embedder="hashing") as memory:
+    with Memory.open(embedder="hashing", concepts="pattern") as memory:
         memory.add([{"id": f"m{i}", "text": text} for i, text in enumerate(TEXTS)])
         yield memory
 
@@ -102,7 +104,9 @@ METADATA: list[dict[str, Any]] = [
 @pytest.fixture
 def store() -> Iterator[GraphMemVectorStore]:
     names = [f"d{i}" for i in range(4)]
-    with GraphMemVectorStore.from_texts(TEXTS, "hashing", METADATA, ids=names) as made:
+    with GraphMemVectorStore.from_texts(
+        TEXTS, "hashing", METADATA, ids=names, concepts="pattern"
+    ) as made:
         yield made
 
 
@@ -119,7 +123,7 @@ def test_metadata_come_back_exactly(store: GraphMemVectorStore, tmp_path: Path) 
     documents[0].metadata["page"] = 9  # a copy
     assert store.get_by_ids(["d0"])[0].metadata["page"] == 1
     for path in (tmp_path / "s", tmp_path / "s"):  # made, and opened again
-        with GraphMemVectorStore(path, "hashing") as other:
+        with GraphMemVectorStore(path, "hashing", concepts="pattern") as other:
             other.add_texts(TEXTS, METADATA, ids=["d0", "d1", "d2", "d3"])
             assert other.get_by_ids(["d2"])[0].metadata == METADATA[2]
             assert len(other.memory) == 4
@@ -170,7 +174,7 @@ def test_vectors_are_searched_as_by_a_plain_loop() -> None:
     ids = [str(i) for i in range(60)]
     plain = InMemoryVectorStore(embeddings)
     plain.add_texts(texts, ids=ids)
-    with GraphMemVectorStore.from_texts(texts, embeddings, ids=ids) as store:
+    with GraphMemVectorStore.from_texts(texts, embeddings, ids=ids, concepts="pattern") as store:
         assert store.embeddings is embeddings
         for question in ("text 7", "another"):
             vector = embeddings.embed_query(question)
@@ -203,14 +207,14 @@ class Asymmetric(Embeddings):
 
 
 def test_questions_have_their_own_encoding(tmp_path: Path) -> None:
-    with GraphMemVectorStore(tmp_path / "store", Asymmetric()) as store:
+    with GraphMemVectorStore(tmp_path / "store", Asymmetric(), concepts="pattern") as store:
         store.add_texts(["short", "a longer text than the first"], ids=["a", "b"])
         query = store.memory.tensors.encode("anything").embedding[0]
         assert query.tolist() == pytest.approx([0, 0.5**0.5, 0.5**0.5], abs=1e-6)
         assert "Asymmetric:halves" in store.memory.embedder.name
     with pytest.raises(EmbedderError):
         GraphMemVectorStore(tmp_path / "store", DeterministicFakeEmbedding(size=3))
-    with GraphMemVectorStore(tmp_path / "store", Asymmetric()) as store:
+    with GraphMemVectorStore(tmp_path / "store", Asymmetric(), concepts="pattern") as store:
         assert len(store.memory) == 2
 
 
@@ -264,7 +268,9 @@ def test_async_twins(store: GraphMemVectorStore) -> None:
         assert await store.aadd_texts(["One."], ids=["one"]) == ["one"]
         assert names(await store.aget_by_ids(["one"])) == ["one"]
         assert await store.adelete(["one"]) is True
-        made = await GraphMemVectorStore.afrom_texts(["One."], "hashing", ids=["one"])
+        made = await GraphMemVectorStore.afrom_texts(
+            ["One."], "hashing", ids=["one"], concepts="pattern"
+        )
         assert names(await made.asimilarity_search("one", k=3)) == ["one"]
         made.close()
 
@@ -272,14 +278,14 @@ def test_async_twins(store: GraphMemVectorStore) -> None:
 
 
 def test_retriever_says_what_is_known_of_a_memory(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "store", embedder="hashing") as memory:
+    with Memory.open(tmp_path / "store", embedder="hashing", concepts="pattern") as memory:
         memory.add(
             [
                 {"id": "a", "speaker": "Theo", "time": 86400, "text": "The comet is near."},
                 {"id": "b", "text": "A comet.", "meta": {"score": "own", "page": 1}},
             ]
         )
-    with GraphMemRetriever(memory=tmp_path / "store", k=2) as retriever:
+    with GraphMemRetriever(tmp_path / "store", k=2) as retriever:
         found = {each.id: each for each in retriever.invoke("Where is the comet?")}
         assert found["a"].page_content == "Theo: The comet is near."
         assert found["a"].metadata["speaker"] == "Theo" and found["a"].metadata["time"] == 86400

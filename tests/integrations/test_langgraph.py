@@ -31,6 +31,7 @@ from langgraph.store.memory import InMemoryStore
 from graphmem_torch import Memory
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.integrations.langgraph import FilterTypeError, GraphMemStore
+from tests.memories import config_of
 
 LABELS = ["users", "alice", "bob", "notes", "Ä", "v1"]
 KEYS = ["a", "b", "c", "", "ключ", "a/b"]
@@ -59,7 +60,7 @@ class Oracle(InMemoryStore):
 
 
 def opened(path: Path | None = None, **options: Any) -> GraphMemStore:
-    return GraphMemStore(path, embedder="hashing", **options)
+    return GraphMemStore(path, embedder="hashing", config=config_of(), **options)
 
 
 def values(rng: random.Random) -> dict[str, Any]:
@@ -400,7 +401,7 @@ def test_puts_sweep_when_the_interval_is_over() -> None:
 
 
 def test_other_memories_are_left_alone(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "s", embedder="hashing") as memory:
+    with Memory.open(tmp_path / "s", embedder="hashing", concepts="pattern") as memory:
         memory.add(
             [
                 {"id": "turn", "speaker": "Nora", "text": "The comet is near."},
@@ -427,7 +428,7 @@ def test_other_memories_are_left_alone(tmp_path: Path) -> None:
 _PUTS = """
 import sys
 from graphmem_torch.integrations.langgraph import GraphMemStore
-with GraphMemStore(sys.argv[1], embedder="hashing") as store:
+with GraphMemStore(sys.argv[1], embedder="hashing", concepts="pattern") as store:
     for i in range(12):
         store.put(("users", sys.argv[2]), f"k{i % 8}", {"n": i})
 """
@@ -494,7 +495,9 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
             (lambda: store.put(("\ud800",), "k", {}), InputError, "surrogate"),
             (lambda: store.put(("a",), "k", {}, index=True), InputError, "index: expected False"),  # type: ignore[arg-type]
             (lambda: store.put(("a",), "k", {}, index="t"), InputError, "index: expected False"),  # type: ignore[arg-type]
-            (lambda: store.put(("a",), "k", {}, ttl=-1), InputError, "ttl"),
+            (lambda: store.put(("a",), "k", {}, ttl=-1), InputError, "ttl: expected minutes"),
+            (lambda: store.put(("a",), "k", {}, ttl="soon"), InputError, "ttl: expected minutes"),  # type: ignore[arg-type]
+            (lambda: GraphMemStore(ttl={"default_ttl": "1"}), InputError, "ttl: default_ttl:"),  # type: ignore[typeddict-item]
             (lambda: store.search((), filter={"n": {"$gt": 3}}), FilterTypeError, "'five'"),
             (lambda: store.search((), filter={"m": {"$lt": 3}}), TypeError, "None in the item"),
             (lambda: store.search((), filter={"t": {"$in": [3]}}), InputError, "did you mean"),
