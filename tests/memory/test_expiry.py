@@ -383,6 +383,19 @@ def test_files_state_it(tmp_path: Path) -> None:
         assert memory.add_files(file).deleted == 2
 
 
+def test_lines_that_move_live_no_longer(tmp_path: Path) -> None:
+    clock = Clock()
+    file = tmp_path / "notes.jsonl"
+    lines = [json.dumps({"id": f"a{i}", "text": f"The canoe {i}", "ttl": 60}) for i in range(6)]
+    file.write_text("\n".join(lines))
+    with opened(clock=clock) as memory:
+        memory.add_files(file)
+        clock.now = 1030.0
+        file.write_text("\n".join([json.dumps({"text": "New", "ttl": 60}), *lines[::-1]]))
+        memory.add_files(file)
+        assert sorted(atom.expires or 0 for atom in memory.list()) == [1060.0] * 6 + [1090.0]
+
+
 BAD = [
     ("ttl", 0),
     ("ttl", -5),
