@@ -154,6 +154,29 @@ def test_themes_conflicts_and_groups_leave_it_out() -> None:
             assert bool(memory.facts.duplicates()) == ("s1" in there)
 
 
+def test_no_oracle_is_asked_about_it() -> None:
+    clock = Clock()
+    with opened(clock=clock) as memory:
+        memory.add([canoe("a", ttl=10.0), canoe("b"), canoe("c")])
+        clock.now = 1010.0
+        asked: list[str] = []
+
+        def judge(premises: list[str], hypotheses: list[str]) -> list[None]:
+            asked.extend([*premises, *hypotheses])
+            return [None] * len(premises)
+
+        def answers(texts: list[str]) -> list[None]:
+            asked.extend(texts)
+            return [None] * len(texts)
+
+        memory.graph.judge(judge)
+        memory.facts.reconcile(oracle=judge)
+        memory.upkeep.classify(answers)
+        memory.upkeep.understand(answers)
+        assert asked and not any("canoe a " in text for text in asked)
+        assert any("canoe b " in text for text in asked)
+
+
 def test_a_copy_is_found_after_the_first_has_expired() -> None:
     clock = Clock()
     with opened(clock=clock) as memory:
