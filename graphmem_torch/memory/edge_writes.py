@@ -301,8 +301,11 @@ def similar_pairs(
 def similar_ids(
     store: MemoryStore, snapshot: Snapshot, *, k: int, min_cosine: float
 ) -> list[tuple[str, str]]:
-    """Return the pairs of `similar_pairs` as ids of atoms, in both directions."""
+    """Return the pairs of `similar_pairs` as ids of visible atoms, in both directions."""
     rows = similar_pairs(snapshot.index.embeddings.float(), k=k, min_cosine=min_cosine).cpu()
+    if hidden := store.expiry.hidden():
+        away = torch.isin(rows, snapshot.rows_of(sorted(hidden)))
+        rows = rows[:, ~away.any(0)]
     every = rows.unique()
     atoms = store.atoms(snapshot.node[every].tolist())
     name = dict(zip(every.tolist(), [atom.id for atom in atoms], strict=True))

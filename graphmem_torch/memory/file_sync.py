@@ -16,7 +16,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edge_writes import connect_all
 from graphmem_torch.memory.exchange import KnownVectors, stored_rows
 from graphmem_torch.memory.exporting import Exported
-from graphmem_torch.memory.intake import with_expiry
+from graphmem_torch.memory.intake import with_expiry, with_expiry_of
 from graphmem_torch.memory.lookup import nodes_of
 from graphmem_torch.memory.writer import batched
 from graphmem_torch.memory.writing import Writing
@@ -589,7 +588,8 @@ class FileSync:
             for number, names in mine:
                 store.sources.hold(number, names)
             added = Added(0, 0)
-            for batch in batched(iter(atoms), self._reading.batch):
+            lasting = (with_expiry_of(a, before.get(a.id, (0, None))[1]) for a in atoms)
+            for batch in batched(lasting, self._reading.batch):
                 added += self._sound(batch)
             known = store.known([*ids, *(end for edge in edges for end in edge[:2])])
             text = {atom.id: atom.text for atom in atoms}
@@ -642,8 +642,8 @@ class FileSync:
 
     def _update(self, atom: Atom) -> None:
         if self._writer is not None:
-            change = partial(_changed, with_expiry(atom, now := self._state.clock()))
-            self._writer.update(atom.id, change, now)
+            new = with_expiry(atom, now := self._state.clock())
+            self._writer.update(atom.id, lambda old: replace(new, edges=old.edges), now)
 
     def _delete(self, ids: Sequence[str]) -> int:
         with self._store.turn():
@@ -896,8 +896,3 @@ def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection
         else:
             last[atom.session] = math.inf
     return staying
-
-
-def _changed(atom: Atom, old: Atom) -> Atom:
-    """Return an atom with the edges of its earlier version."""
-    return replace(atom, edges=old.edges)

@@ -31,6 +31,7 @@ __all__ = [
     "checked",
     "digest_of",
     "with_expiry",
+    "with_expiry_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -336,6 +337,19 @@ def with_expiry(atom: Atom, now: float) -> Atom:
     if atom.ttl is None or atom.expires is not None:
         return atom
     return replace(atom, expires=parse_time(now + atom.ttl, f"atom {atom.id!r}: expires"))
+
+
+def with_expiry_of(atom: Atom, old: Atom | None) -> Atom:
+    """Return an atom with the `expires` of a stored one of equal content and `ttl`.
+
+    So a memory that is only stored again does not live longer.
+
+    Args:
+        atom: Checked atom.
+        old: Stored atom of the same id, if there is one.
+    """
+    same = old is not None and atom.ttl == old.ttl and atom.digest == old.digest
+    return replace(atom, expires=old.expires) if old and same and atom.expires is None else atom
 
 
 def digest_of(atom: Atom) -> str:

@@ -281,7 +281,8 @@ class Upkeep(Generic[M]):
         """
         asked = None if oracle is None else method_of(oracle, "classify")
         if ids is None:
-            nodes = open_nodes(self._store)
+            hidden = self._store.expiry.hidden()
+            nodes = [node for node in open_nodes(self._store) if node not in hidden]
         else:
             wanted = self._state.resolve_ids(ids)[1]
             atoms = self._store.atoms(wanted)
@@ -333,7 +334,11 @@ class Upkeep(Generic[M]):
             StoreError: Read-only store or full disk; answers of earlier calls stay.
         """
         extract = method_of(oracle, "extract")
-        nodes = self._store.insights.unsaid() if ids is None else self._state.resolve_ids(ids)[1]
+        if ids is None:
+            hidden = self._store.expiry.hidden()
+            nodes = [node for node in self._store.insights.unsaid() if node not in hidden]
+        else:
+            nodes = self._state.resolve_ids(ids)[1]
         done = Understood()
         with Progress(what="understand", unit="atoms", total=len(nodes), shown=progress) as bar:
             for part in understand_nodes(self._store, extract, nodes):

@@ -21,6 +21,11 @@ __all__ = ["ExpiryRows"]
 _NONE: frozenset[int] = frozenset()
 _FIRST = "SELECT min(expires) FROM main.atom WHERE expires IS NOT NULL"
 _INDEX = "SELECT 1 FROM main.sqlite_master WHERE name = 'atom_expires'"
+_WRONG = """
+SELECT id, expires, ttl FROM main.atom WHERE coalesce(expires, ttl) IS NOT NULL AND NOT (
+    typeof(expires) IN ('integer', 'real') AND typeof(ttl) IN ('null', 'integer', 'real')
+    AND coalesce(ttl, 1) > 0
+) ORDER BY node"""
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -105,6 +110,13 @@ class ExpiryRows:
             self._database.execute_many("UPDATE atom SET expires = ? WHERE node = ?", rows)
 
         self._database.write(work, durable=False)
+
+    def problems(self) -> list[str]:
+        """Return sentences about values that no memory was given."""
+        if not self._known and not self._database.query(_INDEX):
+            return []
+        rows = self._database.query(_WRONG)
+        return [f"atom {id_!r} expires at {at!r} with a ttl of {ttl!r}" for id_, at, ttl in rows]
 
 
 def _closed(gone: Sequence[int], derived: Array) -> set[int]:  # [2, D]

@@ -75,6 +75,7 @@ def _problems(store: StoreReader) -> list[str]:
         _add(found, "aliases", _alias_problems(store))
         _add(found, "temporal edges", _temporal_problems(store))
         _add(found, "validity", store.validity.problems())
+        _add(found, "expiry", store.expiry.problems())
         found += store.learned.problems()
     except StoreDamagedError as error:
         # Damage that stops reading: the earlier findings are still reported.

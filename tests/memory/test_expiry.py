@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import sqlite3
@@ -20,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.config import load_config
 from graphmem_torch.errors import GraphMemError, InputError, StoreError
 from graphmem_torch.memory import Layout, Memory, Scope
 from graphmem_torch.memory.stored import StoredMemory
 from graphmem_torch.store.folder import DATABASE_NAME
-from tests.memories import WORDS, config_of, ids, opened
+from tests.memories import QUESTIONS, WORDS, config_of, ids, opened, turns
 from tests.processes import environment
 
 
@@ -150,6 +152,29 @@ def test_themes_conflicts_and_groups_leave_it_out() -> None:
             assert {each.claim.id for each in told if each.claim} <= there
             assert bool(memory.facts.conflicts()) == ({"t7", "t8"} <= there)
             assert bool(memory.facts.duplicates()) == ("s1" in there)
+
+
+def test_no_oracle_is_asked_about_it() -> None:
+    clock = Clock()
+    with opened(clock=clock) as memory:
+        memory.add([canoe("a", ttl=10.0), canoe("b"), canoe("c")])
+        clock.now = 1010.0
+        asked: list[str] = []
+
+        def judge(premises: list[str], hypotheses: list[str]) -> list[None]:
+            asked.extend([*premises, *hypotheses])
+            return [None] * len(premises)
+
+        def answers(texts: list[str]) -> list[None]:
+            asked.extend(texts)
+            return [None] * len(texts)
+
+        memory.graph.judge(judge)
+        memory.facts.reconcile(oracle=judge)
+        memory.upkeep.classify(answers)
+        memory.upkeep.understand(answers)
+        assert asked and not any("canoe a " in text for text in asked)
+        assert any("canoe b " in text for text in asked)
 
 
 def test_a_copy_is_found_after_the_first_has_expired() -> None:
@@ -381,6 +406,19 @@ def test_files_state_it(tmp_path: Path) -> None:
         assert memory.add_files(file).deleted == 2
 
 
+def test_lines_that_move_live_no_longer(tmp_path: Path) -> None:
+    clock = Clock()
+    file = tmp_path / "notes.jsonl"
+    lines = [json.dumps({"id": f"a{i}", "text": f"The canoe {i}", "ttl": 60}) for i in range(6)]
+    file.write_text("\n".join(lines))
+    with opened(clock=clock) as memory:
+        memory.add_files(file)
+        clock.now = 1030.0
+        file.write_text("\n".join([json.dumps({"text": "New", "ttl": 60}), *lines[::-1]]))
+        memory.add_files(file)
+        assert sorted(atom.expires or 0 for atom in memory.list()) == [1060.0] * 6 + [1090.0]
+
+
 BAD = [
     ("ttl", 0),
     ("ttl", -5),
@@ -517,7 +555,7 @@ def _taken(memory: Memory, model: Model, clock: Clock, step: tuple[str, str, Any
 
 
 @given(st.lists(_steps, max_size=24))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_any_history_agrees_with_a_list(steps: list[tuple[str, str, Any]]) -> None:
     clock = Clock()
     model = Model({})
@@ -592,6 +630,20 @@ def test_two_processes_see_the_same(tmp_path: Path) -> None:
         assert (memory.get("a").expires, memory.get("b").expires) == (1080.0, 1530.0)
 
 
+def test_check_names_an_expiry_that_nobody_gave(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add([canoe("a", ttl=50.0), canoe("b", expires=9e9), canoe("c"), canoe("d")])
+    with sqlite3.connect(tmp_path / "m" / DATABASE_NAME) as connection:
+        connection.execute("UPDATE atom SET ttl = -1 WHERE id = 'a'")
+        connection.execute("UPDATE atom SET ttl = 5 WHERE id = 'c'")
+        connection.execute("UPDATE atom SET expires = 'soon' WHERE id = 'd'")
+    connection.close()
+    with opened(tmp_path / "m") as memory:
+        found = memory.check()
+        assert len(found) == 3 and all("expires at" in each for each in found)
+        assert [name in "".join(found) for name in ("'a'", "'b'", "'c'")] == [True, False, True]
+
+
 def test_a_store_without_expiry_is_as_before(tmp_path: Path) -> None:
     """Columns of a store of an older release are added when it is opened to write."""
     with opened(tmp_path / "m") as memory:
@@ -625,3 +677,88 @@ def test_layout_is_independent_of_it() -> None:
         assert memory.retrieve(["canoe", "violin"])[0].hits == ()
         with pytest.raises(GraphMemError):
             memory.explain("canoe", "a")
+
+
+def _hidden(of: dict[str, list[str]], expires: dict[str, float | None], now: float) -> set[str]:
+    """What has expired, and what is derived from such memories alone, one by one."""
+    hidden = {name for name, at in expires.items() if at is not None and at <= now}
+    while True:
+        more = {n for n, sources in of.items() if sources and {*sources} <= hidden} - hidden
+        if not more:
+            return hidden
+        hidden |= more
+
+
+@given(st.data())
+@settings(max_examples=6, deadline=None)
+def test_what_is_derived_agrees_with_a_loop(data: st.DataObject) -> None:
+    names = [f"n{i}" for i in range(data.draw(st.integers(1, 9)))]
+    of = {
+        name: data.draw(st.lists(st.sampled_from(names[:i]), unique=True, max_size=3)) if i else []
+        for i, name in enumerate(names)
+    }
+    times = st.sampled_from([None, 1001.0, 1002.0, 1003.0])
+    expires = {name: data.draw(times) for name in names}
+    clock = Clock()
+    with opened(clock=clock) as memory:
+        memory.add(
+            [
+                canoe(
+                    name,
+                    expires=expires[name],
+                    edges=tuple(Link(each, EdgeType.DERIVED_FROM) for each in of[name]),
+                )
+                for name in names
+            ]
+        )
+        for now in (1000.0, 1001.0, 1002.0, 1003.0):
+            there = [name for name in names if name not in _hidden(of, expires, now)]
+            view = memory.at(now)
+            assert sorted(ids(view.retrieve("canoe", k=20))) == there
+            clock.now = now
+            assert kept(memory) == there and len(memory) == len(there)
+            assert sorted(ids(memory.retrieve("canoe", k=20))) == there
+        gone = len(names) - len(there)
+        assert memory.upkeep.consolidate().expired == gone
+        assert kept(memory) == there and memory.store.num_atoms == len(there)
+        assert memory.check() == []
+
+
+@pytest.mark.parametrize("preset", ["default", "synapse", "contextos", "weave", "sgrm", "spectral"])
+def test_no_preset_leads_to_it_or_by_it(preset: str) -> None:
+    clock = Clock()
+    config = load_config(preset, {"link.concepts": "pattern"})
+    with opened(clock=clock, config=config) as memory:
+        gone = {f"a{i}" for i in range(1, 36, 3)}
+        memory.add(
+            [replace(a, expires=1001.0) if a.id in gone else a for a in turns(36)],
+        )
+        memory.graph.connect([(f"a{i}", f"a{i + 1}", "supports") for i in range(35)])
+        clock.now = 1001.0
+        for question in QUESTIONS:
+            result = memory.retrieve(question, k=36, trace=True)
+            assert result.trace is not None
+            met = {hit.id for hit in result.hits} | {name for name, _ in result.trace.anchors}
+            met |= {end for hit in result.hits for s in hit.path for end in (s.source, s.target)}
+            why = memory.explain(question)
+            met |= {start.id for start in why.starts} | {*why.gradients} | {*why.influences}
+            met |= {end for edge in why.edges for end in (edge.source, edge.target)}
+            context = memory.compile(question, budget=300)
+            met |= {*context.sources, *context.omitted, *context.unrelated}
+            assert not met & gone
+
+
+def test_namespaces_and_async_calls_keep_to_it() -> None:
+    clock = Clock()
+    with opened(clock=clock) as memory:
+        for name in ("one", "two"):
+            memory.namespaces.create(name).add(canoe(name, ttl=10.0))
+        clock.now = 1005.0
+        scope = Scope(namespaces=["one", "one"], refresh=True)
+        memory.retrieve(["canoe", "harbour"], scope=scope)
+        asyncio.run(memory.aio.add(canoe("own"), ttl=3))
+        clock.now = 1010.0
+        assert kept(memory.namespaces["one"]) == ["one"] and kept(memory) == []
+        assert not memory.namespaces["two"] or kept(memory.namespaces["two"]) == []
+        found = memory.retrieve(["canoe"] * 2, scope=Scope(namespaces=["one", "two"]))
+        assert [ids(each) for each in found] == [["one"], []]
