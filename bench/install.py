@@ -26,14 +26,17 @@ TORCH = "torch==2.13.0"
 # Runs in the measured environment: needs and bytes of every distribution, and the names of the
 # given requirements that apply there.
 MEASURE = """
-import importlib.metadata, json, os, sys
+import functools, importlib.metadata, json, os, sys
 from pip._vendor.packaging.requirements import Requirement
 from pip._vendor.packaging.utils import canonicalize_name
 
-def applying(lines, extras=("",)):
-    named = map(Requirement, lines)
+def applying(named, extras=("",)):
     return [each for each in named
             if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in extras)]
+
+@functools.cache
+def requirements(name):
+    return tuple(map(Requirement, known[name].requires or ()))
 
 known = {canonicalize_name(each.name): each for each in importlib.metadata.distributions()}
 
@@ -44,7 +47,7 @@ def closure(roots):
         name, extras = canonicalize_name(need.name), {"", *need.extras}
         if name in known and not extras <= reached.get(name, set()):
             reached[name] = reached.get(name, set()) | extras
-            left += applying(known[name].requires or (), reached[name])
+            left += applying(requirements(name), reached[name])
     return sorted(reached)
 
 def size(dist):
@@ -52,11 +55,13 @@ def size(dist):
     return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
 
 given = json.load(sys.stdin)
-needs = {name: applying(lines) for name, lines in given.items()}
+needs = {name: applying(map(Requirement, lines)) for name, lines in given.items()}
+installed = {extra: closure(needs[""] + needs[extra]) for extra in needs}
+names = {"graphmem-torch", *(name for each in installed.values() for name in each)} & {*known}
 print(json.dumps({
-    "bytes": {name: size(dist) for name, dist in known.items()},
-    "versions": {name: dist.version for name, dist in known.items()},
-    "installed": {extra: closure(needs[""] + needs[extra]) for extra in needs},
+    "bytes": {name: size(known[name]) for name in sorted(names)},
+    "versions": {name: known[name].version for name in sorted(names)},
+    "installed": installed,
     "missing": {extra: [n.name for n in each if canonicalize_name(n.name) not in known]
                 for extra, each in needs.items()},
     "parts": {str(each.name): [closure([each]),
