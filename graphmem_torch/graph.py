@@ -284,7 +284,7 @@ class Graph:
             raise InputError(
                 f"dtype: expected a floating-point type, got {dtype}; give torch.float32"
             )
-        graph = self if device is None else self._mapped(lambda part: part.to(device))
+        graph = self._mapped(lambda part: part if device is None else part.to(device))
         if dtype is None:
             return graph
         weight = graph.weight.to(dtype)

@@ -284,7 +284,8 @@ def test_lists_that_grow_are_saved_as_a_graph():
     expected = Graph.from_edges(
         torch.stack([source, target]), stored.weight, type=stored.type, num_nodes=3
     )
-    for found in (torch.load(file, weights_only=True), copy.deepcopy(listed), listed.cpu()):
+    wide = listed.to(torch.float64).to(torch.float32)
+    for found in (torch.load(file, weights_only=True), copy.deepcopy(listed), listed.cpu(), wide):
         assert type(found) is Graph
         assert _same(found, expected)
 
