@@ -70,6 +70,8 @@ if TYPE_CHECKING:
         Version,
         WeighedPath,
     )
+    from graphmem_torch.text.deferred import DeferredEmbedder
+    from graphmem_torch.text.embedder import EmbeddedQuestion
 
 __all__ = [
     "PRESENT",
@@ -83,8 +85,10 @@ __all__ = [
     "Conflict",
     "Consolidated",
     "Context",
+    "DeferredEmbedder",
     "EdgeGradient",
     "EdgeType",
+    "EmbeddedQuestion",
     "EmbedderError",
     "Explanation",
     "Graph",
@@ -158,6 +162,8 @@ _NAMES = {
     "Explanation History Hit Indexed Learned Mode ModeAlignment ModePair ModeSummary "
     "Page Particle PathStep PlanStep QueryPlan Receipt Reconciled RegimeSwitch Result "
     "Start Statement Trace Understood Validity Version WeighedPath",
+    "text.deferred": "DeferredEmbedder",
+    "text.embedder": "EmbeddedQuestion",
 }
 _MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""

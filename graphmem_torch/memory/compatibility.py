@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
+from graphmem_torch.text.deferred import DeferredEmbedder
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
 from graphmem_torch.text.sentence_transformer import AUTO, load_embedder
 
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _EMBEDDER = "embedder"  # key of the store's meta strings
+_DEFERRED = "embedder.deferred"  # key of what a deferred encoder is made of again
 
 
 def open_bound(
@@ -58,13 +61,17 @@ def open_bound(
         return MemoryStore.open(path, mode="r"), None
     if not create and not _exists(path):
         MemoryStore.open(path, mode="r")  # raises the error for a missing store
-    remembered = None
-    if embedder is None and _exists(path):
+    remembered = deferred = None
+    if isinstance(embedder, DeferredEmbedder):
+        load = partial(load_as, embedder.spec, own, device)
+        deferred = embedder.loading(load, names_apart=True)
+    if _exists(path):
         with MemoryStore.open(path, mode="r") as kept:
-            bound = kept.num_nodes or has_namespaces(kept.path)
-            remembered = _remembered(kept) if bound else None
+            if kept.num_nodes or has_namespaces(kept.path):
+                remembered = _remembered(kept) if embedder is None else None
+                deferred = _deferred(kept, deferred or embedder, own, device)
     spec, how = remembered or (embedder or own.name, own)
-    loaded = load_as(spec, how, device)
+    loaded = deferred or load_as(spec, how, device)
     try:
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     except EmbedderError:
@@ -73,10 +80,29 @@ def open_bound(
         with MemoryStore.open(path, mode="r") as kept:  # may be of an earlier release
             loaded = loaded.like(kept.fingerprint)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-    for key, value in embedder_meta(spec, how).items():
-        if mode == "w" and value is not None and store.meta_get(key) != value:
+    for key, value in embedder_meta(spec, how, loaded).items():
+        given = value is not None or key == _DEFERRED
+        if mode == "w" and given and store.meta_get(key) != value:
             store.meta_set(key, value)
     return store, loaded
+
+
+def _deferred(
+    store: MemoryStore, embedder: Any, own: EmbedderConfig, device: str
+) -> DeferredEmbedder | None:
+    """Return the deferred encoder of a store that has one, or that is opened with one.
+
+    Names of concepts stay in the vectors of those that are stored.
+    """
+    kept = store.meta_get(_DEFERRED)
+    if isinstance(embedder, DeferredEmbedder):
+        return embedder if kept else embedder.loading(embedder.loaded, names_apart=False)
+    if kept is None:
+        return None
+    spec, how = (_remembered(store) if embedder is None else (embedder, own)) or (None, own)
+    load = None if spec is None else partial(load_as, spec, how, device)
+    named = spec if isinstance(spec, str) else None
+    return DeferredEmbedder(load=load, spec=named, **json.loads(kept))
 
 
 def _exists(folder: Path | None) -> bool:
@@ -111,8 +137,21 @@ def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
     )
 
 
-def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
-    """Return the strings that store a named encoder; None values for an unnamed one."""
+def embedder_meta(spec: Any, how: EmbedderConfig, loaded: Embedder) -> dict[str, str | None]:
+    """Return the strings that store an encoder; None for what it does not have.
+
+    Args:
+        spec: The encoder as it was given.
+        how: Settings that it was loaded with.
+        loaded: The encoder.
+    """
+    if not isinstance(loaded, DeferredEmbedder):
+        return {**_named_meta(spec, how), _DEFERRED: None}
+    deferred = json.dumps(loaded.to_dict()) if loaded.names_apart else None
+    return {**_named_meta(loaded.spec, how), _DEFERRED: deferred}
+
+
+def _named_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
     name = _located(spec)
@@ -128,6 +167,9 @@ def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embe
     Raises:
         EmbedderError: The encoder cannot be loaded, or is not the one that filled the store.
     """
+    deferred = _deferred(store, None, own, device)
+    if deferred is not None:
+        return deferred
     spec, how = _remembered(store) or (own.name, own)
     return expect_bound(store, load_as(spec, how, device))
 
@@ -152,9 +194,10 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
 
 def copy_binding(source: MemoryStore, target: MemoryStore) -> None:
     """Copy the name of the encoder from a store to a new one."""
-    kept = source.meta_get(_EMBEDDER)
-    if kept is not None:
-        target.meta_set(_EMBEDDER, kept)
+    for key in (_EMBEDDER, _DEFERRED):
+        kept = source.meta_get(key)
+        if kept is not None:
+            target.meta_set(key, kept)
 
 
 def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:

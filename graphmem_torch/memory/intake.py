@@ -11,14 +11,18 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, TypedDict
 
+import numpy as np
+
 from graphmem_torch.atoms import MEMORY_TYPES, Atom, Link, one_line, text_hash
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import DigitsError
+from graphmem_torch.memory.listed_vectors import ListedVectors
 from graphmem_torch.plain import plain_meta
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.readers.keys import meant_field
 from graphmem_torch.readers.messages import is_message, is_object, plain
 from graphmem_torch.readers.sessions import turn_records
+from graphmem_torch.readers.unit_rows import without_embedding
 from graphmem_torch.results import Added
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import TimeLike, parse_time
@@ -43,13 +47,20 @@ class Intake:
     other unusable value is an error.
     """
 
-    def __init__(self, session: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self,
+        session: str | None = None,
+        key: str | None = None,
+        vectors: ListedVectors | None = None,
+    ) -> None:
         """Start empty.
 
         Args:
             session: Session of values without one.
             key: Key of the call.
+            vectors: Vectors of the atoms; those in values are added.
         """
+        self._vectors = ListedVectors() if vectors is None else vectors
         self._session, halves = replace_surrogates(session)
         self._key = key
         self._losses: Counter[str] = Counter({HALVES: halves} if halves else {})
@@ -67,7 +78,7 @@ class Intake:
             InputError: A value other than a message is unusable; see `atom_from_record`.
         """
         seen: Counter[str] = Counter()
-        for number, (place, atom) in enumerate(self._read(values)):
+        for number, (place, value, atom, vector) in enumerate(self._read(values)):
             own = atom
             if self._session is not None and own.session is None:
                 own = replace(own, session=self._session)
@@ -82,16 +93,22 @@ class Intake:
                     own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
             if place:
                 self._places[id(own)] = place
+            self._vectors.match(own.id, value, vector)
             yield own
 
-    def _read(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[tuple[int, Atom]]:
-        """Yield the atoms as given, each with the place of its message, or 0 for none."""
+    def _read(
+        self, values: Iterable[Atom | str | Mapping[str, Any]]
+    ) -> Iterator[tuple[int, int, Atom, np.ndarray | None]]:
+        """Yield the atoms as given, with the places of their messages and values, and vectors.
+
+        The place of a message is 0 for another value.
+        """
         # In a list with messages, other values are bad messages; a stream is not read ahead.
         chat = isinstance(values, (list, tuple)) and any(map(_is_message, values))
-        told: set[str] = set()
+        told, dim = set[str](), self._vectors.dim
         for place, value in enumerate(values, start=1):
             if isinstance(value, Atom):
-                yield 0, checked(value, self._losses)
+                yield 0, place, checked(value, self._losses), None
                 continue
             given: Any = {"text": value} if isinstance(value, str) else value
             given = plain(given) if is_object(given) else given
@@ -102,8 +119,9 @@ class Intake:
                 ):
                     message = place if among or _is_message(record) else 0
                     with self._leaving_out(message):
+                        record, vector = without_embedding(record, where, dim)
                         atom = atom_from_record(record, where=where, told=told, losses=self._losses)
-                        yield message, checked(atom, self._losses)
+                        yield message, place, checked(atom, self._losses), vector
 
     def store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:
         """Store a batch without the messages that cannot be stored.

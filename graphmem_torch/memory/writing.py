@@ -18,6 +18,8 @@ from graphmem_torch.memory.intake import (
     checked,
     digest_of,
 )
+from graphmem_torch.memory.known_vectors import NOTHING_KNOWN, KnownVectors
+from graphmem_torch.memory.listed_vectors import ListedVectors
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.writer import Writer, batched
 from graphmem_torch.progress import Progress
@@ -51,6 +53,7 @@ class Writing:
         *,
         session: str | None = None,
         key: str | None = None,
+        embeddings: Any = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
     ) -> Added:
@@ -67,8 +70,14 @@ class Writing:
                 said = f"key: expected a name of this call, got {key!r:.80}; leave it out"
                 raise InputError(said)
             key = self._store.keyed.stored(key)
-        intake = Intake(session, key)
-        made = intake.atoms(atoms)
+        vectors = ListedVectors(embeddings, self._store.dim)
+        listed = isinstance(atoms, (list, tuple))
+        if isinstance(atoms, (list, tuple)):
+            vectors.expect_count(len(atoms))
+        intake = Intake(session, key, vectors)
+        made = intake.atoms(atoms if listed else vectors.counted(atoms))
+        if listed and embeddings is not None:
+            made = iter(list(made))  # so that nothing is stored before a missing vector is found
         whole: list[Atom] = []
         if key is not None:
             whole = list(made)
@@ -79,23 +88,34 @@ class Writing:
                 return Added(0, len(whole), tuple(ids)) + intake.report()
             made = iter(whole)
         done = Added(0, 0)
-        add = partial(self._add_and_notify, places)
+        add = partial(self._add_and_notify, places, vectors)
         with Progress(what="index", unit="atoms", shown=progress) as bar:
             for batch in batched(made, self.state.config.link.batch_atoms):
                 done += intake.store(batch, add)
                 bar.update(len(batch))
+        if not listed:
+            vectors.expect_count()
         if key is not None:
             self._store.keyed.put(key, whole, done.ids)
         self.state.warn_of_unresolved()
         return done + intake.report()
 
-    def _add_and_notify(self, places: Mapping[str, str], part: Sequence[Atom]) -> Added:
-        added, switches = self.add_batch(self._store.forms.adopt(part), places)
+    def _add_and_notify(
+        self, places: Mapping[str, str], vectors: ListedVectors, part: Sequence[Atom]
+    ) -> Added:
+        atoms = self._store.forms.adopt(part)
+        known = vectors.known(part).renamed(part, atoms)
+        added, switches = self.add_batch(atoms, places, known=known)
+        vectors.release(part)
         self.state.regimes.notify(switches)
         return added
 
     def add_batch(
-        self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None
+        self,
+        atoms: list[Atom],
+        places: Mapping[str, str],
+        writer: Writer | None = None,
+        known: KnownVectors = NOTHING_KNOWN,
     ) -> tuple[Added, list[RegimeSwitch]]:
         """Store one batch in a transaction.
 
@@ -103,11 +123,13 @@ class Writing:
             atoms: Atoms in the order of storing.
             places: File and line that atoms came from by id, for messages.
             writer: Writer to use instead of that of the memory.
+            known: Vectors that are not encoded.
 
         Returns:
             The stored atoms, and the regime switches in them, of which nobody is notified yet.
         """
-        fresh, switches = (writer or self.state.writer()).add(atoms, places, self.state.clock())
+        now = self.state.clock()
+        fresh, switches = (writer or self.state.writer()).add(atoms, places, now, known)
         self._store.uses.settle()
         done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
         return done, switches

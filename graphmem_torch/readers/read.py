@@ -35,6 +35,7 @@ from graphmem_torch.readers.source import (
     read_bytes,
     says_nothing,
 )
+from graphmem_torch.readers.unit_rows import InlineVectors
 from graphmem_torch.readers.whatsapp import WHATSAPP_ORDERS, is_whatsapp
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
@@ -357,6 +358,7 @@ def read_source(
     known: Container[str] = (),
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
+    vectors: InlineVectors | None = None,
 ) -> Iterator[Atom]:
     """Yield the atoms of a file outside a proof library, or of standard input.
 
@@ -371,22 +373,32 @@ def read_source(
         known: Stored ids; see `read_records`.
         skipped: List of errors, see `read_atoms`.
         losses: Counter of dropped content by kind; updated.
+        vectors: Embeddings in the lines by atom id; updated.
 
     Raises:
         InputError: Invalid input; see `read_atoms`.
     """
     where, losses = source.where, Counter() if losses is None else losses
     if source.format == "jsonl" and source.path is not None:
-        lines = raw_lines(source.path)
         yield from read_records(
-            lines, where, origins, source=salt, known=known, skipped=skipped, losses=losses
+            raw_lines(source.path),
+            where,
+            origins,
+            source=salt,
+            known=known,
+            skipped=skipped,
+            losses=losses,
+            vectors=vectors,
         )
         return
     zipped = source.path is not None and source.path.suffix.lower() == ".zip"
     raw = b"" if zipped else read_bytes(source.path)
     format = source.format or _guess(raw.decode("utf-8-sig", "replace"), where)
     if format == "jsonl":
-        yield from read_records(io.BytesIO(raw), where, origins, skipped=skipped, losses=losses)
+        lines = io.BytesIO(raw)
+        yield from read_records(
+            lines, where, origins, skipped=skipped, losses=losses, vectors=vectors
+        )
         return
     text = decode(raw, where)
     data = _parsed(text) if format == "locomo" else None
