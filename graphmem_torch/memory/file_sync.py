@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,13 +19,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
-from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import EmbedderError, InputError
-from graphmem_torch.memory.edge_writes import connect_all
+from graphmem_torch.memory.edge_writes import connect_all, mentioned_concepts, stated_edges
 from graphmem_torch.memory.file_diff import (
     StoredIds,
     holds_one,
@@ -116,6 +114,7 @@ class _File:
         reading: Settings it is read with.
         stamp: Sizes and times of it and the files read with it; empty: unknown.
         digest: SHA-256 of its content, if it had to be read.
+        lines: Number of its lines, if it had to be read.
     """
 
     source: Source
@@ -124,6 +123,7 @@ class _File:
     reading: dict[str, object] = field(default_factory=dict)
     stamp: str = ""
     digest: str = ""
+    lines: int = 0
 
     @property
     def path(self) -> Path:
@@ -240,8 +240,9 @@ class FileSync:
         # An empty file still exists, and may get content again.
         moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
+        self._expect_lines(changed)
         if changed:
-            self._place_rows(files)
+            self._place_rows(files, {file.name for file in changed})
         # Followed files first, so that content moved from one to another is known.
         try:
             for file in sorted(changed, key=lambda file: file.row is None):
@@ -454,24 +455,36 @@ class FileSync:
             self._store.sources.hold(row.number, ids)
         return row, {name: known[name] for name in ids}
 
-    def _place_rows(self, files: Sequence[_File]) -> None:
-        """Set the row of the first memory of each file, where rows are in order."""
+    def _expect_lines(self, changed: Sequence[_File]) -> None:
+        """Tell the progress how many memories come, if each line is one."""
+        if self._bar is not None and all(file.reading["as"] == "jsonl" for file in changed):
+            self._bar.expect(self._done.known + sum(file.lines for file in changed))
+
+    def _place_rows(self, files: Sequence[_File], changed: Collection[str]) -> None:
+        """Set the row of the first memory of each file, and check rows that are in order."""
         if self._vectors is None or self._vectors.by_id:
             return
         count = 0
         for file in files:
             row = file.row or SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
             self._starts[file.name] = count
-            count += sum(1 for _ in self._atoms(file, row, again=True))
+            atoms = self._atoms(file, row, again=True)
+            count += self._expect_rows(file, atoms) if file.name in changed else _length(atoms)
         self._vectors.expect_count(count)
 
     def _matched(self, file: _File, first: Iterable[Atom], atoms: Iterable[Atom]) -> Iterator[Atom]:
         """Return atoms matched to their vectors, which are checked by reading them `first`."""
         if self._vectors is None:
             return iter(atoms)
+        if self._vectors.by_id:
+            self._expect_rows(file, first)
+        return self._vectors.matched(atoms, self._starts.get(file.name, 0))
+
+    def _expect_rows(self, file: _File, atoms: Iterable[Atom]) -> int:
+        """Check the vectors of the atoms of a file, and return the number of these."""
+        assert self._vectors is not None
         start, embedder = self._starts.get(file.name, 0), self._state.embedder
-        self._vectors.expect_all(first, start, self._origins, embedder)
-        return self._vectors.matched(atoms, start)
+        return self._vectors.expect_all(atoms, start, self._origins, embedder)
 
     def _atoms(self, file: _File, row: SourceRow, *, again: bool = False) -> Iterator[Atom]:
         """Yield the atoms of a file in its order.
@@ -650,7 +663,7 @@ class FileSync:
         with store.gathering() if ids else nullcontext():
             nodes = [node for node, _ in store.known(ids).values()]
             before = {atom.id: (n, atom) for n, atom in zip(nodes, store.atoms(nodes), strict=True)}
-            edges = self._connected(nodes)
+            edges = stated_edges(store, nodes)
             if before:
                 store.lay_aside(nodes)
                 self._delete(list(before))
@@ -706,35 +719,9 @@ class FileSync:
 
     def _names_of(self, old: Sequence[int]) -> dict[str, Tensor]:
         """Return the vectors of the names of concepts that replaced atoms mention."""
-        nodes = self._mentioned(old)
+        nodes = mentioned_concepts(self._store, old)
         rows = self._store.vectors(nodes, tokens=False).embeddings
         return {a.text: row for a, row in zip(self._store.atoms(nodes), rows, strict=True)}
-
-    def _connected(self, nodes: Sequence[int]) -> list[tuple[str, str, EdgeType, float]]:
-        """Return the callers' edges of atoms that are replaced."""
-        if not nodes:
-            return []
-        edges, own = self._store.connected_edges(), torch.tensor(nodes)
-        edges = edges.take(torch.isin(edges.source, own) | torch.isin(edges.target, own))
-        edges = edges.take(edges.type != int(EdgeType.TEMPORAL))
-        ends = sorted({*edges.source.tolist(), *edges.target.tolist()})
-        atoms = zip(ends, self._store.atoms(ends), strict=True)
-        names = {node: atom.id for node, atom in atoms if atom.kind != CONCEPT}
-        columns = zip(*(column.tolist() for column in edges.columns), strict=True)
-        return [
-            (names[source], names[target], EdgeType(kind), weight)
-            for source, target, kind, weight in columns
-            if source in names and target in names
-        ]
-
-    def _mentioned(self, nodes: Sequence[int]) -> list[int]:
-        """Return the concepts of atoms that are replaced."""
-        edges = self._store.edges() if nodes else EdgeBlock.empty()
-        own = torch.isin(edges.source, torch.tensor(nodes, dtype=torch.int64))
-        own &= edges.type == int(EdgeType.ABSTRACTION)
-        found = edges.target[own].unique().tolist()
-        atoms = zip(found, self._store.atoms(found), strict=True)
-        return [node for node, atom in atoms if atom.kind == CONCEPT]
 
     def _add(self, atoms: list[Atom]) -> Added:
         added, found = self._writing.add_batch(atoms, self._origins, self._writer, self._known)
@@ -880,18 +867,23 @@ def _stamp(file: _File) -> str:
 
 
 def _digest(file: _File) -> str:
-    """Return the SHA-256 of the files read for a file; empty without content.
+    """Return the SHA-256 of the files read for a file, and count its lines; empty without content.
 
     Raises:
         InputError: A file cannot be read.
     """
-    digest, blank = hashlib.sha256(), True
+    digest, blank, file.lines = hashlib.sha256(), True, 0
     for path in _parts(file):
         digest.update(b"\0")
         for part in raw_parts(path):
             digest.update(part)
+            file.lines += part.count(b"\n")
             blank = blank and says_nothing([part])
     return "" if blank else digest.hexdigest()
+
+
+def _length(items: Iterable[object]) -> int:
+    return sum(1 for _ in items)
 
 
 def _with_edges_of(atom: Atom, old: Atom) -> Atom:

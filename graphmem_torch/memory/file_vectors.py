@@ -38,7 +38,7 @@ class FileVectors:
     The files are open until `close`, and no vector is kept in memory.
 
     Attributes:
-        by_id: Whether rows are named by ids; else row i is of the i-th memory.
+        by_id: True if rows are named by ids; else row i is of the i-th memory.
         count: Number of rows.
         dim: Width of the vectors.
         token_dim: Width of the token vectors; 0 without them.

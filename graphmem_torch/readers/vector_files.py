@@ -155,7 +155,7 @@ class VectorFile:
         dim: Width d of the embeddings.
         token_dim: Width m of the token vectors; 0 without them.
         ids: Row by id; None if the rows are in the order of the memories.
-        normalise: Whether rows are divided by their lengths.
+        normalise: True if rows are divided by their lengths.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, normalise: bool = False) -> None:

@@ -143,16 +143,16 @@ def read_asked(text: str) -> Asked:
     plain = _CAPTION.sub("", LINK.sub(" ", visible(text))).strip()
     if not plain:
         return NOTHING_ASKED
-    questions, tells = [], False
+    questions, others = list[str](), list[str]()
     for sentence in split_sentences(plain):
         core = _core(sentence)
         if core is None:
-            tells = tells or (len(terms(sentence)) > 0 and not _is_pleasant(sentence))
+            others.append(sentence)
         elif core:
             questions.append(core)
     if not questions:
         return NO_ANSWER if _NO_ANSWER.match(plain) else NOTHING_ASKED
-    if tells:
+    if any(len(terms(each)) > 0 and not _is_pleasant(each) for each in others):  # it tells as well
         return Asked(_key(plain), (), "") if asks(plain) else NOTHING_ASKED
     core = " ".join(questions)
     bears = any(_PROPER.search(each) for each in questions)

@@ -92,7 +92,7 @@ class DeferredEmbedder:
 
     @property
     def available(self) -> bool:
-        """Whether the encoder is loaded, or can be."""
+        """Return whether the encoder is loaded, or can be."""
         try:
             return self.loaded() is not None
         except EmbedderError:

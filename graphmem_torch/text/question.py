@@ -257,6 +257,8 @@ def asks(text: str) -> bool:
     Quotations and brackets beside other words of a sentence do not ask ("She said 'who?' and
     left."), nor do links, code and captions.
     """
+    if "?" not in text and text.isascii():
+        return False
     text = _BESIDE_WORDS.sub(" ", LINK.sub(" ", text))
     return _ASKS.search(_ASIDE.sub(lambda aside: _shown(text, aside), text)) is not None
 
