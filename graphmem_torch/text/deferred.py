@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 __all__ = ["DeferredEmbedder", "namer"]
 
 _OPTIONAL = frozenset({"asymmetric", "encode_query", "readable", "unrelated", "unread"})
-_WINDOW = 254  # pieces of a chunk, where the encoder's own window is not known
+_WINDOW = 254  # pieces of a chunk, as long as the encoder's own window is not known
 
 
 class DeferredEmbedder:
@@ -71,6 +70,7 @@ class DeferredEmbedder:
         self.names = HashingEmbedder(dim, 0)
         self._load = load
         self._loaded: Embedder | None = None
+        self.window = _WINDOW
         self.tokenizer: Tokenizer = WordTokenizer() if load is None else _TokenizerOf(self)
         self._lock = threading.Lock()
 
@@ -84,11 +84,6 @@ class DeferredEmbedder:
         own = self._load or (None if self.spec is None else load)
         apart = self.names_apart and names_apart
         return DeferredEmbedder(load=own, spec=self.spec, names_apart=apart, **self.to_dict())
-
-    @cached_property
-    def window(self) -> int:
-        """Pieces that the encoder reads at once; 254 if the encoder is not here."""
-        return _WINDOW if self._load is None else self.loaded().window
 
     @property
     def available(self) -> bool:
