@@ -26,6 +26,7 @@ __all__ = [
     "bound_concepts",
     "bound_embedder",
     "copy_binding",
+    "deferred_meta",
     "embedder_meta",
     "expect_bound",
     "link_settings",
@@ -80,7 +81,8 @@ def open_bound(
         with MemoryStore.open(path, mode="r") as kept:  # may be of an earlier release
             loaded = loaded.like(kept.fingerprint)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-    for key, value in embedder_meta(spec, how, loaded).items():
+    named = loaded if isinstance(loaded, DeferredEmbedder) else spec
+    for key, value in {**embedder_meta(named, how), **deferred_meta(loaded)}.items():
         given = value is not None or key == _DEFERRED
         if mode == "w" and given and store.meta_get(key) != value:
             store.meta_set(key, value)
@@ -137,21 +139,10 @@ def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
     )
 
 
-def embedder_meta(spec: Any, how: EmbedderConfig, loaded: Embedder) -> dict[str, str | None]:
-    """Return the strings that store an encoder; None for what it does not have.
-
-    Args:
-        spec: The encoder as it was given.
-        how: Settings that it was loaded with.
-        loaded: The encoder.
-    """
-    if not isinstance(loaded, DeferredEmbedder):
-        return {**_named_meta(spec, how), _DEFERRED: None}
-    deferred = json.dumps(loaded.to_dict()) if loaded.names_apart else None
-    return {**_named_meta(loaded.spec, how), _DEFERRED: deferred}
-
-
-def _named_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
+def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
+    """Return the strings that store a named encoder; None values for an unnamed one."""
+    if isinstance(spec, DeferredEmbedder):
+        spec = spec.spec
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
     name = _located(spec)
@@ -159,6 +150,13 @@ def _named_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     # Earlier releases read only the first two.
     own = [] if prompts == [AUTO, AUTO] else prompts
     return {_EMBEDDER: json.dumps([name, how.token_dim, *own])}
+
+
+def deferred_meta(loaded: Embedder) -> dict[str, str | None]:
+    """Return the string that makes a deferred encoder again; None for another encoder."""
+    if isinstance(loaded, DeferredEmbedder) and loaded.names_apart:
+        return {_DEFERRED: json.dumps(loaded.to_dict())}
+    return {_DEFERRED: None}
 
 
 def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:

@@ -364,7 +364,7 @@ class FileSync:
                 same.remove(row)
                 moved[file.name] = row.name
                 file.row = replace(row, name=file.name)
-        if moved and self._known is not None:
+        if moved and self._writer is not None:
             rows = {
                 file.row.number: file.name for file in changed if file.row and file.name in moved
             }

@@ -23,6 +23,7 @@ from graphmem_torch.config import Config, LinkConfig, checked_config, load_confi
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.compatibility import (
+    deferred_meta,
     embedder_meta,
     link_settings,
     load_as,
@@ -102,7 +103,8 @@ def reembed(
     check_count("batch", batch)
     settings = load_config(preset) if config is None else checked_config(config)
     loaded = load_as(embedder, settings.embedder, usable_device(device))
-    meta = {**embedder_meta(embedder, settings.embedder, loaded), REGIME_KEY: None}
+    named = embedder_meta(embedder, settings.embedder)
+    meta = {**named, **deferred_meta(loaded), REGIME_KEY: None}
     link = link_settings(settings.link, loaded)
     with ExitStack() as stack:
         folder = store_folder(path)
