@@ -70,6 +70,8 @@ if TYPE_CHECKING:
         Version,
         WeighedPath,
     )
+    from graphmem_torch.text.deferred import DeferredEmbedder
+    from graphmem_torch.text.embedder import EmbeddedQuestion
     from graphmem_torch.text.embedding_server import ServerEmbedder
 
 __all__ = [
@@ -84,8 +86,10 @@ __all__ = [
     "Conflict",
     "Consolidated",
     "Context",
+    "DeferredEmbedder",
     "EdgeGradient",
     "EdgeType",
+    "EmbeddedQuestion",
     "EmbedderError",
     "Explanation",
     "Graph",
@@ -161,6 +165,8 @@ _NAMES = {
     "Page Particle PathStep PlanStep QueryPlan Receipt Reconciled RegimeSwitch Result "
     "Start Statement Trace Understood Validity Version WeighedPath",
     "text.embedding_server": "ServerEmbedder",
+    "text.deferred": "DeferredEmbedder",
+    "text.embedder": "EmbeddedQuestion",
 }
 _MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""

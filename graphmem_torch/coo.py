@@ -16,6 +16,8 @@ __all__ = [
     "check_edge_index",
     "check_finite",
     "column",
+    "expect_keyed",
+    "int32_offsets",
     "isin",
     "isin_pairs",
     "offsets_of",
@@ -154,11 +156,32 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
     Raises:
         InputError: There are more ids than an int32 can count.
     """
-    if ids.shape[0] > _MAX_EDGES:
+    return int32_offsets(torch.bincount(ids, minlength=nodes))
+
+
+def int32_offsets(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int32
+    """Return `offsets_of` in 32 bits.
+
+    Raises:
+        InputError: There are more entries than an int32 can count.
+    """
+    offsets = offsets_of(counts)
+    if int(offsets[-1]) > _MAX_EDGES:
         raise InputError(
-            f"edges: expected at most {_MAX_EDGES}, got {ids.shape[0]}; shard the graph"
+            f"edges: expected at most {_MAX_EDGES:,} in one graph, got {int(offsets[-1]):,}; "
+            "divide it, such as a memory into namespaces"
         )
-    return offsets_of(torch.bincount(ids, minlength=nodes)).to(torch.int32)
+    return offsets.to(torch.int32)
+
+
+def expect_keyed(nodes: int) -> None:
+    """Raise InputError for more nodes than a sort key of source, target and type can number."""
+    most = math.isqrt((1 << 63) // (MAX_TYPE + 1))
+    if nodes > most:
+        raise InputError(
+            f"nodes: expected at most {most:,} in one graph, got {nodes:,}; divide it, such as a "
+            "memory into namespaces"
+        )
 
 
 def offsets_of(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int64

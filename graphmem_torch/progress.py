@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Self
@@ -47,6 +48,7 @@ class Progress:
         self._every, self._clock = every, clock
         self._start = self._last = clock()
         self.done, self._told = 0.0, 0.0
+        self._lock, self._ended = threading.Lock(), threading.Event()
         self._bar: Any = None
         # Avoid even a disabled bar of tqdm: it takes a lock shared by all forks of a process, and a
         # fork killed at that moment would block the others for ever.
@@ -63,9 +65,12 @@ class Progress:
                 self.update(1)
 
     def __enter__(self) -> Self:
+        if self._lines and self._every > 0:
+            threading.Thread(target=self._tick, name="progress", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._ended.set()
         if self._bar is not None:
             self._bar.close()
         elif self._told and kind is None and self.done > self._told:
@@ -76,13 +81,47 @@ class Progress:
         self.done += n
         if self._bar is not None:
             self._bar.update(n)
-        elif self._lines and self._clock() - self._last >= self._every:
-            self._tell()
+        elif self._lines:
+            self._tell_in_time()
+
+    def _tick(self) -> None:
+        """Write lines while one item takes long."""
+        while not self._ended.wait(self._every):
+            self._tell_in_time()
+
+    def _tell_in_time(self) -> None:
+        with self._lock:
+            if not self._ended.is_set() and self._clock() - self._last >= self._every:
+                self._tell()
+
+    def expect(self, total: int) -> None:
+        """Set the total number, once it is known."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.refresh()
+
+    def _pace(self, seconds: float) -> str:
+        """Return the rate, and the time left if the total is known."""
+        rate = self.done / seconds if seconds > 0 else 0.0
+        if not rate:
+            return ""
+        told = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        left = "" if self._total is None else _left(max(0.0, self._total - self.done) / rate)
+        return f", {told} a second{left}"
 
     def _tell(self) -> None:
         self._last, self._told = self._clock(), self.done
         of = "" if self._total is None else f" of {self._total:,}"
         unit = f" {self._unit}" if self._unit else ""
         seconds = self._last - self._start
-        line = f"{self._what}: {self.done:,.0f}{of}{unit}, {seconds:.0f} s"
+        line = f"{self._what}: {self.done:,.0f}{of}{unit}, {seconds:.0f} s{self._pace(seconds)}"
         print(f"graphmem: {line}", file=sys.stderr, flush=True)
+
+
+def _left(seconds: float) -> str:
+    """Return the time left in words; nothing at the end."""
+    if not seconds:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f", {minutes} min left" if minutes >= 10 else f", {minutes}:{rest:02} min left"

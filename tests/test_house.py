@@ -303,9 +303,9 @@ LONGEST, MOST_PUBLIC = 600, 40
 
 LONG_FILES = {
     "index.module": 635,
-    "memory.file_sync": 903,
-    "memory.memory": 699,
-    "memory.writer": 772,
+    "memory.file_sync": 887,
+    "memory.memory": 665,
+    "memory.writer": 764,
 }
 """Files that are longer, with their lines."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
+import threading
 
 import pytest
 
@@ -26,8 +28,8 @@ def test_a_log_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> N
         clock.now += 0.01
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "graphmem: index: 1,000 of 2,000 atoms, 10 s",
-        "graphmem: index: 2,000 of 2,000 atoms, 20 s",
+        "graphmem: index: 1,000 of 2,000 atoms, 10 s, 100 a second, 0:10 min left",
+        "graphmem: index: 2,000 of 2,000 atoms, 20 s, 100 a second",
     ]
 
 
@@ -50,7 +52,40 @@ def test_the_last_line_says_how_much_it_was(capsys: pytest.CaptureFixture[str]) 
         clock.now += 5
         bar.update(4)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["graphmem: index: 3 atoms, 11 s", "graphmem: index: 7 atoms, 16 s"]
+    assert lines == [
+        "graphmem: index: 3 atoms, 11 s, 0.27 a second",
+        "graphmem: index: 7 atoms, 16 s, 0.44 a second",
+    ]
+
+
+def test_a_total_that_is_known_later_tells_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = _Clock()
+    with Progress(what="index", unit="atoms", every=10.0, clock=clock) as bar:
+        bar.expect(90_000)
+        for seconds, done in ((10, 100), (10, 400), (80, 500), (100, 89_500)):
+            clock.now += seconds
+            bar.update(done)
+    assert [line.partition("atoms, ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "10 s, 10 a second, 149 min left",
+        "20 s, 25 a second, 59 min left",
+        "100 s, 10 a second, 148 min left",
+        "200 s, 452 a second",
+    ]
+
+
+def test_a_log_gets_lines_while_one_item_takes_long() -> None:
+    log, told = io.StringIO(), threading.Event()
+
+    class Log(io.StringIO):
+        def write(self, text: str) -> int:
+            told.set()
+            return log.write(text)
+
+    with contextlib.redirect_stderr(Log()), Progress(what="index", unit="atoms", every=0.02):
+        assert told.wait(60)
+    assert log.getvalue().startswith("graphmem: index: 0 atoms, 0 s")
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

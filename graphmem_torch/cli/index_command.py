@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from graphmem_torch.cli.options import Target, expect_no_slip, store_options
-from graphmem_torch.cli.syntax import Leaf, choice, option
+from graphmem_torch.cli.syntax import PATH, Leaf, choice, option
 from graphmem_torch.cli.terminal import Reply, counted
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Added, Indexed
@@ -42,6 +44,21 @@ RESUMES = "what was acknowledged is safe, and running the same command again res
     is_flag=True,
     help="Leave out files and lines that cannot be used, list them, and exit with 3.",
 )
+@option(
+    "--embeddings",
+    type=PATH,
+    multiple=True,
+    metavar="VECTORS",
+    help="Take the vectors of the memories from this .npy, .safetensors or .parquet file, by id or "
+    "in the order of the memories. Repeatable.",
+)
+@option("--normalise", is_flag=True, help="Divide these vectors by their lengths.")
+@option(
+    "--fingerprint",
+    metavar="NAME",
+    help="Make a store for vectors of this encoder, without loading it. --embedder names what "
+    "loads it for the first question.",
+)
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
 def index(
@@ -52,6 +69,9 @@ def index(
     prune: bool,
     dry_run: bool,
     skip_bad: bool,
+    embeddings: tuple[Path, ...],
+    normalise: bool,
+    fingerprint: str | None,
     new: bool,
 ) -> Reply:
     """Bring a store up to date with files, or make one.
@@ -73,8 +93,19 @@ def index(
     start = time.perf_counter()
     given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
-    with target.open(mode, create=True, in_memory=dry_run and not there) as memory:
+    _check_options(embeddings, normalise, fingerprint)
+    target.settings.load_engine()
+    from graphmem_torch.memory.file_vectors import opened_vectors
+
+    with ExitStack() as stack:
+        vectors = stack.enter_context(opened_vectors(embeddings or None, normalise=normalise))
+        if fingerprint is not None and vectors is not None:
+            target = target.with_embedder(vectors.encoder(fingerprint, target.settings.embedder))
+        memory = stack.enter_context(
+            target.open(mode, create=True, in_memory=dry_run and not there)
+        )
         before = len(memory)
+        given["embeddings"] = vectors
         try:
             done = memory.add_files(
                 files, **given, dry_run=dry_run, skip_bad=skip_bad, progress=True
@@ -96,6 +127,13 @@ def index(
         note="\n".join(f"graphmem: left out: {' '.join(why.split())}" for why in done.skipped),
         code=3 if done.skipped else 0,
     )
+
+
+def _check_options(embeddings: tuple[Path, ...], normalise: bool, fingerprint: str | None) -> None:
+    """Raise InputError for options of vectors without vectors."""
+    for name, given in (("--normalise", normalise), ("--fingerprint", fingerprint is not None)):
+        if given and not embeddings:
+            raise InputError(f"{name}: expected --embeddings beside it, got none; name the vectors")
 
 
 def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:

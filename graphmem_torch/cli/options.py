@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -58,14 +58,15 @@ class Settings:
 
     Attributes:
         preset: Name of a preset, or path of a YAML file.
-        embedder: Name or folder of an encoder; None: that of the store, else of the preset.
+        embedder: Name or folder of an encoder, or an encoder; None: that of the store, else of the
+            preset.
         device: Device of the index.
         imports: Modules of the user, with signals and baselines.
         overrides: Settings of the `--config.*` options; None if there are none.
     """
 
     preset: str = "default"
-    embedder: str | None = None
+    embedder: Any = None
     device: str = "auto"
     imports: tuple[str, ...] = ()
     overrides: Mapping[str, Any] | None = None
@@ -74,6 +75,10 @@ class Settings:
     def config(self) -> Config:
         """The preset with the overrides."""
         return load_config(self.preset, self.overrides)
+
+    def load_engine(self) -> None:
+        """Import torch and the modules of the user."""
+        load_engine(self.imports)
 
     @contextmanager
     def open(
@@ -86,7 +91,7 @@ class Settings:
             mode: `r` to read, `w` to write.
             create: Whether a missing store is made.
         """
-        load_engine(self.imports)
+        self.load_engine()
         from graphmem_torch.memory import Memory
 
         with Memory.open(
@@ -113,6 +118,10 @@ class Target:
     store: Path
     namespace: str | None
     settings: Settings
+
+    def with_embedder(self, embedder: Any) -> Target:
+        """Return the same target with another encoder."""
+        return replace(self, settings=replace(self.settings, embedder=embedder))
 
     @property
     def exists(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
+from graphmem_torch.text.deferred import DeferredEmbedder
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
 from graphmem_torch.text.models import AUTO
 from graphmem_torch.text.probed import ProbedEmbedder
@@ -26,6 +28,7 @@ __all__ = [
     "bound_concepts",
     "bound_embedder",
     "copy_binding",
+    "deferred_meta",
     "embedder_meta",
     "expect_bound",
     "link_settings",
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 _EMBEDDER = "embedder"  # key of the store's meta strings
+_DEFERRED = "embedder.deferred"  # key of what a deferred encoder is made of again
 
 
 def open_bound(
@@ -60,13 +64,18 @@ def open_bound(
         return MemoryStore.open(path, mode="r"), None
     if not create and not _exists(path):
         MemoryStore.open(path, mode="r")  # raises the error for a missing store
-    remembered = None
-    if embedder is None and _exists(path):
+    remembered = deferred = None
+    if isinstance(embedder, DeferredEmbedder):
+        load = partial(load_as, embedder.spec, own, device)
+        deferred = embedder.loading(load, names_apart=True)
+    if _exists(path):
         with MemoryStore.open(path, mode="r") as kept:
-            bound = kept.num_nodes or has_namespaces(kept.path)
-            remembered = _remembered(kept) if bound else None
+            if kept.num_nodes or has_namespaces(kept.path):
+                remembered = _remembered(kept) if embedder is None else None
+                deferred = _deferred(kept, deferred or embedder, own, device)
     spec, how = remembered or (embedder or own.name, own)
-    loaded = load_as(spec, how, device, from_store=spec != own.name and remembered is not None)
+    fresh = remembered is None or spec == own.name
+    loaded = deferred or load_as(spec, how, device, from_store=not fresh)
     try:
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     except EmbedderError:
@@ -75,10 +84,30 @@ def open_bound(
         with MemoryStore.open(path, mode="r") as kept:
             loaded = _as_bound(loaded, kept.fingerprint)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-    for key, value in embedder_meta(spec, how).items():
-        if mode == "w" and value is not None and store.meta_get(key) != value:
+    named = loaded if isinstance(loaded, DeferredEmbedder) else spec
+    for key, value in {**embedder_meta(named, how), **deferred_meta(loaded)}.items():
+        given = value is not None or key == _DEFERRED
+        if mode == "w" and given and store.meta_get(key) != value:
             store.meta_set(key, value)
     return store, loaded
+
+
+def _deferred(
+    store: MemoryStore, embedder: Any, own: EmbedderConfig, device: str
+) -> DeferredEmbedder | None:
+    """Return the deferred encoder of a store that has one, or that is opened with one.
+
+    Names of concepts stay in the vectors of those that are stored.
+    """
+    kept = store.meta_get(_DEFERRED)
+    if isinstance(embedder, DeferredEmbedder):
+        return embedder if kept else embedder.loading(embedder.loaded, names_apart=False)
+    if kept is None:
+        return None
+    spec, how = (_remembered(store) if embedder is None else (embedder, own)) or (None, own)
+    load = None if spec is None else partial(load_as, spec, how, device)
+    named = spec if isinstance(spec, str) else None
+    return DeferredEmbedder(load=load, spec=named, **json.loads(kept))
 
 
 def _exists(folder: Path | None) -> bool:
@@ -126,6 +155,8 @@ def load_as(spec: Any, how: EmbedderConfig, device: str, *, from_store: bool = F
 
 def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     """Return the strings that store a named encoder; None values for an unnamed one."""
+    if isinstance(spec, DeferredEmbedder):
+        spec = spec.spec
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
     name = _located(spec)
@@ -135,12 +166,22 @@ def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     return {_EMBEDDER: json.dumps([name, how.token_dim, *own])}
 
 
+def deferred_meta(loaded: Embedder) -> dict[str, str | None]:
+    """Return the string that makes a deferred encoder again; None for another encoder."""
+    if isinstance(loaded, DeferredEmbedder) and loaded.names_apart:
+        return {_DEFERRED: json.dumps(loaded.to_dict())}
+    return {_DEFERRED: None}
+
+
 def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:
     """Load the encoder of an open store with the settings of the time it was filled.
 
     Raises:
         EmbedderError: The encoder cannot be loaded, or is not the one that filled the store.
     """
+    deferred = _deferred(store, None, own, device)
+    if deferred is not None:
+        return deferred
     spec, how = _remembered(store) or (own.name, own)
     return expect_bound(store, load_as(spec, how, device, from_store=spec != own.name))
 
@@ -164,9 +205,10 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
 
 def copy_binding(source: MemoryStore, target: MemoryStore) -> None:
     """Copy the name of the encoder from a store to a new one."""
-    kept = source.meta_get(_EMBEDDER)
-    if kept is not None:
-        target.meta_set(_EMBEDDER, kept)
+    for key in (_EMBEDDER, _DEFERRED):
+        kept = source.meta_get(key)
+        if kept is not None:
+            target.meta_set(key, kept)
 
 
 def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:

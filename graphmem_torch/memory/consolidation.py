@@ -26,10 +26,10 @@ from graphmem_torch.memory.archiving import archive_nodes
 from graphmem_torch.memory.clusters import Clusters, clusters
 from graphmem_torch.memory.facts import reconcile_before
 from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.intake import batched
 from graphmem_torch.memory.learning import Learning, correct_if_due
 from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.state import State
-from graphmem_torch.memory.writer import batched
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.oracle import Judge
 from graphmem_torch.results import Consolidated, Reconciled

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, RESEMBLING, Atom, EdgeType, Link
+from graphmem_torch.atoms import CONCEPT, MAX_EDGE_WEIGHT, RESEMBLING, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
@@ -23,6 +23,7 @@ from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = [
     "JudgedEdges",
@@ -330,3 +331,33 @@ def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[Named
 
 def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
     return (edges.source * size + edges.target) * 256 + edges.type
+
+
+def stated_edges(
+    store: TensorReader, nodes: Sequence[int]
+) -> list[tuple[str, str, EdgeType, float]]:
+    """Return the edges of nodes that callers connected, by the ids of their ends."""
+    if not nodes:
+        return []
+    edges, own = store.connected_edges(), torch.tensor(nodes)
+    edges = edges.take(torch.isin(edges.source, own) | torch.isin(edges.target, own))
+    edges = edges.take(edges.type != int(EdgeType.TEMPORAL))
+    ends = sorted({*edges.source.tolist(), *edges.target.tolist()})
+    atoms = zip(ends, store.atoms(ends), strict=True)
+    names = {node: atom.id for node, atom in atoms if atom.kind != CONCEPT}
+    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
+    return [
+        (names[source], names[target], EdgeType(kind), weight)
+        for source, target, kind, weight in columns
+        if source in names and target in names
+    ]
+
+
+def mentioned_concepts(store: TensorReader, nodes: Sequence[int]) -> list[int]:
+    """Return the concepts that nodes mention."""
+    edges = store.edges() if nodes else EdgeBlock.empty()
+    own = torch.isin(edges.source, torch.tensor(nodes, dtype=torch.int64))
+    own &= edges.type == int(EdgeType.ABSTRACTION)
+    found = edges.target[own].unique().tolist()
+    atoms = zip(found, store.atoms(found), strict=True)
+    return [node for node, atom in atoms if atom.kind == CONCEPT]

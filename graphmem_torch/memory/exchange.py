@@ -23,18 +23,17 @@ from graphmem_torch.atoms import Atom, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.exporting import VERSION, VERSIONED, Exported, checked_type
+from graphmem_torch.memory.known_vectors import AtomVectors
 from graphmem_torch.memory.lookup import NamedEdge
 from graphmem_torch.memory.validity import NamedStatement
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
-from graphmem_torch.store import MemoryStore, TokenRows
-from graphmem_torch.store.batches import pick_tokens
-from graphmem_torch.text.embedder import Embedder, Encoded
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.times import parse_time
 
 __all__ = [
     "ExportedPart",
-    "KnownVectors",
     "check_export",
     "exported_atoms",
     "exported_edges",
@@ -43,7 +42,6 @@ __all__ = [
     "is_export_file",
     "restore_learned",
     "restore_life",
-    "stored_rows",
     "versions_apart",
 ]
 
@@ -301,7 +299,7 @@ def _lines(part: ExportedPart, kind: str) -> Iterator[tuple[str, dict[str, Any]]
             yield f"{path}:{number}", parse_json(text, str(path), line=number)
 
 
-def _read_vectors(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor, Tensor, Tensor]:
+def _read_vectors(record: Mapping[str, Any], embedder: Embedder) -> AtomVectors:
     """Return the vectors of a line; ValueError if their widths are not the embedder's."""
     width = embedder.token_dim
     embedding = _values_of(record["vector"], np.float32)
@@ -314,76 +312,3 @@ def _read_vectors(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor
 
 def _values_of(text: str, kind: type[np.generic]) -> Tensor:
     return torch.from_numpy(np.frombuffer(base64.b64decode(text, validate=True), kind).copy())
-
-
-def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return embedding, token vectors and pieces of each text; empty without token vectors."""
-    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
-    if tokens is None or pieces is None or offsets is None:
-        none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
-        return [(row, *none) for row in encoded.pooled]
-    counts = offsets.diff().tolist()
-    parts = encoded.pooled, tokens.split(counts), pieces.split(counts)
-    return list(zip(*parts, strict=True))
-
-
-def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return the stored vectors of each node, in the form of `rows_of`."""
-    embeddings, tokens = store.vectors(nodes)
-    return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
-
-
-class KnownVectors:
-    """Embedder that returns imported vectors without encoding their texts.
-
-    Attributes:
-        name, dim, token_dim, num_pieces, fingerprint, tokenizer, window: Values of the embedder.
-    """
-
-    def __init__(self, embedder: Embedder) -> None:
-        """Start without vectors."""
-        self._embedder = embedder
-        self._known: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        self.name, self.fingerprint = embedder.name, embedder.fingerprint
-        self.dim, self.token_dim = embedder.dim, embedder.token_dim
-        self.num_pieces, self.window = embedder.num_pieces, embedder.window
-        self.tokenizer = embedder.tokenizer
-
-    @property
-    def background(self) -> float:
-        """Background of the embedder."""
-        return getattr(self._embedder, "background", 0.0)
-
-    def learn(self, entries: Sequence[Exported], ahead: Iterable[str] = ()) -> None:
-        """Replace the known vectors by those of entries and of the texts that come next."""
-        known = {
-            entry.atom.rendered: entry.vectors for entry in entries if entry.vectors is not None
-        }
-        fresh = list(dict.fromkeys(text for text in ahead if text not in known))
-        if fresh:
-            known |= zip(fresh, rows_of(self._embedder.encode(fresh)), strict=True)
-        self._known = known
-
-    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """Return vectors of texts; known ones as they were exported."""
-        known = self._known  # another thread may replace it
-        given = [known[text] for text in texts if text in known]
-        if not given:
-            return self._embedder.encode(texts, progress=progress)
-        fresh = self._embedder.encode([t for t in texts if t not in known], progress=progress)
-        # Encoded texts come first, then known ones.
-        is_known = torch.tensor([text in known for text in texts])
-        pick = torch.where(
-            is_known, len(fresh.pooled) + is_known.cumsum(0) - 1, (~is_known).cumsum(0) - 1
-        )
-        pooled = torch.cat([fresh.pooled, torch.stack([each[0] for each in given])])[pick]
-        tokens, pieces, offsets = fresh.tokens, fresh.pieces, fresh.offsets
-        if tokens is None or pieces is None or offsets is None:
-            return Encoded(pooled)
-        counts = torch.tensor([len(each[2]) for each in given])
-        rows = TokenRows(
-            torch.cat([tokens, *(each[1] for each in given)]),
-            torch.cat([pieces, *(each[2] for each in given)]),
-            torch.cat([offsets, offsets[-1] + counts.cumsum(0)]),
-        )
-        return Encoded(pooled, *pick_tokens(rows, pick))

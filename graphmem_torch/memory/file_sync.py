@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import os
-import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,17 +18,32 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
-from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import EmbedderError, InputError
-from graphmem_torch.memory.edge_writes import connect_all
-from graphmem_torch.memory.exchange import KnownVectors, stored_rows
-from graphmem_torch.memory.exporting import Exported
-from graphmem_torch.memory.intake import with_expiry, with_expiry_of
+from graphmem_torch.memory.edge_writes import connect_all, mentioned_concepts, stated_edges
+from graphmem_torch.memory.file_diff import (
+    StoredIds,
+    holds_one,
+    is_gone,
+    is_within,
+    renumbered,
+    settled,
+    staying_ids,
+    was_followed,
+)
+from graphmem_torch.memory.file_vectors import FileVectors
+from graphmem_torch.memory.intake import batched, with_expiry, with_expiry_of
+from graphmem_torch.memory.known_vectors import (
+    NOTHING_KNOWN,
+    KnownVectors,
+    embedding_alone,
+    rows_of,
+    stored_rows,
+)
 from graphmem_torch.memory.lookup import nodes_of
-from graphmem_torch.memory.writer import batched
+from graphmem_torch.memory.state import State
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
 from graphmem_torch.readers.chats import edited_at, is_export_atom
@@ -47,9 +60,10 @@ from graphmem_torch.readers.read import (
 )
 from graphmem_torch.readers.slack import slack_tables
 from graphmem_torch.readers.source import leaving_out, raw_parts, says_nothing
+from graphmem_torch.readers.unit_rows import InlineVectors
 from graphmem_torch.results import Added, Indexed, RegimeSwitch
-from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.followed_files import NOBODY, Held, SourceRow
+from graphmem_torch.text.embedder import encode_checked
 from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["FileSync", "ReadSettings"]
@@ -58,7 +72,6 @@ _log = logging.getLogger(__name__)
 
 _BASE = "sources.base"  # key of the folder that names of sources are relative to
 _SINCE = "sources.since"  # key of the first node whose files are all followed
-_FRESH = 2_000_000_000  # ns: a file changed just now may change again with the same time stamp
 _MANY = 1024  # memories replaced per batch
 
 
@@ -82,6 +95,12 @@ class ReadSettings:
     input: str
     batch: int
 
+    @classmethod
+    def of(cls, state: State, format: str | None, input: str) -> ReadSettings:
+        """Return the settings of a memory."""
+        own, batch = state.config.embedder, state.config.link.batch_atoms
+        return cls(state.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
+
 
 @dataclass
 class _File:
@@ -94,6 +113,7 @@ class _File:
         reading: Settings it is read with.
         stamp: Sizes and times of it and the files read with it; empty: unknown.
         digest: SHA-256 of its content, if it had to be read.
+        lines: Number of its lines, if it had to be read.
     """
 
     source: Source
@@ -102,6 +122,7 @@ class _File:
     reading: dict[str, object] = field(default_factory=dict)
     stamp: str = ""
     digest: str = ""
+    lines: int = 0
 
     @property
     def path(self) -> Path:
@@ -120,19 +141,29 @@ class _File:
 class FileSync:
     """One run over files; call `run` once."""
 
-    def __init__(self, writing: Writing, reading: ReadSettings, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        writing: Writing,
+        reading: ReadSettings,
+        *,
+        dry_run: bool,
+        vectors: FileVectors | None = None,
+    ) -> None:
         """Prepare a run; reads nothing.
 
         Args:
             writing: Writing to the memory that the files go to.
             reading: Settings for reading.
             dry_run: Whether to count only and change nothing.
+            vectors: Vectors of the memories, which are not encoded.
         """
         self._writing, self._state = writing, writing.state
         self._store, self._reading = writing.state.store, reading
-        self._known = None if dry_run else KnownVectors(self._state.embedder)
-        # Encodes with `_known`; None in a dry run.
-        self._writer = None if self._known is None else self._state.writer_with(self._known)
+        # None in a dry run.
+        self._writer = None if dry_run else self._state.writer_with(self._state.embedder)
+        self._vectors, self._known = vectors, NOTHING_KNOWN
+        self._inline = InlineVectors(self._store.dim)
+        self._starts: dict[str, int] = {}  # by file, the row of its first memory
         self._switches: list[RegimeSwitch] = []  # not notified yet
         self._deleted: set[str] = set()
         self._bar: Progress | None = None
@@ -185,11 +216,11 @@ class FileSync:
         kept = self._store.meta_get(_BASE)
         base = None if kept is None or not Path(kept).is_dir() else Path(kept)
         rows = {row.name: row for row in self._store.sources.rows()}
-        lost = [p for p in paths if prune and base and _was_followed(Path(p), base, rows)]
+        lost = [p for p in paths if prune and base and was_followed(Path(p), base, rows)]
         given = [path for path in paths if path not in lost]
 
         def emptied(folder: Path) -> bool:
-            return base is not None and _holds_one(folder, base, rows)
+            return base is not None and holds_one(folder, base, rows)
 
         found: list[Source] = []
         if given or not lost:
@@ -204,10 +235,13 @@ class FileSync:
         files = _files(found, base, rows)
         changed = self._changed(files)
         there = {file.name for file in files}
-        absent = [row for name, row in rows.items() if name not in there and _is_gone(base / name)]
+        absent = [row for name, row in rows.items() if name not in there and is_gone(base / name)]
         # An empty file still exists, and may get content again.
         moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
+        self._expect_lines(changed)
+        if changed:
+            self._place_rows(files, {file.name for file in changed})
         # Followed files first, so that content moved from one to another is known.
         try:
             for file in sorted(changed, key=lambda file: file.row is None):
@@ -221,9 +255,11 @@ class FileSync:
                     self._pour(source)
         scope = [Path(path).resolve() for path in paths if str(path) != "-"]
         for row in absent:
-            if row.name not in moved.values() and _is_within(base / row.name, scope):
+            if row.name not in moved.values() and is_within(base / row.name, scope):
                 self._part_from(row, prune)
         self._delete_released()
+        if self._vectors is not None and len(changed) == len(files) and not self._skipped:
+            self._vectors.warn_of_unused()
         if self._skipped and not skip_bad:
             first, *others = self._skipped
             more = f" (and {len(others):,} more that cannot be used)" if others else ""
@@ -239,7 +275,7 @@ class FileSync:
         names = (source_name(each.path, here) for each in found if each.path is not None)
         if any(self._store.numbered(name) for name in names):
             base = here  # as in older releases
-        if self._known is not None:
+        if self._writer is not None:
             self._store.meta_set(_BASE, str(base))
         return base
 
@@ -248,7 +284,7 @@ class FileSync:
         since = self._store.meta_get(_SINCE)
         if since is None:
             since = "0" if kept is None else str(self._store.next_node)
-            if self._known is not None:
+            if self._writer is not None:
                 self._store.meta_set(_SINCE, since)
         self._since = int(since)
 
@@ -291,8 +327,8 @@ class FileSync:
                     file.settings,
                 ):
                     changed.append(file)
-                elif self._known is not None:
-                    self._store.sources.put(replace(file.row, stamp=_settled(file.stamp)))
+                elif self._writer is not None:
+                    self._store.sources.put(replace(file.row, stamp=settled(file.stamp)))
         return changed
 
     def _settings(self, source: Source, old: Mapping[str, object]) -> dict[str, object]:
@@ -327,7 +363,7 @@ class FileSync:
                 same.remove(row)
                 moved[file.name] = row.name
                 file.row = replace(row, name=file.name)
-        if moved and self._known is not None:
+        if moved and self._writer is not None:
             rows = {
                 file.row.number: file.name for file in changed if file.row and file.name in moved
             }
@@ -362,16 +398,19 @@ class FileSync:
                 given = self._store.numbered(row.label)
                 row = replace(row, next=max([row.next, *(number + 1 for _, number in given)]))
             row = replace(row, next=max(row.next, self._given.get(row.label, 0)))
-            fresh, following = _renumbered(list(atoms), stored, row)
+            fresh, following = renumbered(list(atoms), stored, row)
             self._given[row.label] = following
+            fresh = list(self._matched(file, fresh, fresh))
             if same:
                 fresh = [atom for atom in fresh if atom.id in held]
             atoms, row = iter(fresh), replace(row, next=following)
+        else:
+            atoms = self._matched(file, self._atoms(file, row, again=True), atoms)
         first = next(atoms, None)
         if first is None:  # JSON of another kind; the reader has warned
             return
         atoms = chain([first], atoms)
-        if self._known is not None:
+        if self._writer is not None:
             row = sources.put(row)
         differs = False
         if held:
@@ -391,7 +430,7 @@ class FileSync:
             self._note(unchanged=1)
         whole = len(self._skipped or ()) == before and _stamp(file) == file.stamp
         if whole:
-            self._ended.append(replace(row, digest=file.digest, stamp=_settled(file.stamp)))
+            self._ended.append(replace(row, digest=file.digest, stamp=settled(file.stamp)))
 
     def _first(self, file: _File, text: bool) -> tuple[SourceRow, dict[str, Held]]:
         """Return the row of a file that was never followed, and the atoms it already holds."""
@@ -410,14 +449,55 @@ class FileSync:
             return row, {}
         # The file was read by an older release.
         row = replace(row, next=1 + numbered[-1][1])
-        if self._known is not None:
+        if self._writer is not None:
             row = self._store.sources.put(row)
             self._store.sources.hold(row.number, ids)
         return row, {name: known[name] for name in ids}
 
-    def _atoms(self, file: _File, row: SourceRow) -> Iterator[Atom]:
-        """Yield the atoms of a file in its order."""
-        own = self._reading
+    def _expect_lines(self, changed: Sequence[_File]) -> None:
+        """Tell the progress how many memories come, if each line is one."""
+        if self._bar is not None and all(file.reading["as"] == "jsonl" for file in changed):
+            self._bar.expect(self._done.known + sum(file.lines for file in changed))
+
+    def _place_rows(self, files: Sequence[_File], changed: Collection[str]) -> None:
+        """Set the row of the first memory of each file, and check rows that are in order."""
+        if self._vectors is None or self._vectors.by_id:
+            return
+        count = 0
+        for file in files:
+            row = file.row or SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
+            self._starts[file.name] = count
+            atoms = self._atoms(file, row, again=True)
+            count += self._expect_rows(file, atoms) if file.name in changed else _length(atoms)
+        self._vectors.expect_count(count)
+
+    def _matched(self, file: _File, first: Iterable[Atom], atoms: Iterable[Atom]) -> Iterator[Atom]:
+        """Return atoms matched to their vectors, which are checked by reading them `first`."""
+        if self._vectors is None:
+            return iter(atoms)
+        if self._vectors.by_id:
+            self._expect_rows(file, first)
+        return self._vectors.matched(atoms, self._starts.get(file.name, 0))
+
+    def _expect_rows(self, file: _File, atoms: Iterable[Atom]) -> int:
+        """Check the vectors of the atoms of a file, and return the number of these."""
+        assert self._vectors is not None
+        start, embedder = self._starts.get(file.name, 0), self._state.embedder
+        return self._vectors.expect_all(atoms, start, self._origins, embedder)
+
+    def _atoms(self, file: _File, row: SourceRow, *, again: bool = False) -> Iterator[Atom]:
+        """Yield the atoms of a file in its order.
+
+        Args:
+            file: The file.
+            row: Its row in the store.
+            again: Whether it is read beside another time that notes what is left out.
+
+        Raises:
+            InputError: With `again`, a line that would be left out, if rows are in order.
+        """
+        own, in_order = self._reading, self._vectors is not None and not self._vectors.by_id
+        ignored = None if in_order else list[str]()
         if file.proofs:
             prefix = str(file.reading["prefix"])
             return read_proofs(file.path, prefix=prefix, origins=self._origins)
@@ -429,9 +509,10 @@ class FileSync:
             max_tokens=own.max_tokens,
             locomo_input=own.input,
             origins=self._origins,
-            known=_StoredFile(self._store),
-            skipped=self._skipped,
-            losses=self._losses,
+            known=StoredIds(self._store),
+            skipped=ignored if again else self._skipped,
+            losses=Counter() if again else self._losses,
+            vectors=None if again else self._inline,
         )
 
     def _compare(
@@ -457,14 +538,15 @@ class FileSync:
             for name, old in stored.items()
             if said[name].whole != old.whole and said[name].edges == old.edges
         }
-        staying = _staying(held, list(said.values()), turned)
+        staying = staying_ids(held, list(said.values()), turned)
         away = [] if broken else [name for name in held if name not in said]
-        if self._known is not None:
+        if self._writer is not None:
             self._store.sources.release(row.number, away)
         else:
             self._note(deleted=len(away))
         turned &= staying
         self._turn([said[name] for name in said if name in turned])
+        self._release([said[name] for name in said if name in staying])
         self._note(known=len(staying) - len(turned) + twice)
         self._advance(len(staying))
         rest = [atom for name, atom in said.items() if name not in staying]
@@ -526,8 +608,10 @@ class FileSync:
             else:
                 with leaving_out(self._skipped):
                     raise self._other_content(atom, "is stored already")
+        queued = {atom.id for atom in (*taken, *edited)}
+        self._release([atom for atom in atoms if atom.id not in queued])
         edited = self._later(edited, known)
-        if self._known is None:
+        if self._writer is None:
             self._plan(taken, again)
             self._turn(edited)
             return
@@ -552,7 +636,7 @@ class FileSync:
         queue, self._queue = self._queue, []
         ended, self._ended = self._ended, []
         before = len(self._skipped or ())
-        if self._known is None:
+        if self._writer is None:
             return
         again = {name: each for *_, held in queue for name, each in held.items()}
         mine = [(number, [*own, *held]) for number, own, _, held in queue]
@@ -568,20 +652,17 @@ class FileSync:
         mine: Sequence[tuple[int, Sequence[str]]],
     ) -> None:
         """Store atoms, replacing those of the same ids, and record their sources."""
-        assert self._known is not None and self._writer is not None
+        assert self._writer is not None
         store, ids = self._store, list(again)
         # Encode before taking the lock.
         old = store.present([each.node for each in again.values()])
-        hashes = {atom.rendered: text_hash(atom.rendered) for atom in atoms}
-        stored = store.cached(list(hashes.values()))
-        fresh = [text for text, own in hashes.items() if own not in stored]
-        self._known.learn(self._exported([*old, *self._mentioned(old)]), fresh)
-        self._writer.prepare(atoms)
+        self._known = self._known_of(atoms, old)
+        self._writer.prepare(atoms, self._names_of(old))
         # One transaction, so that statements about replaced atoms are never lost.
         with store.gathering() if ids else nullcontext():
             nodes = [node for node, _ in store.known(ids).values()]
             before = {atom.id: (n, atom) for n, atom in zip(nodes, store.atoms(nodes), strict=True)}
-            edges = self._connected(nodes)
+            edges = stated_edges(store, nodes)
             if before:
                 store.lay_aside(nodes)
                 self._delete(list(before))
@@ -598,52 +679,59 @@ class FileSync:
                 heirs = {n: known[name][0] for name, (n, _) in before.items() if name in known}
                 store.take_up(nodes, heirs, same)
             connect_all(store, [edge for edge in edges if edge[0] in known and edge[1] in known])
+        self._release(atoms)
         self._note(
             new=added.new - len(before),
             known=added.known + len(same),
             replaced=len(before) - len(same),
         )
 
-    def _exported(self, nodes: Sequence[int]) -> list[Exported]:
-        """Return nodes with their vectors."""
-        rows = zip(self._store.atoms(nodes), stored_rows(self._store, nodes), strict=True)
-        return [Exported("", atom, None, None, own) for atom, own in rows]
+    def _release(self, atoms: Sequence[Atom]) -> None:
+        """Forget the vectors of atoms that are stored."""
+        ids = [atom.id for atom in atoms]
+        for name in ids:
+            self._inline.pop(name, None)
+        if self._vectors is not None:
+            self._vectors.release(ids)
 
-    def _connected(self, nodes: Sequence[int]) -> list[tuple[str, str, EdgeType, float]]:
-        """Return the callers' edges of atoms that are replaced."""
-        if not nodes:
-            return []
-        edges, own = self._store.connected_edges(), torch.tensor(nodes)
-        edges = edges.take(torch.isin(edges.source, own) | torch.isin(edges.target, own))
-        edges = edges.take(edges.type != int(EdgeType.TEMPORAL))
-        ends = sorted({*edges.source.tolist(), *edges.target.tolist()})
-        atoms = zip(ends, self._store.atoms(ends), strict=True)
-        names = {node: atom.id for node, atom in atoms if atom.kind != CONCEPT}
-        columns = zip(*(column.tolist() for column in edges.columns), strict=True)
-        return [
-            (names[source], names[target], EdgeType(kind), weight)
-            for source, target, kind, weight in columns
-            if source in names and target in names
-        ]
+    def _known_of(self, atoms: Sequence[Atom], old: Sequence[int]) -> KnownVectors:
+        """Return the vectors of atoms: given ones, else those of `old` nodes of equal texts.
 
-    def _mentioned(self, nodes: Sequence[int]) -> list[int]:
-        """Return the concepts of atoms that are replaced."""
-        edges = self._store.edges() if nodes else EdgeBlock.empty()
-        own = torch.isin(edges.source, torch.tensor(nodes, dtype=torch.int64))
-        own &= edges.type == int(EdgeType.ABSTRACTION)
-        found = edges.target[own].unique().tolist()
-        atoms = zip(found, self._store.atoms(found), strict=True)
-        return [node for node, atom in atoms if atom.kind == CONCEPT]
+        Texts that neither the nodes nor the store has are encoded.
+        """
+        ids = [atom.id for atom in atoms]
+        given = NOTHING_KNOWN if self._vectors is None else self._vectors.known()
+        inline = {n: embedding_alone(self._inline[n]) for n in ids if n in self._inline}
+        given = given.beside(inline, ids)
+        rest = {atom.id: atom.rendered for atom in atoms if atom.id not in given}
+        if not rest:
+            return given
+        before = zip(self._store.atoms(old), stored_rows(self._store, old), strict=True)
+        known = {atom.rendered: vectors for atom, vectors in before}
+        hashes = {text: text_hash(text) for text in rest.values() if text not in known}
+        stored = self._store.cached(list(hashes.values()))
+        fresh = [text for text, own in hashes.items() if own not in stored]
+        if fresh:
+            encoded = encode_checked(self._state.embedder, fresh)
+            known |= zip(fresh, rows_of(encoded), strict=True)
+        own = {name: known[text] for name, text in rest.items() if text in known}
+        return given.beside(own, ids)
+
+    def _names_of(self, old: Sequence[int]) -> dict[str, Tensor]:
+        """Return the vectors of the names of concepts that replaced atoms mention."""
+        nodes = mentioned_concepts(self._store, old)
+        rows = self._store.vectors(nodes, tokens=False).embeddings
+        return {a.text: row for a, row in zip(self._store.atoms(nodes), rows, strict=True)}
 
     def _add(self, atoms: list[Atom]) -> Added:
-        added, found = self._writing.add_batch(atoms, self._origins, self._writer)
+        added, found = self._writing.add_batch(atoms, self._origins, self._writer, self._known)
         self._switches += found
         return added
 
     def _update(self, atom: Atom) -> None:
         if self._writer is not None:
-            new = with_expiry(atom, now := self._state.clock())
-            self._writer.update(atom.id, lambda old: replace(new, edges=old.edges), now)
+            new, known = with_expiry(atom, now := self._state.clock()), self._known_of([atom], [])
+            self._writer.update(atom.id, lambda old: replace(new, edges=old.edges), now, known)
 
     def _delete(self, ids: Sequence[str]) -> int:
         with self._store.turn():
@@ -696,13 +784,28 @@ class FileSync:
             origins=self._origins,
             skipped=self._skipped,
             losses=self._losses,
+            vectors=self._inline,
         )
+        if self._starts:
+            raise InputError(
+                "expected vectors by id, as standard input beside files has no place in an order, "
+                "got rows in order; index it apart",
+                where=source.where,
+            )
+        if self._vectors is not None:
+            said = list(atoms)
+            count = self._vectors.expect_all(said, 0, self._origins, self._state.embedder)
+            if not self._vectors.by_id:
+                self._vectors.expect_count(count)
+            atoms = self._vectors.matched(said, 0)
         for batch in batched(atoms, own.batch):
-            if self._known is None:
+            if self._writer is None:
                 stored = self._store.known([atom.id for atom in batch])
                 added = Added(len(batch) - len(stored), len(stored))
             else:
+                self._known = self._known_of(batch, [])
                 added = self._sound(batch)
+            self._release(batch)
             self._note(new=added.new, known=added.known)
             self._advance(len(batch))
 
@@ -712,14 +815,14 @@ class FileSync:
             self._note(gone=(row.name,))
             return
         self._note(pruned=(row.name,))
-        if self._known is not None:
+        if self._writer is not None:
             self._store.sources.drop(row.number)
         else:
             self._note(deleted=self._store.sources.counts().get(row.number, 0))
 
     def _delete_released(self) -> None:
         """Delete atoms without a source, also those an earlier run left."""
-        if self._known is None:
+        if self._writer is None:
             return
         ids = list(self._store.sources.held(NOBODY))
         if ids:
@@ -729,16 +832,6 @@ class FileSync:
         """Add to the counts and lists of the result."""
         now = {name: getattr(self._done, name) + more for name, more in counts.items()}
         self._done = replace(self._done, **now)
-
-
-class _StoredFile:
-    """Container of the ids of stored memories."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-
-    def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and id in self._store.known([id])
 
 
 def _files(found: Sequence[Source], base: Path, rows: Mapping[str, SourceRow]) -> list[_File]:
@@ -773,126 +866,21 @@ def _stamp(file: _File) -> str:
     return json.dumps([[each.st_size, each.st_mtime_ns, each.st_ctime_ns] for each in found])
 
 
-def _settled(stamp: str) -> str:
-    """Return a stamp that the next run can trust; empty for a file written just now."""
-    fresh = time.time_ns() - _FRESH
-    return stamp if stamp and all(part[1] < fresh for part in json.loads(stamp)) else ""
-
-
 def _digest(file: _File) -> str:
-    """Return the SHA-256 of the files read for a file; empty without content.
+    """Return the SHA-256 of the files read for a file, and count its lines; empty without content.
 
     Raises:
         InputError: A file cannot be read.
     """
-    digest, blank = hashlib.sha256(), True
+    digest, blank, file.lines = hashlib.sha256(), True, 0
     for path in _parts(file):
         digest.update(b"\0")
         for part in raw_parts(path):
             digest.update(part)
+            file.lines += part.count(b"\n")
             blank = blank and says_nothing([part])
     return "" if blank else digest.hexdigest()
 
 
-def _is_gone(path: Path) -> bool:
-    """Return whether a file no longer exists, or is empty."""
-    try:
-        size = path.stat().st_size
-        return path.is_file() and (size == 0 or says_nothing(raw_parts(path)))
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, InputError):  # it may exist
-        return False
-
-
-def _is_within(path: Path, scope: Sequence[Path]) -> bool:
-    return any(path == each or path.is_relative_to(each) for each in scope)
-
-
-def _was_followed(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
-    """Return whether a missing path was a source, or a folder of sources."""
-    return str(path) != "-" and not path.exists() and _holds_one(path, base, rows)
-
-
-def _holds_one(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
-    """Return whether a path is a source, or a folder of sources."""
-    return any(_is_within(base / name, [path.resolve()]) for name in rows)
-
-
-def _renumbered(
-    atoms: Sequence[Atom], stored: Sequence[Atom], row: SourceRow
-) -> tuple[list[Atom], int]:
-    """Return the chunks of a document with the ids of stored chunks of equal text.
-
-    A new text takes the id of the stored chunk in its place, if that is free.
-
-    Args:
-        atoms: Current chunks.
-        stored: Stored chunks, in order.
-        row: The source; its `next` is the first free number.
-
-    Returns:
-        The chunks, and the next free number.
-    """
-    texts, ids = [atom.text for atom in stored], [atom.id for atom in stored]
-    old = len(texts)
-    head = 0
-    while head < min(old, len(atoms)) and texts[head] == atoms[head].text:
-        head += 1
-    tail = 0
-    while tail < min(old, len(atoms)) - head and texts[-1 - tail] == atoms[-1 - tail].text:
-        tail += 1
-    places = defaultdict[str, deque[int]](deque)
-    for i in range(head, old - tail):
-        places[texts[i]].append(i)
-    place: list[int | None] = []
-    for i, atom in enumerate(atoms):
-        if i < head:
-            place.append(i)
-        elif i >= len(atoms) - tail:
-            place.append(i - len(atoms) + old)
-        else:
-            place.append(places[atom.text].popleft() if places[atom.text] else None)
-    free = set(range(old)).difference(each for each in place if each is not None)
-    for i in range(len(place)):
-        before = place[i - 1] if i else -1
-        if place[i] is None and before is not None and before + 1 in free:
-            place[i] = before + 1
-            free.remove(before + 1)
-    following, named = row.next, []
-    for atom, found in zip(atoms, place, strict=True):
-        if found is None:
-            named.append(replace(atom, id=f"{row.label}#{following}"))
-            following += 1
-        else:
-            named.append(replace(atom, id=ids[found]))
-    return named, following
-
-
-def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection[str]) -> set[str]:
-    """Return the ids of atoms that need no replacement to keep each session in file order.
-
-    Turns of equal or unknown time are ordered by storing. Those after a new turn are therefore
-    stored again after it.
-
-    Args:
-        held: Held atoms in storing order.
-        fresh: Atoms in file order.
-        turned: Ids of changed atoms that keep their place.
-    """
-    staying: set[str] = set()
-    place = {name: i for i, name in enumerate(held)}
-    last: dict[str, float] = {}  # place of the last staying turn of a session
-    for atom in fresh:
-        kept = held.get(atom.id)
-        same = kept is not None and (kept.digest == atom.digest or atom.id in turned)
-        same = same and atom.id not in staying
-        derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
-        if atom.session is None or derived:
-            staying |= {atom.id} if same else set()
-        elif same and place[atom.id] > last.get(atom.session, -1):
-            staying.add(atom.id)
-            last[atom.session] = place[atom.id]
-        else:
-            last[atom.session] = math.inf
-    return staying
+def _length(items: Iterable[object]) -> int:
+    return sum(1 for _ in items)

@@ -22,7 +22,7 @@ from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.oracle import Extractor, ask_extractor
 from graphmem_torch.results import Particle, Understood, Validity
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.question import LINK, asks, tells_time
+from graphmem_torch.text.question import asks, tells_time, without_links
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import told_days
@@ -113,7 +113,7 @@ def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
 
 def _keys(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the keys of a text in its own words: names first, then other words."""
-    plain = LINK.sub(" ", unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
+    plain = without_links(unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
     proper = _proper(plain)
     forms: dict[str, Counter[str]] = {}
     spoken = {*terms(plain)}

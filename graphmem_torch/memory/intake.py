@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
-from typing import Any, TypedDict
+from itertools import islice
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom, Link, one_line, text_hash
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import DigitsError
+from graphmem_torch.memory.listed_vectors import ListedVectors
 from graphmem_torch.plain import plain_meta
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.readers.keys import meant_field
 from graphmem_torch.readers.messages import is_message, is_object, plain
 from graphmem_torch.readers.sessions import turn_records
+from graphmem_torch.readers.unit_rows import without_embedding
 from graphmem_torch.results import Added
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import DurationLike, TimeLike, parse_duration, parse_time
@@ -26,6 +31,7 @@ from graphmem_torch.text.times import DurationLike, TimeLike, parse_duration, pa
 __all__ = [
     "FieldChanges",
     "Intake",
+    "batched",
     "changed_atom",
     "changes_given",
     "checked",
@@ -33,6 +39,8 @@ __all__ = [
     "with_expiry",
     "with_expiry_of",
 ]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _SHOWN = 3  # skipped messages that the warning quotes
@@ -58,6 +66,7 @@ class Intake:
         key: str | None = None,
         expires: TimeLike | None = None,
         ttl: DurationLike | None = None,
+        vectors: ListedVectors | None = None,
     ) -> None:
         """Start empty.
 
@@ -66,7 +75,9 @@ class Intake:
             key: Key of the call.
             expires: Expiry of values without `expires` and `ttl`.
             ttl: Seconds to live of the same values.
+            vectors: Vectors of the atoms; those in values are added.
         """
+        self._vectors = ListedVectors() if vectors is None else vectors
         self._session, halves = replace_surrogates(session)
         self._key = key
         self._expires = None if expires is None else parse_time(expires, "expires")
@@ -86,7 +97,7 @@ class Intake:
             InputError: A value other than a message is unusable; see `atom_from_record`.
         """
         seen: Counter[str] = Counter()
-        for number, (place, atom) in enumerate(self._read(values)):
+        for number, (place, value, atom, vector) in enumerate(self._read(values)):
             own = atom
             if self._session is not None and own.session is None:
                 own = replace(own, session=self._session)
@@ -103,16 +114,22 @@ class Intake:
                     own = replace(own, id=f"{own.kind}:{uuid.uuid4().hex[:16]}")
             if place:
                 self._places[id(own)] = place
+            self._vectors.match(own.id, value, vector)
             yield own
 
-    def _read(self, values: Iterable[Atom | str | Mapping[str, Any]]) -> Iterator[tuple[int, Atom]]:
-        """Yield the atoms as given, each with the place of its message, or 0 for none."""
+    def _read(
+        self, values: Iterable[Atom | str | Mapping[str, Any]]
+    ) -> Iterator[tuple[int, int, Atom, np.ndarray | None]]:
+        """Yield the atoms as given, with the places of their messages and values, and vectors.
+
+        The place of a message is 0 for another value.
+        """
         # In a list with messages, other values are bad messages; a stream is not read ahead.
         chat = isinstance(values, (list, tuple)) and any(map(_is_message, values))
-        told: set[str] = set()
+        told, dim = set[str](), self._vectors.dim
         for place, value in enumerate(values, start=1):
             if isinstance(value, Atom):
-                yield 0, checked(value, self._losses)
+                yield 0, place, checked(value, self._losses), None
                 continue
             given: Any = {"text": value} if isinstance(value, str) else value
             given = plain(given) if is_object(given) else given
@@ -123,8 +140,9 @@ class Intake:
                 ):
                     message = place if among or _is_message(record) else 0
                     with self._leaving_out(message):
+                        record, vector = without_embedding(record, where, dim)
                         atom = atom_from_record(record, where=where, told=told, losses=self._losses)
-                        yield message, checked(atom, self._losses)
+                        yield message, place, checked(atom, self._losses), vector
 
     def store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:
         """Store a batch without the messages that cannot be stored.
@@ -366,3 +384,9 @@ def digest_of(atom: Atom) -> str:
         raise InputError(
             f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"
         ) from error
+
+
+def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`."""
+    while part := list(islice(items, size)):
+        yield part

@@ -194,8 +194,6 @@ class Memory(MemoryQuestions):
 
         return Tensors(self._asking)
 
-    # Components.
-
     @property
     def config(self) -> Config:
         """Settings, with learned weights and threshold."""
@@ -256,6 +254,7 @@ class Memory(MemoryQuestions):
         *,
         session: str | None = None,
         key: str | None = None,
+        embeddings: Any = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
         expires: TimeLike | None = None,
@@ -272,6 +271,8 @@ class Memory(MemoryQuestions):
                 "user", "content": "..."}`), or sessions with `turns`.
             session: Session of the atoms that name none.
             key: Name of this call: a repeated call with it adds nothing, in any process.
+            embeddings: Unit vectors of the atoms, instead of encoding them: [n, d] in the order of
+                `atoms`, an `Encoded`, or a mapping from ids. An atom may have its own `embedding`.
             progress: Whether to show a bar on stderr.
             origins: Origin of atoms by id, for messages; may be filled while the atoms are read.
             expires: Moment, as in `retrieve`, from which no read returns the atoms that name
@@ -284,8 +285,9 @@ class Memory(MemoryQuestions):
             InputError: Empty text, an unusable field, an id or key stored with other content.
             EmbedderError, StoreError: A failing encoder, a read-only store, or a full disk.
         """
-        given: Any = {"session": session, "key": key, "progress": progress, "origins": origins}
-        return self._writing.add(atoms, expires=expires, ttl=ttl, replace=replace, **given)
+        own: Any = {"session": session, "key": key, "embeddings": embeddings, "replace": replace}
+        own |= {"progress": progress, "origins": origins, "expires": expires, "ttl": ttl}
+        return self._writing.add(atoms, **own)
 
     def add_document(
         self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None
@@ -309,6 +311,8 @@ class Memory(MemoryQuestions):
         prune: bool = False,
         dry_run: bool = False,
         skip_bad: bool = False,
+        embeddings: Any = None,
+        normalise: bool = False,
         progress: bool = False,
     ) -> Indexed:
         """Synchronize the memory with files and folders; can be repeated at any time.
@@ -323,18 +327,20 @@ class Memory(MemoryQuestions):
             prune: Whether to delete the content of files that are gone from these places.
             dry_run: Whether to return the planned changes without making them.
             skip_bad: Whether to leave out files and lines that cannot be used, and list them.
+            embeddings: Files of vectors (`.npy`, safetensors, Parquet), instead of encoding.
+            normalise: Whether to divide these vectors by their lengths.
             progress: Whether to show a bar on stderr.
 
         Raises:
             InputError, EmbedderError, StoreError: See `add`; no such path, or a bad file or line.
         """
         from graphmem_torch.memory.file_sync import FileSync, ReadSettings
+        from graphmem_torch.memory.file_vectors import opened_vectors
 
-        own, batch = self.config.embedder, self.config.link.batch_atoms
-        chunker = self._state.chunker
-        reading = ReadSettings(chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
-        follower = FileSync(self._writing, reading, dry_run=dry_run)
-        return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)
+        reading = ReadSettings.of(self._state, format, input)
+        with opened_vectors(embeddings, normalise=normalise) as vectors:
+            follower = FileSync(self._writing, reading, dry_run=dry_run, vectors=vectors)
+            return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)
 
     @overload
     def get(self, ids: str, *, refresh: bool = False) -> Atom: ...
@@ -520,8 +526,6 @@ class Memory(MemoryQuestions):
             self.store.expect_writable()
             self.store.uses.note(nodes, now)
             self.store.uses.flush()
-
-    # The store.
 
     def report(
         self,

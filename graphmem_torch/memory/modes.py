@@ -43,6 +43,7 @@ _QUESTIONS = ("question", "task")
 _STATED = 4.0  # above any difference of two cosines, so that a stated part comes first
 _SPARE = 3  # candidates of each part, in case the first says the same as another part
 REGIME_KEY = "regime"  # key of the detector's state in the store
+_BASE64 = "b64:"  # earlier releases wrote base85, which costs a hundred times as much
 _TILE = 4096  # nodes read in one batch to catch up
 _SAVED = 1024  # atoms after which the state is saved again
 _WORDS = 4  # minimum words of a sentence that can stand alone
@@ -350,7 +351,7 @@ class RegimeMonitor:
             "settings": self._settings,
             "next": self._next,
             "switches": self._seen,
-            "state": base64.b85encode(save(state)).decode("ascii"),
+            "state": _BASE64 + base64.b64encode(save(state)).decode("ascii"),
         }
         self._store.meta_set(REGIME_KEY, json.dumps(value))
         self._kept = self._detector.count
@@ -366,7 +367,10 @@ class RegimeMonitor:
         if value["settings"] != self._settings or "switches" not in value:
             return 0
         try:
-            self._detector.load_state_dict(load(base64.b85decode(value["state"])))
+            coded = value["state"]
+            known = coded.startswith(_BASE64)
+            data = base64.b64decode(coded[len(_BASE64) :]) if known else base64.b85decode(coded)
+            self._detector.load_state_dict(load(data))
         except InputError:  # saved by another version: the detector reads the atoms again
             return 0
         self._seen = [(int(n), float(s), int(p)) for n, s, p in value["switches"]]

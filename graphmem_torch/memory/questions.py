@@ -128,7 +128,10 @@ def encode_questions(
     months, days = named_dates(questions)
     unread = getattr(embedder, "unread", lambda _: None)(questions)
     readable = getattr(embedder, "readable", lambda _: None)(questions)
-    background, nearest = background_of(embedder), _nearest(embedder, snapshot)
+    background = background_of(embedder)
+    # Without the encoder, the gate does without its vectors of other texts.
+    here = getattr(embedder, "available", True)
+    nearest = _nearest(embedder, snapshot) if here else None
     asked_each = None if nearest is None else _wishes(embedder, questions)
     speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
     spans = None if asked is None else _spans(questions, asked)

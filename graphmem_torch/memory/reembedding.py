@@ -23,6 +23,7 @@ from graphmem_torch.config import Config, LinkConfig, checked_config, load_confi
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.compatibility import (
+    deferred_meta,
     embedder_meta,
     link_settings,
     load_as,
@@ -41,6 +42,7 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.replacement import EdgesAgain
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.store.store import REEMBED_NAME
+from graphmem_torch.text.deferred import namer
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
 __all__ = ["reembed", "reembed_store"]
@@ -101,7 +103,8 @@ def reembed(
     check_count("batch", batch)
     settings = load_config(preset) if config is None else checked_config(config)
     loaded = load_as(embedder, settings.embedder, usable_device(device))
-    meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
+    named = embedder_meta(embedder, settings.embedder)
+    meta = {**named, **deferred_meta(loaded), REGIME_KEY: None}
     link = link_settings(settings.link, loaded)
     with ExitStack() as stack:
         folder = store_folder(path)
@@ -161,7 +164,7 @@ def reembed_store(
             pooled, tokens = made.vectors([node for node, *_ in texts], store.next_node)
             edges = _edges_again(store, pooled, link)
             names = [name for _, name, _ in store.aliases()]
-            aliases = dict(zip(names, encode_checked(embedder, names).pooled, strict=True))
+            aliases = dict(zip(names, encode_checked(namer(embedder), names).pooled, strict=True))
             store.put_vectors(pooled, tokens, embedder.fingerprint, edges, meta, aliases)
         made.remove()
     return count

@@ -18,7 +18,6 @@ from graphmem_torch.memory.archive import ArchiveLinks, keep_ties, state_validit
 from graphmem_torch.memory.edge_writes import connect_all, unlinked_edges
 from graphmem_torch.memory.exchange import (
     ExportedPart,
-    KnownVectors,
     check_export,
     exported_atoms,
     exported_edges,
@@ -27,11 +26,11 @@ from graphmem_torch.memory.exchange import (
     is_export_file,
     restore_learned,
     restore_life,
-    stored_rows,
     versions_apart,
 )
 from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
-from graphmem_torch.memory.intake import checked
+from graphmem_torch.memory.intake import batched, checked
+from graphmem_torch.memory.known_vectors import KnownVectors, stored_rows
 from graphmem_torch.memory.namespace_folders import (
     archive_of,
     checked_name,
@@ -40,7 +39,7 @@ from graphmem_torch.memory.namespace_folders import (
 )
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.validity import named_statements, restore_statements
-from graphmem_torch.memory.writer import Writer, batched
+from graphmem_torch.memory.writer import Writer
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
 from graphmem_torch.readers.moved import MovedMemories
@@ -162,25 +161,24 @@ def _import_export(state: State, path: Path, progress: bool) -> Added:
 def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
     """Add the contents of one part of an export."""
     file, header, store = part.path, part.header, state.store
-    known = KnownVectors(state.embedder)
-    brought = bool(header["vectors"])
-    if brought and header["fingerprint"] != known.fingerprint:
+    embedder, brought = state.embedder, bool(header["vectors"])
+    if brought and header["fingerprint"] != embedder.fingerprint:
         _log.warning(
             "%s: its vectors are of the encoder %s and not of %s: the texts are encoded anew",
             file,
             header["fingerprint"],
-            known.fingerprint,
+            embedder.fingerprint,
         )
         brought = False
-    writer = state.writer_with(known)
+    writer = state.writer_with(embedder)
     writer.split_all(exported_splits(part))
-    entries = exported_atoms(part, known if brought else None)
+    entries = exported_atoms(part, embedder if brought else None)
     pinned = {node for node, _ in store.life.pins()}
     stated = {row.node for row in store.validity.stated()}
     done = Added(0, 0)
     with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
         for batch in batched(versions_apart(entries), state.config.link.batch_atoms):
-            done += _import_batch(state, batch, known, writer, pinned)
+            done += _import_batch(state, batch, writer, pinned)
             bar.update(sum(entry.until is None for entry, _ in batch))
     for edges_of in batched(exported_edges(part), _EDGES):
         with located(str(file)):
@@ -204,14 +202,12 @@ def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
 def _import_batch(
     state: State,
     batch: Sequence[tuple[Exported, Exported | None]],
-    known: KnownVectors,
     writer: Writer,
     pinned: Container[int],
 ) -> Added:
     """Add memories of `versions_apart`; the pins of `pinned` nodes stay."""
     done = Added(0, 0)
     Writing(state).make_room([entry.atom.id for entry, _ in batch])
-    known.learn([entry for entry, _ in batch])
     for kept, run in groupby(batch, key=lambda pair: pair[1]):
         done += _import_run(state, [entry for entry, _ in run], kept, writer)
     restore_life(state.store, [e for e, _ in batch if e.until is None], pinned)
@@ -223,19 +219,21 @@ def _import_run(
 ) -> Added:
     """Add memories of an export, or one of them as a new version."""
     known = state.store.known([entry.atom.id for entry in entries])
+    brought = {e.atom.id: e.vectors for e in entries if e.vectors is not None}
+    vectors = KnownVectors.listed(brought)
     if before is None:
         # Skip old versions of atoms that an interrupted import has already stored.
         entries = [e for e in entries if e.until is None or e.atom.id not in known]
         atoms = [_read(entry) for entry in entries]
         places = {e.atom.id: e.where for e in entries}
-        added, switches = Writing(state).add_batch(atoms, places, writer)
+        added, switches = Writing(state).add_batch(atoms, places, writer, vectors)
         state.regimes.notify(switches)
         return replace(added, new=added.new - sum(e.until is not None for e in entries))
     (entry,) = entries
     atom, last = _read(entry), int(entry.until is None)
     stored = known[atom.id][1] if atom.id in known else None
     if stored == _read(before).digest:
-        writer.update(atom.id, lambda _: atom, cast(float, before.until))
+        writer.update(atom.id, lambda _: atom, cast(float, before.until), vectors)
         return Added(last, 0)
     if last and stored != atom.digest:
         raise InputError(
@@ -255,11 +253,10 @@ def copy_atoms(state: State, nodes: Sequence[int], to: State) -> None:
     """
     earlier = state.store.earlier_nodes(nodes)
     entries = stored_entries(state.store, sorted([*nodes, *earlier]), stored_rows)
-    known = KnownVectors(state.embedder)
-    writer = to.writer_with(known)
+    writer = to.writer_with(state.embedder)
     pinned = {node for node, _ in to.store.life.pins()}
     for batch in batched(versions_apart(entries), state.config.link.batch_atoms):
-        _import_batch(to, batch, known, writer, pinned)
+        _import_batch(to, batch, writer, pinned)
 
 
 def _read(entry: Exported) -> Atom:

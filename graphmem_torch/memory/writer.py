@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -19,7 +19,6 @@ from graphmem_torch.atoms import (
     DEFAULT_EDGE_WEIGHT,
     Atom,
     EdgeType,
-    text_hash,
 )
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
@@ -37,6 +36,13 @@ from graphmem_torch.memory.batch_checks import (
 )
 from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
 from graphmem_torch.memory.intake import digest_of
+from graphmem_torch.memory.known_vectors import (
+    NOTHING_KNOWN,
+    KnownVectors,
+    encoded_atoms,
+    joined,
+    token_rows,
+)
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import WAITING, waiting_nodes
@@ -44,17 +50,14 @@ from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.results import RegimeSwitch
-from graphmem_torch.store import Batch, MemoryStore, TokenRows
-from graphmem_torch.store.batches import join_tokens, pick_tokens
+from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.schema import ORDERED_BY
 from graphmem_torch.text.concepts import ConceptExtractor
+from graphmem_torch.text.deferred import namer
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
-__all__ = [
-    "Writer",
-    "batched",
-]
+__all__ = ["Writer"]
 
 T = TypeVar("T")
 
@@ -126,6 +129,7 @@ class Writer:
             device: Device that searches for similar atoms.
         """
         self._store, self._embedder, self._config = store, embedder, config
+        self._namer = namer(embedder)
         self._concepts, self._regimes, self._device = concepts, regimes, device
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
@@ -159,15 +163,25 @@ class Writer:
             )
         self._warned = unresolved
 
-    def prepare(self, atoms: Sequence[Atom]) -> None:
-        """Find the concepts of the next atoms, so that adding them takes less time."""
+    def prepare(self, atoms: Sequence[Atom], names: Mapping[str, Tensor]) -> None:
+        """Find the concepts of the next atoms, so that adding them takes less time.
+
+        Args:
+            atoms: The next atoms.
+            names: Vectors [d] of names that may be new again by then.
+        """
         self._begin()
-        self._ahead = {}, {}
+        self._ahead = {}, dict(names)
         if self._config.batch_concepts == 1:
-            self._ahead = self._mentions(atoms)
+            found, vectors = self._mentions(atoms)
+            self._ahead = found, {**names, **vectors}
 
     def add(
-        self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
+        self,
+        atoms: Sequence[Atom],
+        origins: Mapping[str, str],
+        when: float,
+        known: KnownVectors = NOTHING_KNOWN,
     ) -> tuple[list[Atom], list[RegimeSwitch]]:
         """Store one batch durably, and return the atoms that were new.
 
@@ -175,6 +189,7 @@ class Writer:
             atoms: Atoms in the order of storing.
             origins: File and line that atoms came from by id, for messages.
             when: Now, seconds since the epoch UTC.
+            known: Vectors that are not encoded.
 
         Raises:
             InputError, ConfigError, EmbedderError, StoreError: An error of this batch; nothing of
@@ -184,7 +199,7 @@ class Writer:
         if not fresh:
             return [], []
         self._store.expect_writable()
-        own = self._addition(fresh, origins, when)
+        own = self._addition(fresh, origins, when, known)
         with self._queue:
             self._waiting.append(own)
         try:
@@ -206,7 +221,11 @@ class Writer:
         return own.stored, own.switches
 
     def put(
-        self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
+        self,
+        atoms: Sequence[Atom],
+        origins: Mapping[str, str],
+        when: float,
+        known: KnownVectors = NOTHING_KNOWN,
     ) -> tuple[list[Atom], list[RegimeSwitch]]:
         """Store one batch durably; an atom whose id is stored becomes its new version.
 
@@ -219,27 +238,27 @@ class Writer:
         store.expect_writable()
         while True:
             with store.reading():
-                known = store.known([atom.id for atom in atoms])
-                nodes = [node for node, _ in known.values()]
-                stored = dict(zip(known, store.atoms(nodes), strict=True))
+                there = store.known([atom.id for atom in atoms])
+                nodes = [node for node, _ in there.values()]
+                stored = dict(zip(there, store.atoms(nodes), strict=True))
             given = [with_edges_of(stored.get(atom.id), atom, origins) for atom in atoms]
             given = fresh_atoms(given, {}, origins)
-            fresh = [atom for atom in given if atom.id not in known]
-            there = [atom for atom in given if atom.id in known]
-            changed = [atom for atom in there if not atom.is_of(known[atom.id][1])]
-            lasting = [atom for atom in there if atom not in changed and atom != stored[atom.id]]
+            fresh = [atom for atom in given if atom.id not in there]
+            again = [atom for atom in given if atom.id in there]
+            changed = [atom for atom in again if not atom.is_of(there[atom.id][1])]
+            lasting = [atom for atom in again if atom not in changed and atom != stored[atom.id]]
             if not (fresh or changed or lasting):
                 return [], []
-            own = self._addition([*changed, *fresh], origins, when)
+            own = self._addition([*changed, *fresh], origins, when, known)
             with store.turn():
-                if store.known([atom.id for atom in atoms]) != known:
+                if store.known([atom.id for atom in atoms]) != there:
                     continue
                 try:
                     with store.gathering():
                         for atom in lasting:  # of equal content: no version is made
-                            store.expiry.put(known[atom.id][0], atom.expires, atom.ttl)
+                            store.expiry.put(there[atom.id][0], atom.expires, atom.ttl)
                         for i, atom in enumerate(changed):
-                            old = known[atom.id][0], stored[atom.id]
+                            old = there[atom.id][0], stored[atom.id]
                             self._replace(*old, self._part(own, [i]))
                         part = self._part(own, range(len(changed), len(own.atoms)))
                         self._store_all([part])
@@ -333,7 +352,7 @@ class Writer:
     ) -> Batch:
         """Return the batch of a removal, and of atoms with what linking adds, plus more edges."""
         concepts = [*plan.concepts, *linked.concepts]
-        tokens = _token_rows(own)
+        tokens = token_rows(own)
         if tokens is not None:  # concepts have no token vectors
             none = tokens.offsets[-1:].expand(len(concepts))
             tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
@@ -350,13 +369,20 @@ class Writer:
             alias_embeddings=torch.cat([plan.alias_embeddings, linked.alias_embeddings]),
         )
 
-    def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
+    def update(
+        self,
+        name: str,
+        change: Callable[[Atom], Atom],
+        when: float,
+        known: KnownVectors = NOTHING_KNOWN,
+    ) -> Atom:
         """Store a new version of an atom durably, and return it.
 
         Args:
             name: Id of the atom.
             change: Function from the present atom to the new one, of the same id and edges.
             when: Now, seconds since the epoch UTC.
+            known: Vectors that are not encoded.
 
         Raises:
             InputError: No such atom, or a content that cannot be stored; nothing has changed.
@@ -367,13 +393,13 @@ class Writer:
         store.expect_writable()
         while True:
             with store.reading():
-                known = store.known([name])
-                if name not in known:
+                there = store.known([name])
+                if name not in there:
                     raise InputError(
                         f"id: expected that of a stored atom, got {name!r}, which is not in the "
                         "store; add the atom"
                     )
-                node, digest = known[name]
+                node, digest = there[name]
                 old = store.atoms([node])[0]
             atom = change(old)
             if not atom.text.strip():
@@ -386,9 +412,9 @@ class Writer:
                 )
             if digest_of(atom) == digest:
                 return old
-            own = self._addition([atom], {}, when)
+            own = self._addition([atom], {}, when, known)
             with store.turn():
-                if store.known([name]) == known and store.atoms([node]) == [old]:
+                if store.known([name]) == there and store.atoms([node]) == [old]:
                     self._replace(node, old, own)
                     return atom
 
@@ -558,14 +584,11 @@ class Writer:
             [start + i for start, (_, places) in zip(count, parts, strict=False) for i in places],
             dtype=torch.int64,
         )
-        pooled = torch.cat([each.encoded.pooled for each, _ in parts])[pick]
-        rows = [_token_rows(each.encoded) for each, _ in parts]
-        packed = [each for each in rows if each is not None]
-        if len(packed) < len(rows):
-            return Encoded(pooled)
-        return Encoded(pooled, *pick_tokens(join_tokens(packed, packed[0].tokens.shape[1]), pick))
+        return joined([each.encoded for each, _ in parts], pick)
 
-    def _addition(self, atoms: list[Atom], origins: Mapping[str, str], when: float) -> _Addition:
+    def _addition(
+        self, atoms: list[Atom], origins: Mapping[str, str], when: float, known: KnownVectors
+    ) -> _Addition:
         """Return atoms with all that linking and storing them needs from the encoder and finder."""
         rows = []
         for atom in atoms:
@@ -573,7 +596,7 @@ class Writer:
                 rows.append(atom_to_row(0, atom))
         self._begin()
         finder = self._finder
-        encoded = self._encoded(atoms)
+        encoded = encoded_atoms(atoms, known, self._store, self._embedder)
         told = atoms if self._config.batch_concepts == 1 else []  # else in their turn
         return _Addition(atoms, rows, origins, encoded, *self._mentions(told), finder, when)
 
@@ -601,31 +624,13 @@ class Writer:
     def _encode_names(self, names: Sequence[str]) -> dict[str, Tensor]:
         if not names:
             return {}
-        return dict(zip(names, encode_checked(self._embedder, names).pooled, strict=True))
+        return dict(zip(names, encode_checked(self._namer, names).pooled, strict=True))
 
     def _vectors_of(self, names: Sequence[str]) -> Tensor:  # [n, d]
         """Return vectors of names, from the current additions where they have them."""
         # A linker that was rebuilt knows fewer names than the one asked before.
         self._vectors |= self._encode_names([name for name in names if name not in self._vectors])
         return torch.stack([self._vectors[name] for name in names])
-
-    def _encoded(self, atoms: Sequence[Atom]) -> Encoded:
-        """Return vectors of the atoms; stored and repeated texts are not encoded again."""
-        hashes = [text_hash(atom.rendered) for atom in atoms]
-        stored = self._store.cached(hashes)
-        new = {h: a.rendered for h, a in zip(hashes, atoms, strict=True) if h not in stored}
-        encoded = encode_checked(self._embedder, list(new.values()))
-        if len(new) == len(atoms):
-            return encoded
-        old = self._store.vectors(list(stored.values()))
-        place = {h: i for i, h in enumerate([*new, *stored])}
-        pick = torch.tensor([place[h] for h in hashes], dtype=torch.int64)
-        pooled = torch.cat([encoded.pooled, old.embeddings])[pick]
-        rows = _token_rows(encoded)
-        if rows is None:
-            return Encoded(pooled)
-        parts = [rows, *([] if old.tokens is None else [old.tokens])]
-        return Encoded(pooled, *pick_tokens(join_tokens(parts, rows.tokens.shape[1]), pick))
 
     def load(self) -> None:
         """Load the finder of concepts before a turn, as others wait for the turn to end."""
@@ -757,16 +762,3 @@ class Writer:
 def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
     """Return the strings to store for waiting atoms; none if no atom waits or has waited."""
     return {WAITING: json.dumps(list(waiting))} if waiting or before else {}
-
-
-def _token_rows(encoded: Encoded) -> TokenRows | None:
-    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
-    if tokens is None or pieces is None or offsets is None:
-        return None
-    return TokenRows(tokens, pieces, offsets)
-
-
-def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of `size`."""
-    while part := list(itertools.islice(items, size)):
-        yield part

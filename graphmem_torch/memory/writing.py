@@ -14,15 +14,18 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory.archive import keep_ties
 from graphmem_torch.memory.intake import (
     Intake,
+    batched,
     changed_atom,
     changes_given,
     checked,
     digest_of,
     with_expiry,
 )
+from graphmem_torch.memory.known_vectors import NOTHING_KNOWN, KnownVectors
+from graphmem_torch.memory.listed_vectors import ListedVectors
 from graphmem_torch.memory.lookup import with_derived
 from graphmem_torch.memory.state import State
-from graphmem_torch.memory.writer import Writer, batched
+from graphmem_torch.memory.writer import Writer
 from graphmem_torch.progress import Progress
 from graphmem_torch.readers.messages import is_object
 from graphmem_torch.readers.read import document_atoms
@@ -56,6 +59,7 @@ class Writing:
         *,
         session: str | None = None,
         key: str | None = None,
+        embeddings: Any = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
         expires: TimeLike | None = None,
@@ -77,8 +81,14 @@ class Writing:
                 said = f"key: expected a name of this call, got {key!r:.80}; leave it out"
                 raise InputError(said)
             key = self._store.keyed.stored(key)
-        intake = Intake(session, key, expires, ttl)
-        made = intake.atoms(atoms)
+        vectors = ListedVectors(embeddings, self._store.dim)
+        listed = isinstance(atoms, (list, tuple))
+        if isinstance(atoms, (list, tuple)):
+            vectors.expect_count(len(atoms))
+        intake = Intake(session, key, expires, ttl, vectors)
+        made = intake.atoms(atoms if listed else vectors.counted(atoms))
+        if listed and embeddings is not None:
+            made = iter(list(made))  # so that nothing is stored before a missing vector is found
         whole: list[Atom] = []
         if key is not None:
             whole = list(made)
@@ -89,21 +99,29 @@ class Writing:
                 return Added(0, len(whole), tuple(ids)) + intake.report()
             made = iter(whole)
         done = Added(0, 0)
-        add = partial(self._add_and_notify, places, replace)
+        add = partial(self._add_and_notify, places, vectors, replace)
         with Progress(what="index", unit="atoms", shown=progress) as bar:
             for batch in batched(made, self.state.config.link.batch_atoms):
                 done += intake.store(batch, add)
                 bar.update(len(batch))
+        if not listed:
+            vectors.expect_count()
         if key is not None:
             self._store.keyed.put(key, whole, done.ids)
         self.state.warn_of_unresolved()
         return done + intake.report()
 
     def _add_and_notify(
-        self, places: Mapping[str, str], replace: bool, part: Sequence[Atom]
+        self,
+        places: Mapping[str, str],
+        vectors: ListedVectors,
+        replace: bool,
+        part: Sequence[Atom],
     ) -> Added:
         atoms = self._store.forms.adopt(part)
-        added, switches = self.add_batch(atoms, places, replace=replace)
+        known = vectors.known(part).renamed(part, atoms)
+        added, switches = self.add_batch(atoms, places, known=known, replace=replace)
+        vectors.release(part)
         self.state.regimes.notify(switches)
         return added
 
@@ -112,6 +130,7 @@ class Writing:
         atoms: list[Atom],
         places: Mapping[str, str],
         writer: Writer | None = None,
+        known: KnownVectors = NOTHING_KNOWN,
         *,
         replace: bool = False,
     ) -> tuple[Added, list[RegimeSwitch]]:
@@ -121,6 +140,7 @@ class Writing:
             atoms: Atoms in the order of storing.
             places: File and line that atoms came from by id, for messages.
             writer: Writer to use instead of that of the memory.
+            known: Vectors that are not encoded.
             replace: Whether an atom whose id is stored becomes its new version.
 
         Returns:
@@ -130,7 +150,7 @@ class Writing:
         atoms = [with_expiry(atom, now) for atom in atoms]
         self.make_room([atom.id for atom in atoms])
         own = writer or self.state.writer()
-        fresh, switches = (own.put if replace else own.add)(atoms, places, now)
+        fresh, switches = (own.put if replace else own.add)(atoms, places, now, known)
         self._store.uses.settle()
         done = Added(len(fresh), len(atoms) - len(fresh), tuple(atom.id for atom in atoms))
         return done, switches

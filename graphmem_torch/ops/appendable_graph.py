@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from graphmem_torch.coo import offsets_of, pointers
+from graphmem_torch.coo import int32_offsets, pointers
 from graphmem_torch.graph import GRAPH_PARTS, Graph, Stored
 from graphmem_torch.ops.ragged import ranges
 
@@ -60,7 +60,7 @@ class AppendableGraph(Graph):
             target=target.index_select(0, order),
             weight=weight.index_select(0, order),
             type=type.index_select(0, order),
-            out_indptr=offsets_of(self.count).to(torch.int32),
+            out_indptr=int32_offsets(self.count),
             out_edge=torch.empty_like(target).index_copy_(0, order, place),
             num_nodes=self.num_nodes,
         )

@@ -22,6 +22,7 @@ from graphmem_torch.readers.keys import check_keys, meant_field
 from graphmem_torch.readers.messages import is_message, is_object, plain, record_of_message
 from graphmem_torch.readers.sessions import SESSION_KEYS, turn_records
 from graphmem_torch.readers.source import decoded_lines, leaving_out, parse_json
+from graphmem_torch.readers.unit_rows import InlineVectors, without_embedding
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import parse_duration, parse_time
 
@@ -45,6 +46,7 @@ def read_records(
     known: Container[str] = (),
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
+    vectors: InlineVectors | None = None,
 ) -> Iterator[Atom]:
     """Yield the atoms of JSON lines; `turns` or `messages` make a line a session (`turn_records`).
 
@@ -59,6 +61,7 @@ def read_records(
         known: Stored ids; ids of content alone, which older releases made, are kept.
         skipped: List of errors; updated. With it, bad lines are skipped instead of raising.
         losses: Counter of dropped content by kind, messages without text included; updated.
+        vectors: Embeddings in the lines by atom id; updated.
 
     Raises:
         InputError: Bad line; names file and line.
@@ -66,7 +69,7 @@ def read_records(
     losses = Counter() if losses is None else losses
     seen: Counter[str] = Counter()
     own: Counter[str] = Counter()
-    told: set[str] = set()
+    told, dim = set[str](), None if vectors is None else vectors.dim
     empty = True
     for number, line in decoded_lines(lines, where, skipped):
         empty = False
@@ -75,6 +78,7 @@ def read_records(
             for record, place in turn_records(said, f"{where}:{number}", skipped, losses=losses):
                 with leaving_out(skipped):
                     try:
+                        record, vector = without_embedding(record, place, dim)
                         atom = atom_from_record(record, where=place, told=told, losses=losses)
                     except EmptyMessageError:
                         losses["message without text"] += 1
@@ -87,6 +91,8 @@ def read_records(
                         atom = replace(atom, id=made)
                     if origins is not None and place is not None:
                         origins[atom.id] = place
+                    if vectors is not None and vector is not None:
+                        vectors[atom.id] = vector
                     yield atom
     if empty and not skipped:
         raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)

@@ -51,8 +51,8 @@ def check_keys(
             continue
         if key in _VECTORS and not isinstance(value, (str, bool, Mapping)):
             raise InputError(
-                f"{key}: expected no vector beside a text, got one; leave it out, as the memory's "
-                f'encoder makes its own, or keep it as {{"meta": {{"{key}": ...}}}}',
+                f"{key}: expected no vector of this name here, got one; leave it out, write "
+                f'"embedding" in `add` and JSON lines, or keep it as {{"meta": {{"{key}": ...}}}}',
                 where=where,
             )
         several = isinstance(value, (list, tuple)) or key in lists

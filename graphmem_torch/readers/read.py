@@ -36,6 +36,7 @@ from graphmem_torch.readers.source import (
     read_bytes,
     says_nothing,
 )
+from graphmem_torch.readers.unit_rows import InlineVectors
 from graphmem_torch.readers.whatsapp import WHATSAPP_ORDERS, is_whatsapp
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
@@ -359,6 +360,7 @@ def read_source(
     known: Container[str] = (),
     skipped: list[str] | None = None,
     losses: Counter[str] | None = None,
+    vectors: InlineVectors | None = None,
 ) -> Iterator[Atom]:
     """Yield the atoms of a file outside a proof library, or of standard input.
 
@@ -373,6 +375,7 @@ def read_source(
         known: Stored ids; see `read_records`.
         skipped: List of errors, see `read_atoms`.
         losses: Counter of dropped content by kind; updated.
+        vectors: Embeddings in the lines by atom id; updated.
 
     Raises:
         InputError: Invalid input; see `read_atoms`.
@@ -385,7 +388,14 @@ def read_source(
             yield from read_graph(lines, where, origins, losses)
             return
         yield from read_records(
-            lines, where, origins, source=salt, known=known, skipped=skipped, losses=losses
+            lines,
+            where,
+            origins,
+            source=salt,
+            known=known,
+            skipped=skipped,
+            losses=losses,
+            vectors=vectors,
         )
         return
     zipped = source.path is not None and source.path.suffix.lower() == ".zip"
@@ -395,7 +405,10 @@ def read_source(
         yield from read_graph(io.BytesIO(raw), where, origins, losses)
         return
     if format == "jsonl":
-        yield from read_records(io.BytesIO(raw), where, origins, skipped=skipped, losses=losses)
+        lines = io.BytesIO(raw)
+        yield from read_records(
+            lines, where, origins, skipped=skipped, losses=losses, vectors=vectors
+        )
         return
     text = decode(raw, where)
     data = _parsed(text) if format == "locomo" else None

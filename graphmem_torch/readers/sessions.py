@@ -43,7 +43,7 @@ def turn_records(
         session: Default name of a session.
 
     Raises:
-        InputError: Both keys, a text beside them, or an invalid turn.
+        InputError: Both keys, a text or a vector beside them, or an invalid turn.
     """
     held = [key for key in SESSION_KEYS if _holds_turns(record, key)]
     if not held or not isinstance(record, Mapping):
@@ -54,6 +54,12 @@ def turn_records(
     if beside:
         raise InputError(
             f"{key}: expected a session without {beside[0]!r}, got both; give them as two records",
+            where=where,
+        )
+    if record.get("embedding") is not None:
+        raise InputError(
+            f"embedding: expected a vector for each of {key}, got one for the session; put them "
+            "into the turns",
             where=where,
         )
     if not turns:

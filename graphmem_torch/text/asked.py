@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from graphmem_torch.text.question import LINK, asks, is_question, tells_time
+from graphmem_torch.text.question import asks, is_question, tells_time, without_links
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.unicode_forms import visible
@@ -63,6 +63,8 @@ _BEHIND = re.compile(
     r"|do you remember|can you (?:tell|remind) me|if you know|if you don't mind))+(?=[\s?.!]*$)",
     re.IGNORECASE,
 )
+# Each alternative of the pattern above has one of these.
+_POLITE = ("please", "thank", "again", "by the way", "btw", "do you ", "can you ", "if you ")
 _NAME = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+)?"
 _CALLED = re.compile(rf"(?P<name>{_NAME}),\s+(?=\w)"), re.compile(rf",\s*(?P<name>{_NAME})(?=\W*$)")
 _CAPTION = re.compile(r"\s*\[[^\[\]]*\]\s*$")
@@ -140,19 +142,20 @@ def read_asked(text: str) -> Asked:
     text = _BLANKS.sub(" ", text)
     if len(text) > _LONG:
         return NOTHING_ASKED
-    plain = _CAPTION.sub("", LINK.sub(" ", visible(text))).strip()
+    plain = without_links(visible(text))
+    plain = (_CAPTION.sub("", plain) if "]" in plain else plain).strip()
     if not plain:
         return NOTHING_ASKED
-    questions, tells = [], False
+    questions, others = list[str](), list[str]()
     for sentence in split_sentences(plain):
         core = _core(sentence)
         if core is None:
-            tells = tells or (len(terms(sentence)) > 0 and not _is_pleasant(sentence))
+            others.append(sentence)
         elif core:
             questions.append(core)
     if not questions:
         return NO_ANSWER if _NO_ANSWER.match(plain) else NOTHING_ASKED
-    if tells:
+    if any(len(terms(each)) > 0 and not _is_pleasant(each) for each in others):  # it tells as well
         return Asked(_key(plain), (), "") if asks(plain) else NOTHING_ASKED
     core = " ".join(questions)
     bears = any(_PROPER.search(each) for each in questions)
@@ -173,7 +176,7 @@ def _core(sentence: str) -> str | None:
     before = None
     while said != before:
         before = said
-        said = _uncalled(_BEHIND.sub("", said[_end(_BEFORE, said) :]))
+        said = _uncalled(_without_end(said[_end(_BEFORE, said) :]))
         indirect = _end(_INDIRECT, said)
         rest = said[indirect:].lower()
         requested = _REQUEST.match(said) or re.match(rf"{_WH}\b|if\b|whether\b", rest)
@@ -184,6 +187,14 @@ def _core(sentence: str) -> str | None:
     if marked or _OPEN.match(folded) or _CLOSED.match(folded):
         return said
     return None
+
+
+def _without_end(sentence: str) -> str:
+    """Return a sentence without politeness at its end, which a word or two of it tell."""
+    low = sentence.lower()
+    if sentence.isascii() and not any(word in low for word in _POLITE):
+        return sentence  # the pattern is slow
+    return _BEHIND.sub("", sentence)
 
 
 def _end(pattern: re.Pattern[str], text: str) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import EmbedderError, GraphMemError, first_line
+from graphmem_torch.checks import check_unit_rows
+from graphmem_torch.errors import EmbedderError, GraphMemError, InputError, first_line
 from graphmem_torch.progress import Progress
 from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.terms import STOP_WORDS, first_terms, terms
@@ -22,6 +23,7 @@ from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 from graphmem_torch.text.words import is_readable
 
 __all__ = [
+    "EmbeddedQuestion",
     "Embedder",
     "Encoded",
     "HashingEmbedder",
@@ -56,6 +58,45 @@ class Encoded:
     tokens: Tensor | None = None
     pieces: Tensor | None = None
     offsets: Tensor | None = None
+
+
+class EmbeddedQuestion(str):
+    """Question that brings its vector, so that it is asked without an encoder.
+
+    It is a string, and may be given wherever a question is.
+
+    Attributes:
+        embedding: [d] float32, of length 1.
+    """
+
+    embedding: Tensor
+
+    def __new__(cls, text: str, embedding: Any) -> EmbeddedQuestion:
+        """Return the question.
+
+        Args:
+            text: The question in words, which most signals read.
+            embedding: Its vector [d], as the encoder of the memory makes it: a tensor, an array or
+                a list.
+
+        Raises:
+            InputError: No vector, or one that is not finite or not of length 1.
+        """
+        question = super().__new__(cls, text)
+        try:
+            row = torch.as_tensor(embedding, dtype=torch.float32).detach().cpu()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"embedding: expected a vector [d], got {embedding!r:.60} ({error}); convert it"
+            ) from error
+        if row.dim() != 1 or not row.any():
+            raise InputError(
+                f"embedding: expected a vector [d], got {list(row.shape)}"
+                f"{'' if row.any() else ' of zeros'}; give one vector"
+            )
+        check_unit_rows("embedding", row[None])
+        question.embedding = row
+        return question
 
 
 @runtime_checkable
@@ -107,6 +148,8 @@ def encode_checked(
         EmbedderError: No tensors, wrong shapes or dtypes, or pooled vectors that are not finite or
             neither of unit length nor zero. The message names the first such text.
     """
+    if query and any(isinstance(text, EmbeddedQuestion) for text in texts):
+        return _with_given(embedder, texts)
     encode = getattr(embedder, "encode_query", embedder.encode) if query else embedder.encode
     encoded: Encoded = encode(texts, progress=progress)
     n = len(texts)
@@ -142,6 +185,35 @@ def encode_checked(
             f"{offsets.dtype}; mend its `encode`"
         )
     return encoded
+
+
+def _with_given(embedder: Embedder, questions: Sequence[str]) -> Encoded:
+    """Return the vectors of questions, encoding only those that bring none."""
+    rest = [each for each in questions if not isinstance(each, EmbeddedQuestion)]
+    none = torch.empty(0, embedder.token_dim, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
+    tokens, pieces = none
+    pooled, counts = torch.empty(len(questions), embedder.dim), torch.zeros(len(questions) + 1)
+    made = Encoded(pooled[:0]) if not rest else encode_checked(embedder, rest, query=True)
+    if made.tokens is not None and made.pieces is not None and made.offsets is not None:
+        tokens, pieces = made.tokens, made.pieces  # in the order of the questions
+    fresh = 0
+    for place, question in enumerate(questions):
+        if isinstance(question, EmbeddedQuestion):
+            if question.embedding.shape[0] != embedder.dim:
+                raise InputError(
+                    f"embedding: expected a vector of width {embedder.dim}, that of the encoder "
+                    f"{embedder.name!r} of this memory, got {question.embedding.shape[0]}; make it "
+                    "with that encoder"
+                )
+            pooled[place] = question.embedding
+            continue
+        pooled[place] = made.pooled[fresh]
+        if made.offsets is not None:
+            counts[place + 1] = made.offsets[fresh + 1] - made.offsets[fresh]
+        fresh += 1
+    if not embedder.token_dim:
+        return Encoded(pooled)
+    return Encoded(pooled, tokens, pieces, counts.long().cumsum(0))
 
 
 def _require_tensor(encoded: object, part: str, name: str) -> None:

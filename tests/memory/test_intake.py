@@ -298,7 +298,7 @@ def test_a_key_that_looks_like_a_field_is_not_passed_over(
             {"text": "x", "embedding": "ada-002"},
         ):
             assert told(record, memory) == [], record
-        for key in ("embedding", "vector"):
+        for key in ("embeddings", "vector"):
             with pytest.raises(InputError, match=rf"{key}: expected no vector .*leave it out"):
                 memory.add({"text": "x", key: [0.1, 0.2]})
         for key in ("txt", "txet", "Text"):

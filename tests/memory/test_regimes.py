@@ -138,7 +138,7 @@ def test_monitor_of_another_version_learns_again(tmp_path: Path) -> None:
         memory.add(talk(20))
     with MemoryStore.open(tmp_path) as store:
         kept = json.loads(store.meta_get("regime") or "")
-        state = load(base64.b85decode(kept["state"]))
+        state = load(base64.b64decode(kept["state"].removeprefix("b64:")))
         del state["axis"]
         kept["state"] = base64.b85encode(save(state)).decode("ascii")
         store.meta_set("regime", json.dumps(kept))
@@ -147,6 +147,26 @@ def test_monitor_of_another_version_learns_again(tmp_path: Path) -> None:
         memory.themes.on_switch(told.append)
         memory.add(talk(10, start=120))
     assert told
+
+
+def test_state_in_the_form_of_earlier_releases_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.themes.on_switch(print)
+        memory.add(talk(20))
+        switches = memory.themes.switches()
+    with MemoryStore.open(tmp_path) as store:
+        kept = json.loads(store.meta_get("regime") or "")
+        data = base64.b64decode(kept["state"].removeprefix("b64:"))
+        kept["state"] = base64.b85encode(data).decode("ascii")
+        store.meta_set("regime", json.dumps(kept))
+    with opened(tmp_path) as memory:
+        assert memory.themes.switches() == switches
+        memory.add(talk(10, start=120))
+        later = memory.themes.switches()
+    with opened() as memory:
+        memory.add(talk(20))
+        memory.add(talk(10, start=120))
+        assert memory.themes.switches() == later
 
 
 def test_switches_told_to_a_callback_that_adds(tmp_path: Path) -> None:
