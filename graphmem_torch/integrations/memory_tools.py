@@ -85,6 +85,11 @@ class MemoryTools:
         time: Annotated[
             str, OPTIONAL, Field(description="When it was said, ISO 8601; empty for now.")
         ] = "",
+        expires: Annotated[
+            str,
+            OPTIONAL,
+            Field(description="Moment from which it is no longer remembered, ISO 8601; or empty."),
+        ] = "",
         meta: Annotated[
             dict[str, Any] | None, Field(description="Further fields to keep and filter by.")
         ] = None,
@@ -102,7 +107,9 @@ class MemoryTools:
             self._served.root().namespaces.create(namespace)
         shared = {"speaker": speaker or None, "meta": meta, "time": time or datetime.now(UTC)}
         added = self._served.within(namespace).add(
-            [{"text": text, **shared} for text in texts], session=session or None
+            [{"text": text, **shared} for text in texts],
+            session=session or None,
+            expires=expires or None,
         )
         return RememberedTexts(ids=list(added.ids), new=added.new, known=added.known)
 

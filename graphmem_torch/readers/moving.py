@@ -1,7 +1,8 @@
 """Memories of other programs: the format is told by content, and a file is read whole.
 
 Formats: `mem0`, `zep` (and Graphiti), `letta`, `langgraph`, `chroma`, each in the module of its
-name. `graphmem index` reads exports of chats.
+name, and `mcp`, the memory.jsonl of the reference memory server (`entities`). `graphmem index`
+reads exports of chats.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import load_json
 from graphmem_torch.readers.chroma import is_chroma_database, read_chroma_database
+from graphmem_torch.readers.entities import is_graph_line, read_graph
 from graphmem_torch.readers.langgraph_store import (
     is_langgraph_database,
     is_langgraph_dump,
@@ -60,6 +62,15 @@ class _Format(NamedTuple):
     text: tuple[Callable[[str], bool], Callable[[str, MovedMemories], None]] | None = None
 
 
+def _is_graph(text: str) -> bool:
+    return is_graph_line(text.lstrip().partition("\n")[0].encode())
+
+
+def _read_graph(text: str, found: MovedMemories) -> None:
+    atoms = read_graph(text.encode().splitlines(keepends=True), "", losses=found.losses)
+    found.spaces.setdefault(None, []).extend(atoms)
+
+
 _FORMATS = {
     "mem0": _Format((is_mem0_database, read_mem0_database), (is_mem0_json, read_mem0_json)),
     "zep": _Format(data=(is_zep, read_zep)),
@@ -69,6 +80,7 @@ _FORMATS = {
         text=(is_langgraph_dump, read_langgraph_dump),
     ),
     "chroma": _Format((is_chroma_database, read_chroma_database)),
+    "mcp": _Format(text=(_is_graph, _read_graph)),
 }
 FORMATS = tuple(_FORMATS)
 """Names of the formats."""

@@ -125,6 +125,8 @@ def test_a_memory_from_adding_to_forgetting(memory: Memory) -> None:
             canoe, violin = added["ids"]
             assert (added["new"], added["known"]) == (2, 0)
             assert (await ask(client, "remember", texts=texts, **said))["known"] == 2
+            await ask(client, "remember", texts=["The guest code is 4711."], expires="2020-01-01")
+            assert "4711" not in str(await ask(client, "list"))
             found = await ask(client, "recall", query="Which colour has the canoe?", k=1)
             (hit,) = found["memories"]
             assert (hit["id"], hit["text"]) == (canoe, "Ada: The canoe is red.")
@@ -180,6 +182,7 @@ def json_receipt(done: Any) -> Any:
         ("remember", {"texts": []}, "texts: expected another value"),
         ("remember", {"texts": ["ok", " "]}, "text: expected a string with something in it"),
         ("remember", {"texts": ["ok"], "time": "soon"}, "time: expected a time, got 'soon'"),
+        ("remember", {"texts": ["ok"], "expires": "soon"}, "expires: expected a time, got 'soon'"),
         ("update", {"id": "none", "text": "x"}, "expected ids of memories, got 'none'"),
         ("forget", {}, "forget: expected ids, session, speaker"),
         ("forget", {"ids": []}, "forget: expected ids, session, speaker"),

@@ -20,6 +20,7 @@ import pytest
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
+from graphmem_torch.readers.entities import read_graph
 from graphmem_torch.readers.moving import FORMATS, read_moved
 from tests.memories import ids, opened
 
@@ -389,10 +390,32 @@ def test_odd_fields_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_format_is_told_by_content_alone() -> None:
-    assert set(FORMATS) == {"mem0", "zep", "letta", "langgraph", "chroma"}
+    assert set(FORMATS) == {"mem0", "zep", "letta", "langgraph", "chroma", "mcp"}
     for name in TEXTS:
         found = read_moved(HERE / name)
         own = {"graphiti": "zep", "letta_old": "letta", "langgraph_dump": "langgraph"}
         stem = name.partition(".")[0]
         again = read_moved(HERE / name, own.get(stem, stem))
         assert found.spaces == again.spaces and found.losses == again.losses
+
+
+def test_a_graph_of_the_reference_memory_server(tmp_path: Path) -> None:
+    lines = [
+        {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["plays cello"]},
+        {"type": "entity", "name": "Oslo", "entityType": "town", "observations": []},
+        {"type": "relation", "from": "Ada", "to": "Oslo", "relationType": "lives in"},
+    ]
+    for count in (1, 3):  # one line is also JSON
+        file = tmp_path / "memory.txt"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines[:count]), "utf-8")
+        by_command = list(read_graph(file.read_bytes().splitlines(keepends=True), ""))
+        for format in (None, "mcp"):
+            assert read_moved(file, format).spaces == {None: by_command}
+    with opened(tmp_path / "store") as memory:
+        assert memory.import_(file).new == 4
+        assert memory.import_(file).new == 0
+    file.write_text(json.dumps(lines[0]) + '\n{"type": "entity", "name": "B', "utf-8")
+    with opened(tmp_path / "store") as memory:
+        with pytest.raises(InputError, match=":2"):
+            memory.import_(file)
+        assert len(memory) == 4
