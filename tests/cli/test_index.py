@@ -145,3 +145,21 @@ def test_reembed(
     assert stored(tmp_path / "store") == before
     with Memory.open(tmp_path / "store", mode="r") as memory:
         assert memory.store.dim == 24 and memory.retrieve("canoe").hits
+
+
+def test_vectors_from_elsewhere_are_indexed(
+    tmp_path: Path, reply: Reply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+
+    file, vectors, store = tmp_path / "a.jsonl", tmp_path / "v.npy", tmp_path / "store"
+    file.write_text('{"id": "a", "text": "The canoe"}\n{"id": "b", "text": "The violin"}\n')
+    np.save(vectors, np.eye(2, 8, dtype=np.float16) * 3)
+    given = ["index", file, "--store", store, "--embeddings", vectors, "--normalise"]
+    assert main([*map(str, given), "--fingerprint", "ours", "--json"]) == 0
+    assert stored(store) == ["a", "b"]
+    capsys.readouterr()
+    assert main(["query", "canoe?", "--store", str(store)]) == 2
+    assert "the encoder 'ours' to encode a text" in capsys.readouterr().err
+    assert main(["index", str(file), "--store", str(store), "--normalise"]) == 2
+    assert "--normalise: expected --embeddings beside it" in capsys.readouterr().err
