@@ -383,7 +383,9 @@ def _expect_whole(arrays: Sequence[_Array], file: BinaryIO) -> None:
 
 def _parquet(file: BinaryIO, held: list[BinaryIO]) -> _Opened:
     """Unpack the columns of a Parquet file into temporary files, and return these."""
-    parquet = optional_import("pyarrow.parquet", "Parquet files", "pyarrow", "write .npy")
+    parquet = optional_import(
+        "pyarrow.parquet", "Parquet files", "graphmem-torch[parquet]", "write .npy"
+    )
     where = file.name
     try:
         table = parquet.ParquetFile(file)
