@@ -235,7 +235,7 @@ def test_parquet_asks_for_its_package(tmp_path: Path) -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        with pytest.raises(MissingPackageError, match="pip install 'pyarrow'"):
+        with pytest.raises(MissingPackageError, match=r"graphmem-torch\[parquet\]"):
             VectorFile(tmp_path / "v.parquet")
     else:
         with pytest.raises(InputError, match="Parquet"):
