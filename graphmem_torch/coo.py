@@ -156,6 +156,7 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
     Raises:
         InputError: There are more ids than an int32 can count.
     """
+    _expect_counted(ids.shape[0])  # before any work
     return int32_offsets(torch.bincount(ids, minlength=nodes))
 
 
@@ -166,12 +167,16 @@ def int32_offsets(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int32
         InputError: There are more entries than an int32 can count.
     """
     offsets = offsets_of(counts)
-    if int(offsets[-1]) > _MAX_EDGES:
-        raise InputError(
-            f"edges: expected at most {_MAX_EDGES:,} in one graph, got {int(offsets[-1]):,}; "
-            "divide it, such as a memory into namespaces"
-        )
+    _expect_counted(int(offsets[-1]))
     return offsets.to(torch.int32)
+
+
+def _expect_counted(edges: int) -> None:
+    if edges > _MAX_EDGES:
+        raise InputError(
+            f"edges: expected at most {_MAX_EDGES:,} in one graph, got {edges:,}; divide it, such "
+            "as a memory into namespaces"
+        )
 
 
 def expect_keyed(nodes: int) -> None:

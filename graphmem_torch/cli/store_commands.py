@@ -28,7 +28,7 @@ from graphmem_torch.cli.options import (
 from graphmem_torch.cli.syntax import COUNT, PATH, Tree, choice, option
 from graphmem_torch.cli.terminal import Reply, counted, rows
 from graphmem_torch.errors import InputError, StoreDamagedError
-from graphmem_torch.readers.moving import FORMATS
+from graphmem_torch.readers import MOVED_FORMATS
 
 __all__ = ["store"]
 
@@ -152,9 +152,9 @@ def _pour(target: Target, vectors: bool) -> None:
 @click.argument("file", type=PATH, metavar="FILE")
 @option(
     "--format",
-    type=choice(*FORMATS),
+    type=choice(*MOVED_FORMATS),
     metavar="NAME",
-    help=f"Read FILE as memories of {', '.join(FORMATS)}; by default its content tells.",
+    help=f"Read FILE as memories of {', '.join(MOVED_FORMATS)}; by default its content tells.",
 )
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options

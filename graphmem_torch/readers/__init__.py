@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graphmem_torch.readers.zep import read_zep
 
 __all__ = [
+    "MOVED_FORMATS",
     "LocomoSample",
     "atom_from_record",
     "document_atoms",
@@ -49,6 +50,9 @@ __all__ = [
     "read_whatsapp",
     "read_zep",
 ]
+
+MOVED_FORMATS = ("mem0", "zep", "letta", "langgraph", "chroma", "mcp")
+"""Names of the formats of other programs, which `moving` reads."""
 
 _MODULE = {
     "LocomoSample": "readers.locomo",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import load_json
+from graphmem_torch.readers import MOVED_FORMATS
 from graphmem_torch.readers.chroma import is_chroma_database, read_chroma_database
 from graphmem_torch.readers.entities import is_graph_line, read_graph
 from graphmem_torch.readers.langgraph_store import (
@@ -33,7 +34,7 @@ from graphmem_torch.readers.moved import MovedMemories, columns_of, sqlite_copy
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
 from graphmem_torch.readers.zep import is_zep, read_zep
 
-__all__ = ["FORMATS", "read_moved"]
+__all__ = ["read_moved"]
 
 _SQLITE = b"SQLite format 3\0"
 _DUMP = b"PGDMP"  # custom format of pg_dump
@@ -82,8 +83,6 @@ _FORMATS = {
     "chroma": _Format((is_chroma_database, read_chroma_database)),
     "mcp": _Format(text=(_is_graph, _read_graph)),
 }
-FORMATS = tuple(_FORMATS)
-"""Names of the formats."""
 
 
 def read_moved(path: Path, format: str | None = None) -> MovedMemories:
@@ -98,7 +97,7 @@ def read_moved(path: Path, format: str | None = None) -> MovedMemories:
             cut off.
     """
     if format is not None and format not in _FORMATS:
-        raise InputError(unknown("format", format, FORMATS))
+        raise InputError(unknown("format", format, MOVED_FORMATS))
     if path.is_dir():
         path = path / _CHROMA
     asked = _FORMATS if format is None else {format: _FORMATS[format]}

@@ -322,7 +322,7 @@ def test_pagerank_without_nodes(random_graph, method):
 @pytest.mark.parametrize("weight", [torch.nan, 3e38])
 def test_weights_without_a_finite_sum_are_refused(weight):
     graph = Graph.from_edges(torch.tensor([[0, 0, 1], [1, 2, 0]]))
-    with pytest.raises(InputError, match="finite sum"):
+    with pytest.raises(InputError, match="finite"):
         pagerank(graph.with_weight(torch.full((3,), weight)))
 
 
