@@ -76,9 +76,10 @@ if [[ $part == 1 ]]; then
         skip tests "pytest is not installed"
     fi
     if [[ $small ]]; then
-        step rich 60 "${bench[@]}" "${sizes[@]}" --rich
+        step rich 60 "${bench[@]}" "${sizes[@]}" --rich --mode fixed
     else
         step plain-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000
+        step fixed-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --mode fixed
         step rich-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --rich
         step plain-1m 100 "${bench[@]}" "${sizes[@]}" --atoms 1000000
         step rich-1m 100 "${bench[@]}" "${sizes[@]}" --atoms 1000000 --rich

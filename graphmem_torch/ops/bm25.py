@@ -22,6 +22,7 @@ from graphmem_torch.checks import check_count, check_entries, check_range, check
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import import_kernels, register
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.ragged import blocks, ranges, row_entries
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
@@ -226,7 +227,7 @@ class BM25:
         device = self.norm.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
         few = query_terms.shape[0] <= _FEW and device.type == "cpu"
-        return few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling()
+        return few and "_scores" not in self.__dict__ and not shapes_are_fixed()
 
     def _postings_of(
         self, query_terms: Tensor
@@ -447,7 +448,7 @@ def _add_postings(
     together: int,
 ) -> None:
     flat = query_terms.flatten()
-    if flat.numel():
+    if flat.numel() and not shapes_are_fixed():
         _check_terms(int(flat.max()), indptr.shape[0] - 1)
     if docs.is_cuda:
         import_kernels("bm25").launch_add_postings(out, indptr, docs, scores, query_terms)

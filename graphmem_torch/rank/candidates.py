@@ -54,8 +54,8 @@ class Reached:
     start: SparseRows | None = None
     activation: SparseRows | Tensor | None = None
     gate: SparseRows | Tensor | None = None
-    walk: SparseRows | None = None
-    traversal: SparseRows | None = None
+    walk: SparseRows | Tensor | None = None
+    traversal: SparseRows | Tensor | None = None
     title_hop: SparseRows | Tensor | None = None
     entity_hop: SparseRows | Tensor | None = None
     named: Tensor | None = None
@@ -211,7 +211,7 @@ class Candidates:
         around = [SIGNALS[name].context for name in names]
         if not any(around):
             return values
-        alone = ~amid[..., None] & torch.tensor(around, device=values.device)
+        alone = ~amid[..., None] & numbers_on(values.device, around)
         return values.masked_fill(alone, 0.0)
 
     def _in_units(self, values: Tensor, names: Sequence[str]) -> Tensor:  # [..., n, F], a copy

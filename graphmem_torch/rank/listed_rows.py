@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 
@@ -34,8 +35,9 @@ def derived_pairs(
 ) -> tuple[Tensor, Tensor]:  # [P] int64 each
     """Return the pairs of an atom and one derived from it, both candidates of one question.
 
-    They are places in the flattened [B, C]: first the derived one, then the other. Takes time in
-    proportion to the candidates and what is derived from them, whatever the memory.
+    They are places in the flattened [B, C]: first the derived one, or B C if it is no candidate,
+    then the other. Takes time in proportion to the candidates and what is derived from them,
+    whatever the memory. In fixed shapes each candidate has as many pairs as the one with most.
     """
     begin, source = memory.derivations
     if rows is None:
@@ -45,10 +47,17 @@ def derived_pairs(
         return derived.flatten(), (first + target).flatten()
     atom = rows.flatten()
     known = atom.clamp(min=0)
-    count = begin.diff().index_select(0, known).masked_fill_(atom < 0, 0)
-    goal, entry = ranges(begin.index_select(0, known), count)
+    first = begin.index_select(0, known)
+    count = (begin.index_select(0, known + 1) - first).masked_fill_(atom < 0, 0)
+    if shapes_are_fixed():
+        lane = torch.arange(memory.most_derived, device=rows.device)
+        entry = (first[:, None] + lane).clamp(max=len(source) - 1).flatten()
+        goal = torch.arange(len(atom), device=rows.device).repeat_interleave(len(lane))
+        inside = (lane < count[:, None]).flatten()
+    else:
+        goal, entry = ranges(first, count)
+        inside = None
     question = goal // rows.shape[1]
     column, there = columns_of(rows, question, source.index_select(0, entry), memory.num_atoms)
-    kept = there.nonzero().squeeze(1)
-    place = question * rows.shape[1] + column
-    return place.index_select(0, kept), goal.index_select(0, kept)
+    there = there if inside is None else there & inside
+    return torch.where(there, question * rows.shape[1] + column, len(atom)), goal

@@ -211,6 +211,12 @@ class MemoryTensors:
         return offsets_of(counts), self.derived_source.long()[target.argsort(stable=True)]
 
     @computed_once
+    def most_derived(self) -> int:
+        """Largest number of atoms derived from one."""
+        begin, _ = self.derivations
+        return int(begin.diff().max()) if self.num_atoms else 0
+
+    @computed_once
     def underived(self) -> Tensor:  # [A] bool
         """Mask of the atoms that nothing is derived from, if each derived atom has several sources.
 

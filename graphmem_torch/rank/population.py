@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
+
 __all__ = ["Sums", "cosine_sums", "row_sums"]
 
 _ROWS = 8192  # rows that are converted to float64 together
@@ -38,6 +40,9 @@ class Sums(NamedTuple):
 
     def within(self, values: Tensor, allowed: Tensor) -> Sums:  # [B, A], [B or 1, A] bool
         """Return the sums over the allowed atoms only, from `values` of the fewer of both kinds."""
+        if shapes_are_fixed():
+            own = values.double().where(allowed, 0.0)
+            return Sums(allowed.sum(1).double(), own.sum(1), own.square().sum(1))
         left = allowed.logical_not()
         row, column = left.nonzero(as_tuple=True)
         few = 2 * len(row) <= left.numel()

@@ -475,7 +475,8 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
         values = values.where(c.valid, 0.0)
     place, goal = c.derived
     best = torch.zeros_like(values).flatten()
-    best = best.scatter_reduce(0, goal, values.flatten().index_select(0, place), "amax")
+    given = torch.nn.functional.pad(values.flatten(), (0, 1))  # one that is no candidate gives 0
+    best = best.scatter_reduce(0, goal, given.index_select(0, place), "amax")
     alone = c.pick(c.memory.underived)
     return torch.where(alone, values.clamp(min=0), best.view(c.shape))
 

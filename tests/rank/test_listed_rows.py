@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import offsets_of
+from graphmem_torch.ops.fixed_shapes import fixing_shapes
 from graphmem_torch.rank.listed_rows import columns_of, derived_pairs
 
 ATOMS = 9
@@ -31,6 +33,7 @@ def memory_of(pairs: list[tuple[int, int]]) -> Any:
         derived_source=source,
         derived_target=target,
         derivations=(begin, source[target.argsort(stable=True)]),
+        most_derived=int(begin.diff().max()),
     )
 
 
@@ -47,15 +50,20 @@ def test_columns_are_places_in_the_list_of_the_question(
         assert not found or rows[q, place] == a
 
 
-@given(LISTS, PAIRS)
+@given(LISTS, PAIRS, st.booleans())
 def test_derived_pairs_of_lists_and_of_every_atom(
-    lists: list[set[int]], pairs: list[tuple[int, int]]
+    lists: list[set[int]], pairs: list[tuple[int, int]], fixed: bool
 ) -> None:
     memory, rows = memory_of(pairs), padded(lists)
+    if not pairs:  # a memory without derived atoms asks for no pairs
+        return
     for given_rows, atoms in ((rows, lists), (None, [set(range(ATOMS))] * len(lists))):
         own = rows if given_rows is not None else torch.arange(ATOMS).expand(len(lists), -1)
-        place, goal = derived_pairs(memory, given_rows, len(lists))
+        with fixing_shapes() if fixed else nullcontext():
+            place, goal = derived_pairs(memory, given_rows, len(lists))
         width = own.shape[1]
+        there = place < own.numel()
+        place, goal = place[there], goal[there]
         found = sorted(
             (p // width, int(own.flatten()[p]), int(own.flatten()[g]))
             for p, g in zip(place.tolist(), goal.tolist(), strict=True)

@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 
 from graphmem_torch.config import load_config
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.ops.fixed_shapes import fixing_shapes
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.population import Sums, cosine_sums, row_sums
 
@@ -67,6 +68,9 @@ def test_masks_leave_the_moments_of_the_allowed(
     exact = values.double()
     whole = Sums(torch.tensor([float(atoms)]).double(), exact.sum(1), exact.square().sum(1))
     mean, variance = whole.within(values, allowed).moments()
+    with fixing_shapes():
+        fixed = whole.within(values, allowed).moments()
+    torch.testing.assert_close(fixed, (mean, variance), rtol=1e-8, atol=1e-8)
     for b in range(questions):
         own = exact[b][allowed[0 if shared else b]]
         wanted = (
