@@ -1,9 +1,9 @@
-"""Whole questions on a GPU: agreement with the CPU, speed, and waits of the host.
+"""Whole questions on a GPU: agreement with the CPU, speed, calls and waits of the host.
 
-`python -m bench.device [--atoms 100000 1000000] [--batch 1 64 256] [--json OUT]`; needs only torch
-and numpy. Memories are made up: sessions of turns in time, topics in the embeddings, Zipf words,
-int8 token vectors, and edges as linking would draw them. A question is a noisy copy of a memory.
-`--device cpu` measures the CPU alone.
+`python -m bench.device [--atoms 100000 1000000] [--batch 1 64 256] [--rich] [--mode MODE] [--half]
+[--drawn-on-device] [--json OUT]`; needs only torch and numpy. Memories and questions are made up
+(`bench.made_memory`). Each report is a line of JSON as soon as it is measured. Calls, waits and
+passes by stage (`bench.counting`) need no GPU: `--device cpu` shows those of the CPU's path.
 """
 
 from __future__ import annotations
@@ -16,137 +16,107 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import normalize, pad
 
-from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import load_config
-from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index.index_input import IndexInput
+from bench.counting import counted
+from bench.made_memory import made_memory, made_on, questions
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = ["columns", "main", "questions", "run"]
+__all__ = ["MODES", "Setting", "main", "run"]
 
-_WIDTH, _TOKEN_WIDTH = 384, 128
-_WORDS, _TOKENS, _ASKED = 9, 15, 7  # mean words of an atom; tokens of an atom; tokens of a question
-_VOCABULARY, _PIECES = 40_000, 20_000
-_SESSION, _SPEAKERS, _TOPIC = 24, 50, 200  # turns of a session; speakers; atoms of a topic
+MODES = ("eager", "fixed", "compile")
+"""Ways to run a question that exist."""
 
-
-def columns(atoms: int, *, seed: int = 0) -> IndexInput:
-    """Return a memory of `atoms` turns, with a concept for every ten of them."""
-    g = torch.Generator().manual_seed(seed)
-
-    def integers(high: int, *shape: int) -> Tensor:
-        return torch.randint(0, high, shape, generator=g)
-
-    def zipf(high: int, count: int) -> Tensor:
-        return (high ** torch.rand(count, generator=g) - 1).long().clamp_(max=high - 1)
-
-    topics = max(1, atoms // _TOPIC)
-    centre = torch.randn(topics, _WIDTH, generator=g)
-    topic = integers(topics, atoms)
-    embeddings = torch.randn(atoms, _WIDTH, generator=g).add_(centre[topic])
-    lengths = 2 + integers(2 * _WORDS - 3, atoms)
-    concepts, node = max(1, atoms // 10), torch.arange(atoms)
-    session = node // _SESSION
-    after = node[1:][session[1:] == session[:-1]]
-    # Link near atoms of one topic, as linking by cosine would.
-    by_topic = topic.argsort(stable=True)
-    near = [torch.stack([by_topic[step:], by_topic[:-step]]) for step in (1, 2, 3)]
-    mention = torch.stack([integers(atoms, 2 * atoms), atoms + zipf(concepts, 2 * atoms)])
-    parts = [torch.stack([after - 1, after]), *near, mention]
-    types = [EdgeType.TEMPORAL, *[EdgeType.SIMILARITY] * 3, EdgeType.ABSTRACTION]
-    ends = torch.cat(parts, 1)
-    kind = torch.cat([torch.full((p.shape[1],), int(t)) for p, t in zip(parts, types, strict=True)])
-    start = 1.6e9 + 3600.0 * session.double() + 60.0 * (node % _SESSION)
-    tokens = torch.randint(-60, 61, (atoms * _TOKENS, _TOKEN_WIDTH), generator=g, dtype=torch.int8)
-    return IndexInput(
-        embeddings=normalize(embeddings, dim=1),
-        terms=zipf(_VOCABULARY, int(lengths.sum())),
-        term_offsets=pad(lengths.cumsum(0), (1, 0)),
-        vocab_size=_VOCABULARY,
-        kind=torch.zeros(atoms, dtype=torch.int64),
-        speaker=integers(_SPEAKERS, atoms),
-        num_speakers=_SPEAKERS,
-        session=session,
-        time=start,
-        log_words=torch.log1p(lengths.float()),
-        is_question=integers(5, atoms) == 0,
-        tells_time=integers(9, atoms) == 0,
-        edges=EdgeBlock.of(ends[0], ends[1], kind, torch.rand(ends.shape[1], generator=g) + 0.05),
-        num_nodes=atoms + concepts,
-        tokens=tokens,
-        pieces=zipf(_PIECES, atoms * _TOKENS).to(torch.int32),
-        token_offsets=torch.arange(atoms + 1) * _TOKENS,
-        num_pieces=_PIECES,
-    )
+_PLANNED = ("graph",)  # named in the plan, and not built yet
+_WHOLE = 1 << 40  # tile of all questions, so that one matrix is [B, A]
 
 
-def questions(data: IndexInput, count: int, *, seed: int = 1) -> QueryBatch:
-    """Return noisy copies of random memories: most of their words, some of their tokens."""
-    g = torch.Generator().manual_seed(seed)
-    row = torch.randint(len(data.embeddings), (count,), generator=g)
-    noise = torch.randn(count, _WIDTH, generator=g) / _WIDTH**0.5
-    lane = torch.arange(_ASKED)
-    length = data.term_offsets.diff()[row]
-    place = data.term_offsets[row, None] + lane % length[:, None]
-    assert data.tokens is not None and data.pieces is not None
-    token = row[:, None] * _TOKENS + lane
-    words = data.tokens[token].float()
-    words += 20 * torch.randn(words.shape, generator=g)
-    return QueryBatch(
-        embedding=normalize(data.embeddings[row] + noise, dim=1),
-        terms=data.terms[place].where(lane < length[:, None], -1),
-        tokens=normalize(words, dim=2),
-        pieces=data.pieces[token].long(),
-        speakers=torch.zeros(count, data.num_speakers, dtype=torch.bool),
-        asks_when=torch.rand(count, generator=g) < 0.1,
-    )
+@dataclass(frozen=True)
+class Setting:
+    """What is measured.
+
+    Attributes:
+        atoms: Atoms of the memory.
+        batches: Numbers of questions that are timed.
+        device: `cpu` or `cuda`.
+        rich: Whether the memory has documents, derived atoms, roles and days, and the questions a
+            mask.
+        mode: One of `MODES`.
+        half: Whether floating-point buffers have half precision.
+        drawn: Whether the memory is drawn on the device, without comparison with the CPU.
+        compared: Questions that are compared with the CPU.
+        seconds: Duration of the timing of each batch size.
+    """
+
+    atoms: int
+    batches: tuple[int, ...] = (1, 64, 256)
+    device: str = "cuda"
+    rich: bool = False
+    mode: str = "eager"
+    half: bool = False
+    drawn: bool = False
+    compared: int = 64
+    seconds: float = 2.0
 
 
-def run(
-    atoms: int,
-    batches: list[int],
-    device: str,
-    presets: list[str],
-    *,
-    compared: int = 64,
-    seconds: float = 2.0,
-) -> list[dict[str, Any]]:
-    """Report on each preset; each batch size is timed for the given seconds."""
-    data = columns(atoms)
-    asked = questions(data, max(*batches, compared))
+def run(setting: Setting, presets: list[str]) -> list[dict[str, Any]]:
+    """Report on each preset."""
     reports = []
     for preset in presets:
         begin = time.perf_counter()
-        index = MemoryIndex.build(data, load_config(preset)).eval()
-        report: dict[str, Any] = {"preset": preset, "atoms": atoms, "edges": index.graph.num_edges}
-        report["build_s"] = time.perf_counter() - begin
-        few = asked.rows(slice(0, compared))
+        index, asked = _made(setting, load_config(preset))
+        report: dict[str, Any] = {
+            "preset": preset,
+            "atoms": setting.atoms,
+            "edges": index.graph.num_edges,
+            "rich": setting.rich,
+            "mode": setting.mode,
+            "dtype": str(index.embeddings.dtype).removeprefix("torch."),
+            "build_s": time.perf_counter() - begin,
+        }
         with torch.inference_mode():
-            expected = index(few)
-            begin = time.perf_counter()
-            index(few)
-            report["cpu_ms"] = {str(compared): (time.perf_counter() - begin) * 1000}
-            if device == "cuda":
-                index, asked = index.to("cuda"), asked.to("cuda")
+            if not setting.drawn:
+                few = asked.rows(slice(0, setting.compared))
+                expected = index(few)
+                begin = time.perf_counter()
+                index(few)
+                elapsed = (time.perf_counter() - begin) * 1000
+                report["cpu_ms"] = {str(setting.compared): elapsed}
+                if setting.device == "cuda":
+                    index, asked = index.to("cuda"), asked.to("cuda")
+                    report |= _agreement(index(asked.rows(slice(0, setting.compared))), expected)
+            if setting.device == "cuda":
                 report["bytes"] = torch.cuda.memory_allocated()
-                report |= _agreement(index(asked.rows(slice(0, compared))), expected)
             report["batches"] = {
-                str(size): _measured(index, asked.rows(slice(0, size)), device, seconds)
-                for size in batches
+                str(size): _measured(index, asked.rows(slice(0, size)), setting)
+                for size in setting.batches
             }
-        index, asked = index.to("cpu"), asked.to("cpu")
         reports.append(report)
         print(json.dumps(report), flush=True)
     return reports
+
+
+def _made(setting: Setting, config: Config) -> tuple[MemoryIndex, QueryBatch]:
+    """Return the index of a made-up memory, and questions for it."""
+    count = max(*setting.batches, setting.compared)
+    if setting.drawn:
+        dtype = torch.float16 if setting.half else torch.float32
+        state, asked = made_on(setting.device, setting.atoms, dtype, count)
+        index = MemoryIndex(state, config).to(setting.device).eval()
+        return index.fix_shapes(setting.mode == "fixed"), asked
+    data = made_memory(setting.atoms, rich=setting.rich)
+    index = MemoryIndex.build(data, config).eval().fix_shapes(setting.mode == "fixed")
+    return (
+        index.half() if setting.half else index,
+        questions(data, count, rich=setting.rich, masked=setting.rich),
+    )
 
 
 def _agreement(found: Retrieval, expected: Retrieval) -> dict[str, float]:
@@ -160,38 +130,50 @@ def _agreement(found: Retrieval, expected: Retrieval) -> dict[str, float]:
     }
 
 
-def _measured(index: MemoryIndex, asked: QueryBatch, device: str, seconds: float) -> dict[str, Any]:
-    """Return milliseconds of a batch; on a GPU also stages, launches, waits and idle share."""
+def _measured(index: MemoryIndex, asked: QueryBatch, setting: Setting) -> dict[str, Any]:
+    """Return milliseconds of a batch, and calls and waits by stage; on a GPU also launches."""
+    ask: Callable[..., Retrieval] = index
+    report: dict[str, Any] = {}
+    if setting.mode == "compile":
+        begin = time.perf_counter()
+        torch.compiler.reset()
+        ask = torch.compile(index, dynamic=False)
+        ask(asked)
+        report["compile_s"] = time.perf_counter() - begin
 
     def once() -> None:
-        index(asked)
-        if device == "cuda":
+        ask(asked)
+        if setting.device == "cuda":
             torch.cuda.synchronize()
 
     for _ in range(3):
         once()
     spent: list[float] = []
-    while len(spent) < 5 or (sum(spent) < seconds and len(spent) < 200):
+    while len(spent) < 5 or (sum(spent) < setting.seconds and len(spent) < 200):
         begin = time.perf_counter()
         once()
         spent.append(time.perf_counter() - begin)
     spent.sort()
     median, late = spent[len(spent) // 2], spent[int(0.95 * (len(spent) - 1))]
-    report: dict[str, Any] = {
+    report |= {
         "p50_ms": median * 1000,
         "p95_ms": late * 1000,
         "per_s": len(asked) / median,
         "n": len(spent),
     }
-    stages = Stages()
-    index(asked, stages=stages)
-    report["stages_ms"] = {name: s * 1000 for name, s in stages.seconds.items()}
-    if device == "cuda":
+    if setting.mode != "compile":
+        stages = Stages()
+        index(asked, stages=stages)
+        report["stages_ms"] = {name: s * 1000 for name, s in stages.seconds.items()}
+        cells = len(asked) * setting.atoms
+        work = counted(lambda own: index(asked, stages=own, tile=_WHOLE), cells)
+        report["work"] = {stage: counts.report() for stage, counts in work.items()}
+    if setting.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         once()
         report["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-        report["waits"] = _waits(lambda: index(asked))
+        report["waits"] = _waits(lambda: ask(asked))
         report |= _launches(once, median)
     return report
 
@@ -256,15 +238,42 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--atoms", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64, 256])
     parser.add_argument("--presets", nargs="+", default=["default"])
+    parser.add_argument("--rich", action="store_true", help="documents, derived atoms, a mask")
+    parser.add_argument("--mode", default="eager", help=", ".join(MODES))
+    parser.add_argument("--half", action="store_true", help="buffers in half precision")
+    parser.add_argument(
+        "--drawn-on-device",
+        action="store_true",
+        help="draw the memory on the device; for sizes that the host cannot build",
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="that each size is timed for")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args(arguments)
+    if chosen.mode not in MODES:
+        why = "which is not built yet" if chosen.mode in _PLANNED else "which is unknown"
+        parser.error(
+            f"--mode: expected {', '.join(MODES)}, got {chosen.mode}, {why}; choose another"
+        )
+    if chosen.rich and chosen.drawn_on_device:
+        parser.error(
+            "--rich: expected a memory that the host builds, got --drawn-on-device; leave out one"
+        )
     on = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
     found = [
         report
         for atoms in chosen.atoms
         for report in run(
-            atoms, chosen.batch, chosen.device, chosen.presets, seconds=chosen.seconds
+            Setting(
+                atoms=atoms,
+                batches=tuple(chosen.batch),
+                device=chosen.device,
+                rich=chosen.rich,
+                mode=chosen.mode,
+                half=chosen.half,
+                drawn=chosen.drawn_on_device,
+                seconds=chosen.seconds,
+            ),
+            chosen.presets,
         )
     ]
     if chosen.json:

@@ -13,10 +13,12 @@ from graphmem_torch.config import SpreadConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.execution_plan import ExecutionPlan, gate_spread
 from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.propagate import Fan
 from graphmem_torch.rank.anchors import (
     anchor_activation,
     anchor_relevance,
+    fixed_walk,
     walk_from,
 )
 from graphmem_torch.rank.candidates import Candidates, Reached
@@ -84,8 +86,14 @@ def brought_from(
     if (plan.hops or plan.lifts) and memory.hops is not None:
         brought = _hopped(found, plan, reached)
     if plan.walks:
-        start = start_of(memory, query, anchors, relevance)
-        brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
+        if shapes_are_fixed():
+            own = _dense_start(memory, query, anchors, relevance)
+            walk = fixed_walk(memory.graph, own, config.walk, conducting)
+            brought["walk"] = walk[:, memory.node.long()]
+        else:
+            start = start_of(memory, query, anchors, relevance)
+            walked = walk_from(memory.graph, start, config.walk, conducting)
+            brought["walk"] = memory.of_atoms(walked)
     if plan.spreads:
         brought |= _activated(memory, plan, query, anchors, value, conducting, dense=dense)
     return replace(reached, traversal=found.reached.traversal, **brought)
@@ -97,7 +105,7 @@ def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[st
     anchors, value = reached.anchors, reached.value
     assert hops is not None and anchors is not None and value is not None
     seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
-    fixed = torch.compiler.is_compiling()
+    fixed = shapes_are_fixed()
     brought: dict[str, Any] = {}
     if plan.hops:
         by_title, by_entity = (
@@ -138,6 +146,15 @@ def _started(
     return torch.cat([node, query.seeds], dim=1), torch.cat([value, seeds], dim=1)
 
 
+def _dense_start(
+    memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
+) -> Tensor:  # [B, N]
+    """Return `start_of` as a matrix."""
+    node, value = _started(memory, query, anchors, value)
+    zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and a column for -1
+    return zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")[:, :-1].contiguous()
+
+
 def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
     """Return the value of a seed: that of the best anchor; 1 without anchors."""
     best = torch.nn.functional.pad(value, (0, 1)).amax(1, keepdim=True)
@@ -163,10 +180,8 @@ def _activated(
     settings = {"activation": plan.config.spread}
     if "activation" in plan.statistics and gate_spread(plan.config) != plan.config.spread:
         settings["gate"] = gate_spread(plan.config)
-    if dense or learned or torch.compiler.is_compiling():
-        node, value = _started(memory, query, anchors, value)
-        zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and a column for -1
-        start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")[:, :-1].contiguous()
+    if dense or learned or shapes_are_fixed():
+        start = _dense_start(memory, query, anchors, value)
         return {
             name: spread_from(memory, plan, start, mask, own)[:, memory.node.long()]
             for name, own in settings.items()

@@ -63,6 +63,7 @@ LAYOUT = {
     "derived_source": "int32 D 0 A",
     "derived_target": "int32 D 0 A",
     "duplicate": "int32 A 0 A",
+    "moment_bits": "int64 d+1,d",
     "bm25_indptr": "index V+1 to P",
     "bm25_docs": "int32 P 0 A",
     "bm25_counts": "int32 P",

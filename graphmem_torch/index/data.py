@@ -36,6 +36,7 @@ from graphmem_torch.ops.postings import Postings
 from graphmem_torch.ops.ragged import row_entries, runs
 from graphmem_torch.ops.sorted_rows import merged_order
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
+from graphmem_torch.rank.population import row_sums
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
@@ -92,6 +93,7 @@ class GrowingIndex:
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
+        self._row_sums: Tensor | None = None  # `row_sums` of the embeddings, in a large memory
         # Rows by their times, and those that state days by the first one.
         self._time_order = self._told_order = torch.empty(0, dtype=torch.int32)
 
@@ -156,6 +158,8 @@ class GrowingIndex:
         own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
         own._previous, own._next = parts["previous"], parts["next"]
         own._piece_df = parts.get("piece_df", own._piece_df)
+        moments = parts.get("moment_bits")
+        own._row_sums = None if moments is None else moments.view(torch.float64)
         own._time_order, own._told_order = parts["time_order"], parts["told_order"]
         own._session_of = GrowingRows(follow["session_code"].long())
         own._sessions = int(session.max()) + 1 if len(session) else 0
@@ -235,6 +239,9 @@ class GrowingIndex:
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
+        self._sum_rows(rows["embeddings"], data.embeddings)
+        if self._row_sums is not None:
+            tensors["moment_bits"] = self._row_sums.view(torch.int64)
         if self._graph.rank is not None:
             node = rows["node"].long()
             tensors["pagerank"] = relative_pagerank(graph, node, self._graph.rank.values)
@@ -305,6 +312,8 @@ class GrowingIndex:
                 0, group, torch.arange(len(kept)), "amin"
             )
             held["duplicate"].array[:] = earliest[group].numpy()
+        if self._row_sums is not None:
+            self._row_sums = self._row_sums - row_sums(before["embeddings"][left])
         if "pieces" in rows:
             ends = before["token_offsets"]
             _, entry = row_entries(ends, left.nonzero().squeeze(1))
@@ -396,6 +405,16 @@ class GrowingIndex:
         self._time_order = merged_order(self._time_order, time, fresh)
         tells = columns["told"][:, 1] > columns["told"][:, 0]
         self._told_order = merged_order(self._told_order, told[:, 0], fresh[tells])
+
+    def _sum_rows(self, rows: Tensor, fresh: Tensor) -> None:  # [A, d], [n, d]
+        """Update the sums of the embeddings, which only a memory with a shortlist reads."""
+        rank = self._config.rank
+        if rank.scale == "raw" or len(rows) <= rank.exhaustive_up_to:
+            self._row_sums = None
+        elif self._row_sums is None:
+            self._row_sums = row_sums(rows)
+        elif len(fresh):
+            self._row_sums = self._row_sums + row_sums(fresh)
 
     def _grow_offsets(self, name: str, offsets: Tensor, old: int) -> None:
         """Add the entries of new atoms after those of `old` ones, which may have none."""

@@ -58,6 +58,8 @@ class ExecutionPlan:
         read: S statistics: those of abstention, then those that only calibration reads.
         constants: Constants of the propagation that the settings use, by the names in
             `CONSTANTS`: numbers, or tensors [].
+        fixed: Whether shapes and branches do not depend on values (`ops.fixed_shapes`). The host
+            then waits once for each batch, with its answer.
     """
 
     config: Config
@@ -73,6 +75,18 @@ class ExecutionPlan:
     gate: Tensor
     read: tuple[str, ...]
     constants: Mapping[str, float | Tensor]
+    fixed: bool = False
+
+    def gate_on(self, device: torch.device, dtype: torch.dtype) -> Tensor:  # [3, .]
+        """Return `gate` on a device; copied there once."""
+        if torch.compiler.is_compiling():
+            return self.gate.to(device, dtype)
+        kept = self.__dict__.setdefault("_gates", {})
+        if (device, dtype) not in kept:
+            with torch.inference_mode(False):  # a later call may need gradients
+                kept[device, dtype] = self.gate.to(device, dtype)
+        found: Tensor = kept[device, dtype]
+        return found
 
     @computed_once
     def starts(self) -> bool:

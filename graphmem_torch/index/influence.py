@@ -380,7 +380,9 @@ class _Without:
         everyone = Candidates(self.found.memory, query, self.found.config)
         whole = self.found._every or self.found
         everyone._signals["semantic"] = whole.signal("semantic").expand(len(query), -1)
-        return traversed(everyone, conducting_nodes(self.found.memory, query)).traversal
+        found = traversed(everyone, conducting_nodes(self.found.memory, query)).traversal
+        assert not isinstance(found, Tensor)  # shapes are never fixed here
+        return found
 
     def _passed(self) -> Tensor:  # [A] bool
         """Return atoms that activation passes from the anchors, and those derived from the atom."""

@@ -33,7 +33,8 @@ from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
 from graphmem_torch.index.index_input import IndexInput
-from graphmem_torch.index.retrieve import Features, Retrieval, Stages, candidates_of, retrieve
+from graphmem_torch.index.retrieve import Features, Retrieval, Stages, candidates_of
+from graphmem_torch.index.tiled import retrieve_in_tiles, waiting_once
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
@@ -371,28 +372,25 @@ class MemoryIndex(nn.Module):
             InputError: Shapes do not fit the index.
             ConfigError: The settings have no weights.
         """
-        query, count = self._checked(query, k)
-        memory, plan, weights = self._learned()
-        every = self.plan.rule == CandidateRule.EVERY
-        compared = query.terms if query.tokens is None else query.tokens
-        width = max(1, compared.shape[1]) if every and compared is not None else 1
-        size = max(1, self.num_atoms * width)
-        step = max(1, tile_elements(self.embeddings.device, tile) // size)
-        if step >= len(query):
-            return retrieve(memory, plan, weights, query, count, paths=paths, stages=stages)
-        parts = [
-            retrieve(
-                memory,
-                plan,
-                weights,
-                query.rows(slice(i, i + step)),
-                count,
-                paths=paths,
-                stages=stages,
-            )
-            for i in range(0, len(query), step)
-        ]
-        return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        size = tile_elements(self.embeddings.device, tile)
+
+        def answer(stages: Stages | None) -> Retrieval:
+            own, count = self._checked(query, k)
+            return retrieve_in_tiles(*self._learned(), own, count, size, paths, stages)
+
+        if self.plan.fixed and not paths and not torch.compiler.is_compiling():
+            return waiting_once(answer, stages)
+        return answer(stages)
+
+    def fix_shapes(self, fixed: bool = True) -> MemoryIndex:
+        """Choose whether shapes and branches of `forward` depend on values; returns the index.
+
+        With fixed shapes the host waits for a device once a batch, with the answer, where it waits
+        13 times and more otherwise. Activation and hops are then computed for all nodes. Paths
+        always have shapes of their own.
+        """
+        self.plan, self._taken_up = replace(self.plan, fixed=fixed), None
+        return self
 
     def prune(
         self,
@@ -618,7 +616,8 @@ class MemoryIndex(nn.Module):
         atoms, dim = self.embeddings.shape
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))
         embedding = self._work(query.embedding)
-        return query if embedding is query.embedding else replace(query, embedding=embedding)
+        query = query if embedding is query.embedding else replace(query, embedding=embedding)
+        return query.with_known_terms(len(self.tensors.bm25.idf))
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]

@@ -24,6 +24,7 @@ from graphmem_torch.index.activation import (
 from graphmem_torch.index.execution_plan import ExecutionPlan
 from graphmem_torch.index.shortlist import EXTRA_ATOMS, shortlisted, traversed
 from graphmem_torch.ops import SparseRows
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.tiles import numbers_on, stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.candidates import Candidates, weighted_sums
@@ -202,7 +203,8 @@ def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
 def _best_of_group(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
     """Return the scores with only the best of each group [B or 1, A]; the first on a tie."""
     own = found.pick_each(group.expand(len(score), -1))
-    shape, lane = (len(score), int(group.max()) + 1), torch.arange(score.shape[1]).to(own)
+    groups = group.shape[1] if shapes_are_fixed() else int(group.max())
+    shape, lane = (len(score), groups + 1), torch.arange(score.shape[1], device=own.device)
     best = score.new_full(shape, -torch.inf).scatter_reduce(1, own, score, "amax")
     lane = lane.expand_as(own)
     most = torch.where(score == best.gather(1, own), lane, lane.shape[1])
@@ -252,7 +254,7 @@ def retrieve(
                 if bool(carried.any()):
                     hops = _hops_to(found, chosen, rows.masked_fill(~carried, -1))
     statistics, first = best.statistics(plan.read)
-    gate = plan.gate.to(statistics, non_blocking=True)
+    gate = plan.gate_on(statistics.device, statistics.dtype)
     sure = confidence(statistics[:, : len(plan.statistics)], first, gate, plan.config.gate)
     if stages is not None:
         stages.done("paths and gate")
@@ -328,5 +330,5 @@ def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows,
     """Return the atoms of each question with the largest graph results."""
     if isinstance(found, SparseRows):
         return found.topk(EXTRA_ATOMS)[1]
-    values, rows = stable_topk(found.detach(), min(EXTRA_ATOMS, found.shape[1]))
-    return rows.where(values != 0, -1)
+    values, rows = stable_topk(found.detach(), min(EXTRA_ATOMS, found.shape[1]), above=0.0)
+    return rows.where(values > 0, -1)

@@ -8,12 +8,13 @@ from torch import Tensor
 from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.anchors import (
     traversal_seeds,
 )
 from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
-from graphmem_torch.rank.paths import discounted, hop_discount
+from graphmem_torch.rank.paths import discounted, hop_discount, hop_discounts
 
 __all__ = ["EXTRA_ATOMS", "shortlisted", "traversed"]
 
@@ -147,6 +148,11 @@ def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] in
     """Return R_q: the m best traversed atoms by discounted similarity (`docs/mathematics.md` 3)."""
     query, reach = everyone.query, everyone.reached.traversal
     assert reach is not None
+    if isinstance(reach, Tensor):
+        value = discounted(everyone.signal("semantic").detach(), reach)
+        worth = value.masked_fill(~((reach > 0) & everyone.listed), -torch.inf)
+        best, rows = stable_topk(worth, min(m, worth.shape[1]))
+        return rows.masked_fill(best == -torch.inf, -1).sort(dim=1).values
     row, column = reach.row, reach.column
     value = discounted(everyone.signal("semantic").detach()[row, column], reach.value)
     if query.listed is not None:
@@ -167,5 +173,8 @@ def traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
     start, hops, discount = memory.nodes(seeds), own.hops, own.discount
     if everyone.query.seeds is not None:
         start = torch.cat([start, everyone.query.seeds], dim=1)
+    if shapes_are_fixed():
+        every = hop_discounts(memory.graph, start, hops=hops, discount=discount, mask=mask)
+        return Reached(anchors=seeds, value=cosine, traversal=every[:, memory.node.long()])
     reach = hop_discount(memory.graph, start, hops=hops, discount=discount, mask=mask)
     return Reached(anchors=seeds, value=cosine, traversal=memory.of_atoms(reach))

@@ -11,8 +11,10 @@ from torch import Tensor
 from graphmem_torch.checks import check_count, check_no_gradient, check_range, check_tensor
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.fading import DAY, fading
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.ivf import scan_each_list
-from graphmem_torch.ops.topk_cosine import check_pair
+from graphmem_torch.ops.tiles import stable_topk
+from graphmem_torch.ops.topk_cosine import check_pair, inner_products
 
 __all__ = [
     "Alignment",
@@ -153,10 +155,16 @@ def search_modes(
     )
     unit = torch.nn.functional.normalize(queries.float(), dim=1)
     kept = _kept(duplicate, allowed, (len(queries), count))
-    taken = min(per_mode, int(modes.size.max()))
-    scores, rows = scan_each_list(
-        unit, embeddings, modes.order, modes.offsets, chosen, taken, kept=kept
-    )
+    if shapes_are_fixed():
+        taken = min(per_mode, count)
+        scores, rows = _scan_every(
+            modes.label, inner_products(unit, embeddings), chosen, taken, kept
+        )
+    else:
+        taken = min(per_mode, int(modes.size.max()))
+        scores, rows = scan_each_list(
+            unit, embeddings, modes.order, modes.offsets, chosen, taken, kept=kept
+        )
     scores, place = scores.flatten(1).sort(dim=1, descending=True, stable=True)
     rows = rows.flatten(1).gather(1, place)
     mode = chosen.gather(1, place // taken).masked_fill(rows < 0, -1)
@@ -166,6 +174,26 @@ def search_modes(
         wide(scores, (0, missing), value=-torch.inf),
         wide(mode, (0, missing), value=-1),
     )
+
+
+def _scan_every(
+    label: Tensor,  # [N]
+    cosine: Tensor,  # [B, N]
+    chosen: Tensor,  # [B, m] int64
+    k: int,
+    kept: Tensor | None,  # [B or 1, N] bool
+) -> tuple[Tensor, Tensor]:  # [B, m, k], [B, m, k] int64
+    """Return `scan_each_list` in fixed shapes, from the cosines of all atoms."""
+    parts = []
+    for mode in chosen.unbind(1):
+        there = label == mode[:, None]
+        there = there if kept is None else there & kept
+        inside = cosine.masked_fill(~there, -torch.inf)
+        values, rows = stable_topk(inside, k, sorted=False)
+        rows, order = rows.masked_fill(values == -torch.inf, -1).sort(dim=1)
+        parts.append((values.gather(1, order), rows))
+    values, rows = (torch.stack(each, 1) for each in zip(*parts, strict=True))
+    return values, rows
 
 
 def _kept(

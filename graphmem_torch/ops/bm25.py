@@ -11,8 +11,9 @@ of a block, 4 MB.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from graphmem_torch.checks import check_count, check_entries, check_range, check
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import import_kernels, register
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.ragged import blocks, ranges, row_entries
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
@@ -30,6 +32,7 @@ __all__ = [
     "first_of",
     "held_postings",
     "score_postings",
+    "score_squares_postings",
     "topk_postings",
     "weights_of",
 ]
@@ -39,6 +42,7 @@ _POSTINGS = 1 << 17  # postings read together: 0.5 MB in each temporary
 _SCORES = 1 << 20  # dense scores held by a top-k: 4 MB
 _CUDA = 64  # factor by which a GPU takes more at a time
 _FEW = 8  # maximum number of questions that score only their own postings
+_SPARSE = 4  # scores for each posting from which reading the postings is cheaper
 _K1 = 1.2
 _ENCODE = "encode the texts with a vocabulary, padding is -1"
 
@@ -126,12 +130,55 @@ class BM25:
         """
         if not self._reads_few(query_terms):
             return _score(self.indptr, self.docs, self.scores, query_terms, self.num_docs)
+        return self._score_few(query_terms)[0]
+
+    def score_sums(
+        self, query_terms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:  # [B, N], [B] float64, [B] float64
+        """Return `score`, and the sum of each question's scores and of their squares.
+
+        With s_t the score that term t adds to a document and s their sum, the squares add up to
+        sum_t s_t s over the postings. A CPU reads these if they are few, and else the scores.
+
+        Raises:
+            InputError: See `score`.
+        """
+        if not self._reads_few(query_terms):
+            parts = self.indptr, self.docs, self.scores
+            out, squares = _score_squares(*parts, query_terms, self.num_docs)
+            known = self._term_sums.index_select(0, query_terms.flatten().clamp(min=0))
+            known = known.view(query_terms.shape).where(query_terms >= 0, 0.0)
+            return out, known.sum(1), squares
+        out, question, entry, score = self._score_few(query_terms)
+        none = torch.zeros(len(out), dtype=torch.float64)
+        sums = none.index_add(0, question, score.double())
+        if _SPARSE * len(entry) > out.numel():
+            return out, sums, _row_squares(out)
+        own = score * out.view(-1).index_select(0, entry)
+        return out, sums, none.index_add(0, question, own.double())
+
+    @property
+    def _term_sums(self) -> Tensor:  # [V] float64
+        """Sum of the scores of each term's postings; computed at first access."""
+        known: Tensor | None = self.__dict__.get("_sums")
+        if known is None:
+            ends = torch.nn.functional.pad(self.scores.double().cumsum(0), (1, 0))
+            known = ends.index_select(0, self.indptr.long()).diff()
+            self.__dict__["_sums"] = known
+        return known
+
+    def _score_few(
+        self, query_terms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # [B, N], [T], [T], [T]
+        """Return the scores of few questions, and question, entry and score of each posting."""
         (questions, width), docs = query_terms.shape, self.num_docs
         place, _, run, doc, score = self._postings_of(query_terms)
-        begin = torch.tensor([i // width * docs for i in place], dtype=torch.int64)
+        asks = torch.tensor([i // width for i in place], dtype=torch.int64)
+        question = asks.index_select(0, run)
+        entry = (asks * docs).index_select(0, run).add_(doc)
         out = score.new_zeros(questions * docs)
-        out.index_add_(0, begin.index_select(0, run).add_(doc), score)
-        return out.view(questions, docs)
+        out.index_add_(0, entry, score)
+        return out.view(questions, docs), question, entry, score
 
     def topk(
         self,
@@ -180,7 +227,7 @@ class BM25:
         device = self.norm.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
         few = query_terms.shape[0] <= _FEW and device.type == "cpu"
-        return few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling()
+        return few and "_scores" not in self.__dict__ and not shapes_are_fixed()
 
     def _postings_of(
         self, query_terms: Tensor
@@ -299,6 +346,46 @@ def score_postings(
     return out
 
 
+def score_squares_postings(
+    indptr: Tensor,
+    docs: Tensor,
+    scores: Tensor,
+    query_terms: Tensor,
+    num_docs: int,
+    *,
+    long: int = _LONG,
+    together: int = _POSTINGS,
+    sparse: int = _SPARSE,
+) -> tuple[Tensor, Tensor]:  # [B, N], [B] float64
+    """`graphmem::bm25_score_squares`: `score_postings` and the sum of each row's squares.
+
+    A CPU reads the postings again, if they are less than one in `sparse` of the scores; else, and
+    on a GPU, the squares are those of the rows.
+    """
+    out = score_postings(indptr, docs, scores, query_terms, num_docs, long=long, together=together)
+    if docs.is_cuda or not out.numel():
+        return out, _row_squares(out)
+    runs = _runs(indptr, query_terms, long)
+    if sparse * runs.total > out.numel():
+        return out, _row_squares(out)
+    rows, squares = out.unbind(), torch.zeros(len(out), dtype=torch.float64)
+    parts = [
+        (scores[first:last] * rows[r].index_select(0, docs[first:last])).sum()
+        for r, first, last in runs.long
+    ]
+    if parts:
+        place = torch.tensor([r for r, _, _ in runs.long])
+        squares.index_add_(0, place, torch.stack(parts).double())
+    for row, goal, score in _short_postings(runs, docs, scores, num_docs, together):
+        own = score * out.view(-1).index_select(0, goal)
+        squares.index_add_(0, row, own.double())
+    return out, squares
+
+
+def _row_squares(out: Tensor) -> Tensor:  # [B, N] -> [B] float64
+    return torch.linalg.vector_norm(out, dim=1).double().square()
+
+
 def topk_postings(
     indptr: Tensor,
     docs: Tensor,
@@ -361,30 +448,68 @@ def _add_postings(
     together: int,
 ) -> None:
     flat = query_terms.flatten()
-    if flat.numel():
+    if flat.numel() and not shapes_are_fixed():
         _check_terms(int(flat.max()), indptr.shape[0] - 1)
     if docs.is_cuda:
         import_kernels("bm25").launch_add_postings(out, indptr, docs, scores, query_terms)
         return
+    runs, rows = _runs(indptr, query_terms, long), out.unbind()
+    for r, first, last in runs.long:
+        rows[r].index_add_(0, docs[first:last], scores[first:last])
+    sums = out.view(-1)
+    for _, goal, score in _short_postings(runs, docs, scores, out.shape[1], together):
+        sums.index_add_(0, goal, score)
+
+
+class _Runs(NamedTuple):
+    """Runs of the postings of the terms of some questions.
+
+    Attributes:
+        long: Question, begin and end of each long run.
+        row, start, length: [R] each, question, begin and length of the short runs.
+        total: Postings of all runs.
+    """
+
+    long: list[list[int]]
+    row: Tensor
+    start: Tensor
+    length: Tensor
+    total: int
+
+
+def _runs(indptr: Tensor, query_terms: Tensor, long: int) -> _Runs:
+    flat = query_terms.flatten()
     place = (flat >= 0).nonzero().squeeze(1)
     term = flat[place]
     start, stop = indptr[term], indptr[term + 1]
     row = torch.div(place, max(1, query_terms.shape[1]), rounding_mode="floor")
-    own, rows = stop - start >= long, out.unbind()
-    for r, first, last in torch.stack([row, start, stop])[:, own].T.tolist():
-        rows[r].index_add_(0, docs[first:last], scores[first:last])
-    row, start, stop = row[~own], start[~own], stop[~own]
-    base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
-    sums, count = out.view(-1), stop - start
-    for runs, total in blocks(count, together):
-        run, entry = ranges(start[runs], count[runs], total=total)
-        goal = base[runs].index_select(0, run)
+    own = stop - start >= long
+    listed = torch.stack([row, start, stop])[:, own].T.tolist()
+    count = stop - start
+    return _Runs(listed, row[~own], start[~own], count[~own], int(count.sum()))
+
+
+def _short_postings(
+    runs: _Runs, docs: Tensor, scores: Tensor, num_docs: int, together: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:  # [T] each
+    """Yield question, entry of [B, N] and score of the postings of short runs, in blocks."""
+    last = int(runs.row[-1]) + 1 if len(runs.row) else 0
+    kind = torch.int32 if last * num_docs < 1 << 31 else torch.int64
+    base = (runs.row * num_docs).to(kind)
+    for part, total in blocks(runs.length, together):
+        run, entry = ranges(runs.start[part], runs.length[part], total=total)
+        goal = base[part].index_select(0, run)
         goal += docs.index_select(0, entry)
-        sums.index_add_(0, goal, scores.index_select(0, entry))
+        yield runs.row[part].index_select(0, run), goal, scores.index_select(0, entry)
 
 
 def _score_fake(*inputs: Any) -> Tensor:
     return inputs[2].new_empty(inputs[3].shape[0], inputs[4])
+
+
+def _score_squares_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
+    out = _score_fake(*inputs)
+    return out, out.new_empty(out.shape[0], dtype=torch.float64)
 
 
 def _topk_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
@@ -402,6 +527,12 @@ _score = register(
     " -> Tensor",
     score_postings,
     fake=_score_fake,
+)
+_score_squares = register(
+    "bm25_score_squares(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, "
+    "int num_docs) -> (Tensor, Tensor)",
+    score_squares_postings,
+    fake=_score_squares_fake,
 )
 _topk = register(
     "bm25_topk(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, int k, int num_docs) "

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphmem_torch.checks import all_finite, check_count, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.token_products import ROWS, UNIT, Tiling, best_in_atoms, best_in_candidates
 
 __all__ = ["maxsim", "maxsim_on_cpu", "maxsim_reference", "token_maxima", "token_maxima_reference"]
@@ -213,7 +214,7 @@ def _check_token_inputs(
 
 def _check_finite(query_tokens: Tensor, counted: Tensor) -> None:  # [B, Q, m], [B, Q] bool
     """Raise `InputError` if a token that counts is not finite; only on a CPU."""
-    if query_tokens.device.type != "cpu" or torch.compiler.is_compiling():
+    if query_tokens.device.type != "cpu" or shapes_are_fixed():
         return
     if all_finite(query_tokens):
         return

@@ -19,6 +19,7 @@ from graphmem_torch.checks import (
 )
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.inhibit import inhibit
 from graphmem_torch.ops.propagate import Fan, check_patterns, fan_scale, propagate
 from graphmem_torch.ops.ragged import ranges
@@ -157,7 +158,9 @@ def spread_activation(
         do = "expand it as the activation, compare or call .bool()"
         check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
     small = graph.num_nodes < _FRONTIER_FROM
-    if start.is_cuda:  # a few launches a round; a frontier needs many and waits for each
+    if shapes_are_fixed():  # the shapes of a frontier depend on values
+        small = not sparse
+    elif start.is_cuda:  # a few launches a round; a frontier needs many and waits for each
         small = not sparse or activation.shape[0] * graph.num_nodes <= _FEW_VALUES
     dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
     rule = Rule(inhibition, top, firing, gain, threshold, spare, kind)

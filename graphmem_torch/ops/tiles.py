@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
+from graphmem_torch.ops.fixed_shapes import doubt, shapes_are_fixed
 
 __all__ = ["empty_best", "free_bytes", "merge_tile", "numbers_on", "stable_topk", "tile_elements"]
 
@@ -46,8 +48,21 @@ free_bytes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def numbers_on(device: torch.device, values: Sequence[int] | Sequence[bool]) -> Tensor:  # [n]
-    """Move a few numbers to a device without waiting for it."""
-    return torch.tensor(values, dtype=None if values else torch.int64).to(device, non_blocking=True)
+    """Return a few numbers on a device; the same tensor for the same numbers.
+
+    The first call copies them, so that later ones neither wait nor copy.
+    """
+    kind = torch.bool if len(values) and isinstance(values[0], bool) else torch.int64
+    make = _constant if torch.compiler.is_compiling() else _kept_constant
+    return make(device, kind, tuple(values))
+
+
+def _constant(device: torch.device, kind: torch.dtype, values: tuple[int, ...]) -> Tensor:
+    with torch.inference_mode(False):  # a later call may need gradients
+        return torch.tensor(values, dtype=kind).to(device, non_blocking=True)
+
+
+_kept_constant = lru_cache(maxsize=4096)(_constant)
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -91,9 +106,15 @@ def stable_topk(
         found = _stable(few, k, sorted)
         place = number.gather(1, found)
         last, floor = few.gather(1, found).amin(1), best[:, -1]
-        short = place.amin(1) < 0  # fewer than k are finite; the rest has no number yet
-        again = short.logical_or_((floor > above) & (floor >= last - _rounding(last)))
-        (more,) = again.nonzero(as_tuple=True)
+        none = few.gather(1, found) == -torch.inf  # fewer than k are finite
+        again = (floor > above) & (floor >= last - _rounding(last))
+        if shapes_are_fixed():
+            # Sorted results are statistics of the ranking too, and those read the missing.
+            doubt((again | none.any(1)).any() if sorted else again.any())
+            place.clamp_(min=0)
+            values = scores.gather(1, place)
+            return values.masked_fill(none | (values <= above), -torch.inf), place
+        (more,) = again.logical_or_(none.any(1)).nonzero(as_tuple=True)
         if len(more):
             place[more] = _stable(known[more], k, sorted)
     values = scores.gather(1, place)
@@ -104,7 +125,7 @@ def _stable(known: Tensor, k: int, sorted: bool) -> Tensor:  # [B, C] -> [B, k] 
     width = known.shape[1]
     if k < width:
         # On a GPU, reading values would wait for it.
-        if not (known.is_cuda or torch.compiler.is_compiling()):
+        if not (known.is_cuda or shapes_are_fixed()):
             values, place = known.topk(k + 1, dim=1)
             if bool(_apart(values if sorted else values[:, k - 1 :]).all()):
                 return place[:, :k]
@@ -162,7 +183,8 @@ def merge_tile(
     # Use as many columns in k blocks as there are blocks; a power of two, so that whole tiles have
     # no remainder.
     depth = 1 if compiled else 1 << max(0, math.isqrt(width // k).bit_length() - 1)
-    look = not (finite or compiled or scores.is_cuda)
+    blind = scores.is_cuda or shapes_are_fixed()  # reading would wait for a device
+    look = not (finite or blind)
     if depth < _SMALLEST_BLOCK or scores.numel() <= plain:
         number = torch.arange(first, first + width, device=scores.device)
         _merge(values, indices, scores, number, look)
@@ -175,7 +197,7 @@ def merge_tile(
         maxima = _maxima(whole, depth)
     member = torch.arange(depth, device=scores.device) * blocks
     passing = None
-    if not scores.is_cuda:  # counting would wait for a GPU
+    if not blind:
         row, block = (maxima > values[:, -1:]).nonzero(as_tuple=True)
         passing = len(row)
     if passing is None or passing > rows * min(k, blocks) // 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -9,10 +11,11 @@ from graphmem_torch.config import AnchorConfig, WalkConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, personalized_pagerank
 from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
 
-__all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
+__all__ = ["anchor_activation", "anchor_relevance", "fixed_walk", "traversal_seeds", "walk_from"]
 
 _KEPT = 64  # nodes per question that a walk ranks in a large graph; others have 0
 
@@ -91,6 +94,7 @@ def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
 
 _TINY = torch.finfo(torch.float32).tiny
 _ROUNDED = 1e-3  # share of a node's walk value below which it is numerical error
+_RESIDUAL = 1e-6  # share of the mass of a walk that may still move
 _SMALL = 2048  # maximum nodes for the dense walk, which then costs less than a ranking
 
 
@@ -118,6 +122,51 @@ def walk_from(
     key, order = torch.cat([part.key for part in parts]).sort()
     value = torch.cat([part.value for part in parts])[order]
     return SparseRows(key, value, seeds.shape)
+
+
+def fixed_walk(
+    graph: Graph,  # N nodes
+    seeds: Tensor,  # [B, N], how much each anchor stands for the question
+    config: WalkConfig,
+    mask: Tensor | None = None,  # [B, N] bool, nodes that exist for the question
+) -> Tensor:  # [B, N]
+    """Return `walk_from` as a matrix, in fixed shapes; time in proportion to all edges.
+
+    Runs the number of rounds after which the residual is below `_RESIDUAL` for any graph.
+    """
+    damping = config.damping
+    rounds = math.ceil(math.log(_RESIDUAL) / math.log(damping)) if damping > 0 else 0
+    weight = graph.weight.abs()
+    there = torch.ones_like(seeds) if mask is None else mask.to(seeds.dtype)
+    edge = graph.out_edge.long()
+    ends = graph.out_indptr, graph.target.index_select(0, edge), weight.index_select(0, edge)
+    leaving = spmm(*ends, there.T.contiguous()).T * there  # strength of each node
+    total = seeds.sum(1, keepdim=True)
+    start = seeds / total.clamp(min=_TINY)
+    lost = leaving == 0
+    scale = torch.where(lost, 0.0, damping / leaving.clamp(min=_TINY))
+    x = start
+    for _ in range(rounds):
+        sent = spmm(graph.indptr, graph.source, weight, (x * scale).T.contiguous()).T * there
+        back = (1 - damping) + damping * x.where(lost, 0.0).sum(1, keepdim=True)
+        x = sent + back * start
+    if graph.num_nodes > _SMALL:
+        values, node = stable_topk(x, min(_KEPT, graph.num_nodes), above=0.0)
+        kept = torch.zeros_like(x).scatter(1, node, values.clamp(min=0.0))
+    else:
+        kept = x
+    if not config.relative:
+        return kept
+    # What edges bring to a seed is the rest of its value, as in `_relative`.
+    stays = kept.where(lost & (start > 0), 0.0).sum(1, keepdim=True)
+    restart = (1 - damping) + damping * stays
+    brought = (kept - restart * start).clamp(min=0.0)
+    brought = brought.where(brought > _ROUNDED * kept, 0.0)
+    elsewhere, at_seeds = (
+        brought.where(own, 0.0).amax(1, keepdim=True) for own in (start == 0, start > 0)
+    )
+    most = torch.where(elsewhere > 0, elsewhere, at_seeds)
+    return (brought / most.clamp(min=_TINY)).clamp(max=1.0)
 
 
 def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:

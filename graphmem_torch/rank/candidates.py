@@ -12,8 +12,9 @@ from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.tiles import numbers_on
 from graphmem_torch.rank.hops import HopPairs, named_keys
+from graphmem_torch.rank.listed_rows import derived_pairs
 from graphmem_torch.rank.memory_tensors import MemoryTensors, computed_once, keep_computed
-from graphmem_torch.rank.moments import SMALLEST, even_share, moments
+from graphmem_torch.rank.moments import NONE, SMALLEST, even_share, moments
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
@@ -24,8 +25,6 @@ _TREND_SHARE = 0.5  # weight of `length_trend` if the background is a sample
 _TREND_DOUBT = 32  # number of atoms at which a trend has half its weight
 _LEFT = 0.1  # minimum share of a signal's variance that is left without its trend
 _HIGHEST = 8.0  # maximum absolute value of a scaled signal
-
-
 _TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
 
 
@@ -55,8 +54,8 @@ class Reached:
     start: SparseRows | None = None
     activation: SparseRows | Tensor | None = None
     gate: SparseRows | Tensor | None = None
-    walk: SparseRows | None = None
-    traversal: SparseRows | None = None
+    walk: SparseRows | Tensor | None = None
+    traversal: SparseRows | Tensor | None = None
     title_hop: SparseRows | Tensor | None = None
     entity_hop: SparseRows | Tensor | None = None
     named: Tensor | None = None
@@ -212,7 +211,7 @@ class Candidates:
         around = [SIGNALS[name].context for name in names]
         if not any(around):
             return values
-        alone = ~amid[..., None] & torch.tensor(around, device=values.device)
+        alone = ~amid[..., None] & numbers_on(values.device, around)
         return values.masked_fill(alone, 0.0)
 
     def _in_units(self, values: Tensor, names: Sequence[str]) -> Tensor:  # [..., n, F], a copy
@@ -230,20 +229,24 @@ class Candidates:
         every = self._every
         for place, name in enumerate(names):
             if every is not None and name in every._signals:
-                known = every.signal(name).expand(every.shape)
-                if self.query.allowed is None:  # no padding; avoids a second [B, A] tensor
-                    own = known.mean(1)
-                    spread = torch.linalg.vector_norm(known - own[:, None], dim=1)
-                    spread = spread / known.shape[1] ** 0.5
-                else:
-                    share = even_share(every.valid)
-                    own, spread = (each[:, 0] for each in moments(known[:, None], share))
-                mean[:, place], deviation[:, place] = own, spread
+                mean[:, place], deviation[:, place] = every.population(name)
         largest = torch.where(self.valid[:, None], values, -torch.inf).amax(2)
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
         unit = unit.masked_fill(unit <= SMALLEST, torch.inf)
         plain = numbers_on(unit.device, [SIGNALS[name].indicator for name in names])
         return torch.stack([mean.masked_fill(plain, 0.0), unit.masked_fill(plain, 1.0)])
+
+    def population(self, name: str) -> tuple[Tensor, Tensor]:  # [B] each
+        """Return mean and deviation of a signal over all allowed atoms, if these are every atom."""
+        values, allowed = self.signal(name).expand(self.shape), self.query.allowed
+        sums = SIGNALS[name].sums
+        found = None if sums is None else sums(self)
+        if found is None:
+            mean, deviation = moments(values[:, None], even_share(self.valid))
+            return mean[:, 0], deviation[:, 0]
+        first, variance = (found if allowed is None else found.within(values, allowed)).moments()
+        # The root of 0 has no gradient.
+        return first.to(values.dtype), variance.clamp(min=NONE).sqrt().to(values.dtype)
 
     def _keep_scales(self, other: Candidates) -> None:
         """Copy the scales of other candidates for signals that do not read the graph."""
@@ -423,12 +426,21 @@ class Candidates:
         return None if self.named is None else self.named[0]
 
     @computed_once
+    def lexical_sums(self) -> tuple[Tensor, Tensor, Tensor] | None:  # [B, A], [B], [B]
+        """BM25 of every atom, its sum and that of its squares; None without terms."""
+        if self._every is not None:
+            return self._every.lexical_sums
+        terms = self.query.terms
+        return None if terms is None else self.memory.bm25.score_sums(terms)
+
+    @computed_once
     def lexical_scores(self) -> Tensor | None:  # [B, A]
         """BM25 of every atom; None without terms."""
         if self._every is not None:
             return self._every.lexical_scores
-        terms = self.query.terms
-        return None if terms is None else self.memory.bm25.score(terms)
+        if self.query.terms is None or self.memory.row_sums is None:
+            return None if self.query.terms is None else self.memory.bm25.score(self.query.terms)
+        return None if self.lexical_sums is None else self.lexical_sums[0]
 
     @computed_once
     def session_scores(self) -> Tensor | None:  # [B, S]
@@ -519,6 +531,11 @@ class Candidates:
             beside.append(rows)
         self._farthest = rows
         return torch.stack(beside, 1)
+
+    @computed_once
+    def derived(self) -> tuple[Tensor, Tensor]:  # [P] int64 each
+        """`derived_pairs` of the candidates."""
+        return derived_pairs(self.memory, self.rows, len(self.query))
 
     def widest(self, reach: int) -> Tensor:  # [B, Q, C]
         """Return the largest of `matches` over turns up to `reach` away, computed once."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.tiles import stable_topk, tile_elements
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
@@ -52,14 +53,14 @@ def without_echoes(memory: MemoryTensors, query: QueryBatch) -> QueryBatch:
     """
     if query.asked_key is None or memory.asked_key is None or not memory.num_atoms:
         return query
-    compiled = torch.compiler.is_compiling()  # shapes must not depend on values
-    rows = torch.arange(memory.num_atoms, device=memory.node.device) if compiled else memory.asking
+    fixed = shapes_are_fixed()
+    rows = torch.arange(memory.num_atoms, device=memory.node.device) if fixed else memory.asking
     if not len(rows):
         return query
     alike = _alike(memory, query, rows).masked_fill(memory.list_of_questions[rows], 0.0)
     if query.allowed is not None:
         alike = alike * query.allowed.expand(len(query), -1)[:, rows]
-    if not compiled and not bool(alike.any()):
+    if not fixed and not bool(alike.any()):
         return query
     there = torch.ones(len(query), memory.num_atoms, dtype=torch.bool, device=rows.device)
     there = there.index_copy(1, rows, alike == 0)
@@ -82,7 +83,7 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
         terms = query.asked_terms[part].contiguous()
         score = memory.bm25.score(terms)[:, rows].masked_fill(words[None] == 0, 0.0)
         sharing = torch.arange(len(rows), device=rows.device)
-        if not torch.compiler.is_compiling():  # most stored questions share no term
+        if not shapes_are_fixed():  # most stored questions share no term
             sharing = (score > 0).any(0).nonzero().squeeze(1)
             if not len(sharing):
                 continue

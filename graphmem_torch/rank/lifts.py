@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import HopPairs
+from graphmem_torch.rank.listed_rows import columns_of
 
 __all__ = ["Heights", "led_from", "raised_by_hops", "raises"]
 _BEHIND = 0.001  # score difference between an anchor and its hops
@@ -113,10 +114,4 @@ def _columns(c: Candidates, lifts: HopPairs) -> tuple[Tensor, Tensor]:  # [P] ea
     """Return the places of targets among their question's candidates, and a mask of present."""
     if c.rows is None:
         return lifts.target, torch.ones_like(lifts.target, dtype=torch.bool)
-    # One ascending list of all candidates; padding sorts below its own question's candidates.
-    width = c.memory.num_atoms + 1
-    begin = torch.arange(len(c.rows), device=c.rows.device)[:, None] * width
-    keys = (begin + c.rows + 1).flatten()
-    wanted = lifts.row * width + lifts.target + 1
-    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return place % c.rows.shape[1], keys[place] == wanted
+    return columns_of(c.rows, lifts.row, lifts.target, c.memory.num_atoms)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
@@ -89,6 +90,8 @@ class MemoryTensors:
         duplicate: [A], the first atom of equal content.
         time_order: [A], rows by their times, in the order of `ops.sorted_rows.sorted_order`.
         told_order: Rows of the atoms that state days, by the first day.
+        moment_bits: [d + 1, d] int64, the bits of float64 `row_sums` of the embeddings, in a memory
+            of more than `rank.exhaustive_up_to` atoms.
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
     """
@@ -132,6 +135,7 @@ class MemoryTensors:
     asked_words: Tensor | None = None
     asked_bits: Tensor | None = None
     asked_form: Tensor | None = None
+    moment_bits: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
 
@@ -139,6 +143,11 @@ class MemoryTensors:
     def num_atoms(self) -> int:
         """A."""
         return self.embeddings.shape[0]
+
+    @property
+    def row_sums(self) -> Tensor | None:  # [d + 1, d] float64
+        """Sums of the embeddings (`rank.population.row_sums`); None if the index has none."""
+        return None if self.moment_bits is None else self.moment_bits.view(torch.float64)
 
     @computed_once
     def rarest(self) -> float:
@@ -193,6 +202,29 @@ class MemoryTensors:
         if order is None:
             order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
         return SortedRows.of(order, first)
+
+    @computed_once
+    def derivations(self) -> tuple[Tensor, Tensor]:  # [A + 1] int64, [D] int64
+        """Atoms derived from each atom: where the list of each begins, and the lists."""
+        target = self.derived_target.long()
+        counts = torch.bincount(target, minlength=self.num_atoms)
+        return offsets_of(counts), self.derived_source.long()[target.argsort(stable=True)]
+
+    @computed_once
+    def most_derived(self) -> int:
+        """Largest number of atoms derived from one."""
+        begin, _ = self.derivations
+        return int(begin.diff().max()) if self.num_atoms else 0
+
+    @computed_once
+    def underived(self) -> Tensor:  # [A] bool
+        """Mask of the atoms that nothing is derived from, if each derived atom has several sources.
+
+        If some have one source, as facts do, no atom is in the mask.
+        """
+        sources = torch.bincount(self.derived_source.long(), minlength=self.num_atoms)
+        begin, _ = self.derivations
+        return (begin.diff() == 0) & (sources != 1).all()
 
     @computed_once
     def title_bearers(self) -> Tensor:  # [A] int64

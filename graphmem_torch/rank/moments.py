@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["SMALLEST", "correlation", "even_share", "moments", "sharpened"]
+__all__ = ["NONE", "SMALLEST", "correlation", "even_share", "moments", "sharpened"]
 
 SMALLEST = 1e-6  # a signal that differs by less carries no information
-_NONE = 1e-30  # minimum square, for the root
+NONE = 1e-30  # minimum square, for the root
 
 
 def sharpened(values: Tensor) -> Tensor:
@@ -37,5 +37,5 @@ def moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, F, C
     mean = inside @ weight  # [B, F, 1]
     square = (inside - mean).square_() @ weight
     # The root of 0 has no gradient.
-    deviation = square.squeeze(2).clamp(min=_NONE).sqrt()
+    deviation = square.squeeze(2).clamp(min=NONE).sqrt()
     return mean.squeeze(2).to(values.dtype, copy=True), deviation.to(values.dtype, copy=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -11,8 +13,9 @@ from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan, fan_scale
 from graphmem_torch.ops.ragged import blocks, ranges
 
-__all__ = ["discounted", "hop_discount", "strongest_paths", "unweighted"]
+__all__ = ["discounted", "hop_discount", "hop_discounts", "strongest_paths", "unweighted"]
 
+Rows = TypeVar("Rows", Tensor, SparseRows)
 _FOLLOWED = 1 << 20  # edges per block: 40 MB
 
 
@@ -44,6 +47,20 @@ def hop_discount(
         )
     seeded = SparseRows.of(seeds, torch.ones(seeds.shape, device=seeds.device), graph.num_nodes)
     return _propagate_max(unweighted(graph), seeded, hops, discount, "none", mask)
+
+
+def hop_discounts(
+    graph: Graph,
+    seeds: Tensor,  # [B, s] int64, -1 = none
+    *,
+    hops: int,
+    discount: float,
+    mask: Tensor | None = None,  # [B, N] bool
+) -> Tensor:  # [B, N]
+    """Return `hop_discount` as a matrix, in fixed shapes; time in proportion to all edges."""
+    start = torch.zeros(len(seeds), graph.num_nodes + 1, device=seeds.device)  # a column for -1
+    start = start.scatter(1, seeds % start.shape[1], 1.0)[:, :-1].contiguous()
+    return _propagate_max(unweighted(graph), start, hops, discount, "none", mask)
 
 
 def discounted(similarity: Tensor, factor: Tensor) -> Tensor:
@@ -88,12 +105,12 @@ def strongest_paths(
 
 def _propagate_max(
     graph: Graph,
-    start: SparseRows,
+    start: Rows,
     rounds: int,
     spread: float | Tensor,
     fan: Fan | Tensor,
     mask: Tensor | None,
-) -> SparseRows:
+) -> Rows:
     """Return the value that the strongest chain of up to `rounds` edges brings to each node."""
     return spread_activation(
         graph,

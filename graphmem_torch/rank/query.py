@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.checks import all_finite, check_tensor
 from graphmem_torch.errors import InputError
+from graphmem_torch.ops.fixed_shapes import doubt, shapes_are_fixed
 
 __all__ = ["QueryBatch"]
 
@@ -159,11 +160,31 @@ class QueryBatch:
         for name, tensor in given.items():
             rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
             check_tensor(f"query.{name}", tensor, "", (rows, *axes[name]), do)
-        if torch.compiler.is_compiling():  # values cannot be read
-            return
         for name in ("embedding", "tokens", "wishes"):
-            if name in given and not all_finite(given[name]):
+            values = given.get(name)
+            if values is None or not values.numel() or torch.compiler.is_compiling():
+                continue
+            if shapes_are_fixed():
+                ends = torch.stack(values.detach().aminmax())
+                doubt(ends.isfinite().logical_not().any())
+            elif not all_finite(values):
                 raise InputError(
                     f"query.{name}: expected finite numbers, got NaN or infinity; check the "
                     "embedder"
                 )
+
+    def with_known_terms(self, vocabulary: int) -> QueryBatch:
+        """Return the questions without terms outside the vocabulary, in fixed shapes.
+
+        Operations refuse these where they may read values, and kernels must not be given them.
+        """
+        if not shapes_are_fixed() or torch.compiler.is_compiling():
+            return self
+        known: dict[str, Tensor] = {}
+        for name in ("terms", "asked_terms"):
+            terms: Tensor | None = getattr(self, name)
+            if terms is not None and terms.numel():
+                strange = terms >= vocabulary
+                doubt(strange.any())
+                known[name] = terms.masked_fill(strange, -1)
+        return replace(self, **known)

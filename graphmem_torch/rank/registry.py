@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import ConfigError, unknown
+from graphmem_torch.rank.population import Sums
 
 __all__ = [
     "FORMS",
@@ -45,6 +46,8 @@ class Signal:
         indicator: Whether its values mean the same in every memory (0 or 1, a share), so that they
             are not scaled by the memory's background.
         learned: Whether its weight is learned from evidence; otherwise it is fixed.
+        sums: Function from candidates that are every atom to the signal's sums over them, without a
+            pass; None, or a result of None: its values are read.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Signal:
     reads: tuple[str, ...] = ()
     indicator: bool = False
     learned: bool = True
+    sums: Callable[..., Sums | None] | None = None
 
 
 SIGNALS: dict[str, Signal] = {}
@@ -67,6 +71,7 @@ def signal(
     reads: tuple[str, ...] = (),
     indicator: bool = False,
     learned: bool = True,
+    sums: Callable[..., Sums | None] | None = None,
 ) -> Callable[[Compute], Compute]:
     """Register a function as a signal; see `Signal`.
 
@@ -81,7 +86,7 @@ def signal(
                 f"signal: expected a new name, got {name!r}, which {_origin(known.compute)} has; "
                 "choose another"
             )
-        SIGNALS[name] = Signal(name, compute, graph, context, reads, indicator, learned)
+        SIGNALS[name] = Signal(name, compute, graph, context, reads, indicator, learned, sums)
         return compute
 
     return decorate

@@ -27,6 +27,7 @@ from graphmem_torch.rank.lifts import raised_by_hops
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.moments import SMALLEST, sharpened
 from graphmem_torch.rank.paths import discounted
+from graphmem_torch.rank.population import Sums, cosine_sums
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
 
@@ -37,7 +38,13 @@ _NAMED = 0.15  # minimum share of a question's idf that names a document in full
 _BEARERS = 2  # maximum documents of one title; more make it a heading ("Introduction")
 
 
-@signal("semantic")
+def _semantic_sums(c: Candidates) -> Sums | None:
+    """Sums of the cosines over all atoms, from those of the rows, if the index keeps these."""
+    rows = c.memory.row_sums
+    return None if rows is None else cosine_sums(rows, c.memory.num_atoms, c.query.embedding)
+
+
+@signal("semantic", sums=_semantic_sums)
 def _semantic(c: Candidates) -> Tensor:
     """Cosine of question and atom."""
     embeddings, query = c.memory.embeddings, c.query.embedding
@@ -59,7 +66,16 @@ def _semantic_alone(c: Candidates) -> Tensor:
     return c.signal("semantic") if c.by_words else c.zeros
 
 
-@signal("lexical")
+def _lexical_sums(c: Candidates) -> Sums | None:
+    """Sums of BM25 over all atoms, from the postings of the question's terms."""
+    found = None if c.memory.row_sums is None else c.lexical_sums
+    if found is None:
+        return None
+    _, first, second = found
+    return Sums(torch.full_like(first[:1], c.memory.num_atoms), first, second)
+
+
+@signal("lexical", sums=_lexical_sums)
 def _lexical(c: Candidates) -> Tensor:
     """BM25 of the atom."""
     scores = c.lexical_scores
@@ -72,11 +88,14 @@ def _lexical_unread(c: Candidates) -> Tensor:
 
     Words decide a wholly unread question; an unread name alone does not outweigh the rest.
     """
-    scores = c.lexical_scores
-    if c.query.unread is None or scores is None or not c.memory.num_atoms:
+    scores, query = c.lexical_scores, c.query
+    if query.unread is None or scores is None or not c.memory.num_atoms:
         return c.zeros
-    best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
-    return c.pick_each(c.query.unread[:, None].square() * scores / best)
+    own = c.pick_each(scores)
+    # The best of all is a candidate by BM25, unless it is excluded.
+    listed = c.background is not None and query.allowed is None and query.planned is None
+    best = (own if listed else scores).amax(dim=1, keepdim=True).clamp(min=1e-9)
+    return query.unread[:, None].square() * own / best
 
 
 @signal("lexical_session", context=True)
@@ -451,25 +470,15 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
     """
     if not c.memory.derived_source.shape[0]:
         return c.zeros
-    values, rows = c.signal(own), c.rows
-    source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
+    values = c.signal(own).expand(c.shape)
     if c.query.allowed is not None:  # excluded atoms have no value
         values = values.where(c.valid, 0.0)
-    everyone = values
-    if rows is not None:
-        everyone = values.new_zeros(len(c.query), c.memory.num_atoms)
-        everyone = everyone.scatter_reduce(
-            1, rows.clamp(min=0), values.where(rows >= 0, 0.0), "amax"
-        )
-    best = values.new_zeros(everyone.shape)
-    best = best.scatter_reduce(1, target.expand(len(best), -1), everyone[:, source], "amax")
-    sources = torch.bincount(source, minlength=c.memory.num_atoms)
-    alone = (
-        torch.zeros_like(sources, dtype=torch.bool).index_fill(0, target, value=True).logical_not()
-    )
-    alone &= (sources != 1).all()
-    best = torch.where(alone, everyone.clamp(min=0), best)
-    return c.pick_each(best)
+    place, goal = c.derived
+    best = torch.zeros_like(values).flatten()
+    given = torch.nn.functional.pad(values.flatten(), (0, 1))  # one that is no candidate gives 0
+    best = best.scatter_reduce(0, goal, given.index_select(0, place), "amax")
+    alone = c.pick(c.memory.underived)
+    return torch.where(alone, values.clamp(min=0), best.view(c.shape))
 
 
 for _name, _own in (

@@ -384,6 +384,24 @@ def test_forward_compiled() -> None:
             torch.testing.assert_close(found, expected)
 
 
+def test_forward_compiled_over_many_nodes(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    """Where an eager question follows the frontier, a compiled one spreads over all nodes."""
+    config = load_config("default", {"rank.exhaustive_up_to": 9, "rank.candidates": 4})
+    weights = {"semantic": 1.0, "activation": 0.5}
+    config = replace(config, rank=replace(config.rank, weights=weights))
+    index = MemoryIndex.build(random_columns(ATOMS, 20_001 - ATOMS), config)
+    assert index.num_nodes == 20_001
+    asked = QueryBatch(random_questions(2).embedding)
+    compiled = torch.compile(index, fullgraph=True, dynamic=False, backend="eager")
+    with torch.no_grad():
+        whole = index(asked, k=9)
+        assert whole.shares[:, :, 1].any()
+        for found, expected in zip(compiled(asked, k=9), whole, strict=True):
+            torch.testing.assert_close(found, expected)
+
+
 def test_settings_without_weights_rank_nothing(
     random_columns: Columns, random_questions: Questions
 ) -> None:

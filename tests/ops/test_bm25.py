@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.bm25 import BM25, score_postings, topk_postings
+from graphmem_torch.ops.bm25 import (
+    BM25,
+    score_postings,
+    score_squares_postings,
+    topk_postings,
+)
 from tests.kernels import kernels
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
@@ -150,6 +155,7 @@ def test_score_opcheck():
     query = torch.tensor([[1, -1], [1, 0]])
     arguments = (index.indptr, index.docs, index.scores, query, 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_score.default, arguments)
+    torch.library.opcheck(torch.ops.graphmem.bm25_score_squares.default, arguments)
     arguments = (index.indptr, index.docs, index.scores, query, 1, 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_topk.default, arguments)
     rows = torch.tensor([[-1, 1, 0], [0, 0, 1]])
@@ -228,3 +234,22 @@ def test_score_on_cuda_matches_cpu():
     there = index.to("cuda")
     torch.testing.assert_close(there.score(query.cuda()).cpu(), index.score(query))
     torch.testing.assert_close(there.topk(query.cuda(), 30)[0].cpu(), index.topk(query, 30)[0])
+
+
+@given(DOCUMENTS, QUERIES, st.sampled_from([0, 4, 10**9]), st.sampled_from([1, 3, 1024]))
+def test_sums_are_those_of_the_scores(documents, queries, sparse, long):
+    """From the postings or from the rows, for few questions and for many."""
+    index = _index(documents)
+    query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
+    expected = index.score(query).double()
+    parts = index.indptr, index.docs, index.scores  # computes the scores of all postings
+    found, squares = score_squares_postings(
+        *parts, query, len(documents), long=long, together=4, sparse=sparse
+    )
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(squares, expected.square().sum(1), rtol=1e-5, atol=1e-6)
+    for asked in (_index(documents), index):  # a new one scores its own postings only
+        scores, first, second = asked.score_sums(query)
+        torch.testing.assert_close(scores.double(), expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(first, expected.sum(1), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(second, expected.square().sum(1), rtol=1e-5, atol=1e-6)
