@@ -40,7 +40,7 @@ _WHOLE = 1 << 40  # tile of all questions, so that one matrix is [B, A]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured.
+    """Settings of a measurement.
 
     Attributes:
         atoms: Atoms of the memory.

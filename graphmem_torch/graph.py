@@ -189,7 +189,7 @@ class Graph:
 
     def unweighted(self) -> Graph:
         """Return the same edges, each with weight 1."""
-        return self.with_weight(torch.ones_like(self.weight))
+        return replace(self, weight=torch.ones_like(self.weight))
 
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Return the transpose: `out_indptr` `[N + 1]`, `out_edge` `[E]` into `weight`."""
@@ -208,6 +208,15 @@ class Graph:
         check_tensor("weight", weight, "floating point", shape, do, device=self.device)
         check_finite(weight)
         return replace(self, weight=weight)
+
+    def zeroed(self, mask: Tensor) -> Graph:  # [E] bool
+        """Return the same edges with weight 0 where `mask` is true; waits for no device.
+
+        Raises:
+            InputError: The mask is not a boolean `[E]`.
+        """
+        check_tensor("mask", mask, "bool", (self.num_edges,), "give one value for each edge")
+        return replace(self, weight=self.weight.masked_fill(mask, 0.0))
 
     def select(self, mask: Tensor) -> Graph:  # [E] bool
         """Return the same nodes with only the edges where `mask` is true.

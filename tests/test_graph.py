@@ -443,3 +443,13 @@ def test_moving_there_and_back():
         there.with_weight(there.weight / 0)
     assert _same(pickle.loads(pickle.dumps(there)).cpu(), graph)
     assert _listed(there.topk_edges(1).to("cpu")) == _listed(graph.topk_edges(1))
+
+
+def test_zeroed_keeps_edges() -> None:
+    graph = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), weight=torch.tensor([1.0, 2, 3]))
+    mask = graph.source == 1
+    found = graph.zeroed(mask)
+    assert torch.equal(found.weight, torch.where(mask, 0.0, graph.weight))
+    assert torch.equal(found.edge_index, graph.edge_index)
+    with pytest.raises(InputError, match="mask"):
+        graph.zeroed(mask[:2])

@@ -98,6 +98,10 @@ class AppendableGraph(Graph):
         """Return the same edges with other weights, in the order of `compact`."""
         return self.compact.with_weight(weight)
 
+    def zeroed(self, mask: Tensor) -> Graph:  # [E] bool
+        """Return a compact graph with weight 0 where `mask` is true; see `Graph.zeroed`."""
+        return self.compact.zeroed(mask)
+
     def unweighted(self) -> AppendableGraph:
         """Return the same edges, each with weight 1."""
         ones = torch.ones_like(self.stored.weight)

@@ -211,4 +211,4 @@ def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float)
 
 def _without(graph: Graph, gone: Tensor) -> Graph:  # gone [N] bool
     cut = gone[graph.source.long()] | gone[graph.target.long()]
-    return graph.with_weight(graph.weight.masked_fill(cut, 0.0))
+    return graph.zeroed(cut)
