@@ -19,7 +19,7 @@ from graphmem_torch.rank.anchors import (
     anchor_relevance,
     walk_from,
 )
-from graphmem_torch.rank.candidates import Candidates, Reached
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import (
     dense_entity_hop,
     dense_hop_lifts,
@@ -31,6 +31,7 @@ from graphmem_torch.rank.hops import (
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.paths import strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.reached import Reached
 
 __all__ = [
     "TraversalSteps",
@@ -57,6 +58,10 @@ def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
         own = found.signal("named").expand(found.shape).where(found.valid, 0.0)
         named = own.amax(1)
         score = score + config.named * own
+    if found.peers is not None:
+        named = found.peers.largest(
+            "named", score.new_zeros(len(score)) if named is None else named
+        )
     anchors, value = anchor_activation(found, score, config)
     relevance = anchor_relevance(found, score, value, config)
     given = found.reached

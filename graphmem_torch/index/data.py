@@ -39,7 +39,16 @@ from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
-__all__ = ["FOLLOWED", "GrowingIndex", "index_tensors"]
+__all__ = [
+    "FOLLOWED",
+    "LENGTH_DISCOUNT",
+    "SESSION_DISCOUNT",
+    "GrowingIndex",
+    "index_tensors",
+]
+
+LENGTH_DISCOUNT, SESSION_DISCOUNT = 0.3, 0.75
+"""b of BM25 for atoms and for sessions."""
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -428,8 +437,8 @@ class GrowingIndex:
         session = self._rows["session"].view[old:], self._sessions
         tensors: dict[str, Tensor] = {}
         for name, postings, (documents, number), b in (
-            ("bm25", self._postings, text, 0.3),
-            ("session_bm25", self._session_postings, session, 0.75),
+            ("bm25", self._postings, text, LENGTH_DISCOUNT),
+            ("session_bm25", self._session_postings, session, SESSION_DISCOUNT),
         ):
             added = terms, offsets - offsets[0], documents
             postings.add(*added, vocab_size=data.vocab_size, num_docs=number)

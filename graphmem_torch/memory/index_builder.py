@@ -64,6 +64,7 @@ class Snapshot:
         called: For each speaker the single words that are names of the same concept.
         concept: [K] int64 node number of every concept, in the order of `rank.hops.HopParts`.
         share: `ModeCache.share` of the modes of the index.
+        nearest: `QueryBatch.nearest` of the memory that this is a shard of.
     """
 
     index: MemoryIndex
@@ -75,6 +76,7 @@ class Snapshot:
     called: list[list[str]]
     concept: Tensor
     share: float = 0.0
+    nearest: float | None = None
 
     def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
         """Return the rows of the nodes that are atoms of the index."""

@@ -57,6 +57,7 @@ __all__ = [
     "as_hit",
     "checked_questions",
     "encode_questions",
+    "nearest_cosines",
     "pick_encoded",
     "to_explanation",
     "to_results",
@@ -184,16 +185,22 @@ _NEAREST: _Nearest = WeakKeyDictionary()
 def _nearest(embedder: Embedder, snapshot: Snapshot) -> float | None:
     """Return the cached `QueryBatch.nearest` of a memory; None if its gate does not read it."""
     index = snapshot.index
+    if snapshot.nearest is not None:
+        return snapshot.nearest
     if ABOVE.isdisjoint(signal_names(index.config.gate.weights)) or not index.num_atoms:
         return None
-    found = _NEAREST.get(snapshot)
-    if found is None:
-        with torch.inference_mode():
-            texts = unrelated_vectors(embedder).to(index.embeddings)
-            best = [inner_products(texts, part).amax(1) for part in index.embeddings.split(_ATOMS)]
-            found = float(torch.stack(best).amax(0).float().mean())
-        _NEAREST[snapshot] = found
-    return found
+    if snapshot not in _NEAREST:
+        _NEAREST[snapshot] = float(nearest_cosines(embedder, snapshot).mean())
+    return _NEAREST[snapshot]
+
+
+def nearest_cosines(embedder: Embedder, snapshot: Snapshot) -> Tensor:  # [U] float32
+    """Return the best cosine that a memory with atoms has with each of U unrelated texts."""
+    embeddings = snapshot.index.embeddings
+    with torch.inference_mode():
+        texts = unrelated_vectors(embedder).to(embeddings)
+        best = [inner_products(texts, part).amax(1) for part in embeddings.split(_ATOMS)]
+        return torch.stack(best).amax(0).float()
 
 
 _WISHES: dict[tuple[str, str], Tensor] = {}  # by encoder and wish; namespaces share questions

@@ -48,6 +48,7 @@ class Writing:
         """
         self.state = state
         self._store = state.store
+        self._states = [state]  # of all shards
 
     def add(
         self,
@@ -81,7 +82,7 @@ class Writing:
             whole = list(made)
             for atom in whole:
                 digest_of(atom)  # raises an error that names what JSON cannot hold
-            if self._store.keyed.used(key, whole):
+            if any(each.store.keyed.used(key, whole) for each in self._states):
                 ids = self._store.forms.ids([atom.id for atom in whole])
                 return Added(0, len(whole), tuple(ids)) + intake.report()
             made = iter(whole)
@@ -92,8 +93,10 @@ class Writing:
                 done += intake.store(batch, add)
                 bar.update(len(batch))
         if key is not None:
-            self._store.keyed.put(key, whole, done.ids)
-        self.state.warn_of_unresolved()
+            for each in self._states:
+                each.store.keyed.put(key, whole, done.ids)
+        for each in self._states:
+            each.warn_of_unresolved()
         return done + intake.report()
 
     def _add_and_notify(self, places: Mapping[str, str], part: Sequence[Atom]) -> Added:

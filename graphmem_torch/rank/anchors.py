@@ -11,6 +11,7 @@ from graphmem_torch.ops import SparseRows, personalized_pagerank
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.peers import Background
 
 __all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
 
@@ -32,7 +33,10 @@ def anchor_activation(
     """
     if config.source == "fused":
         values, place = _best(base, candidates, config.k)
-        activation = torch.exp((values - values[:, :1]) / config.temperature)
+        highest = values[:, :1]
+        if candidates.peers is not None:
+            highest = candidates.peers.largest("highest", highest)
+        activation = torch.exp((values - highest) / config.temperature)
         return _rows(candidates, place, values), torch.where(values > -torch.inf, activation, 0.0)
     cosine = candidates.signal("semantic")
     values, place = _best(cosine, candidates, config.k)
@@ -58,12 +62,18 @@ def anchor_relevance(
       is exp(F - max F), so rescaled weights change nothing.
     - `dual`, `semantic`: the cosine relative to the best one.
     """
+    peers = candidates.peers
     if config.source != "fused":
-        return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
+        best = value.amax(1, keepdim=True)
+        best = best if peers is None else peers.largest("relevance", best)
+        return value / best.clamp(min=torch.finfo(value.dtype).tiny)
     there = candidates.valid.expand_as(base)
     count = there.sum(1, keepdim=True).clamp(min=1)
     mean = base.where(there, 0.0).sum(1, keepdim=True) / count
     spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
+    if peers is not None:
+        own = Background(count.double(), mean, spread.sqrt(), mean)
+        spread = peers.background("relevance", own).deviation.square()
     # If all scores are equal, every anchor is as relevant as the best.
     power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0) * config.temperature
     known = value > 0  # the power of 0 has no gradient
@@ -81,7 +91,10 @@ def traversal_seeds(
 
 def _best(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
     allowed = values.masked_fill(~candidates.valid, -torch.inf)
-    return stable_topk(allowed, min(k, values.shape[1]))
+    best, place = stable_topk(allowed, min(k, values.shape[1]))
+    if candidates.peers is not None:
+        best = candidates.peers.among_best("anchors", best, k)
+    return best, place
 
 
 def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:

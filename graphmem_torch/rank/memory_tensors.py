@@ -17,6 +17,7 @@ from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.rank.hops import HopParts, title_bearers
 from graphmem_torch.rank.moments import correlation, even_share, sharpened
+from graphmem_torch.rank.peers import Part, Peers
 
 __all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
 
@@ -91,6 +92,7 @@ class MemoryTensors:
         told_order: Rows of the atoms that state days, by the first day.
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
+        part: What belongs to the whole memory, if this is one of its shards; set by `within`.
     """
 
     embeddings: Tensor
@@ -134,16 +136,37 @@ class MemoryTensors:
     asked_form: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
+    part: Part | None = None
 
     @property
     def num_atoms(self) -> int:
         """A."""
         return self.embeddings.shape[0]
 
+    @property
+    def whole_atoms(self) -> int:
+        """Number of atoms, in all shards."""
+        return self.num_atoms if self.part is None else self.part.atoms
+
+    @property
+    def peers(self) -> Peers | None:
+        """The shards that answer together; None for a memory of one store."""
+        return None if self.part is None else self.part.peers
+
+    def within(self, part: Part) -> MemoryTensors:
+        """Return the memory as a shard, weighed by what the whole memory holds."""
+        return replace(
+            self,
+            bm25=self.bm25.weighed(part.norm, part.idf),
+            session_bm25=self.session_bm25.weighed(part.session_norm, part.session_idf),
+            piece_df=part.piece_df,
+            part=part,
+        )
+
     @computed_once
     def rarest(self) -> float:
         """The idf of a term that a single atom has."""
-        return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
+        return math.log1p(max(0.0, self.whole_atoms - 0.5) / 1.5)
 
     def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
         """Return the nodes of atoms; -1 for -1."""
@@ -207,6 +230,8 @@ class MemoryTensors:
         The questions are the first tokens of evenly drawn atoms, with equal weights, compared with
         evenly drawn atoms. None without token vectors.
         """
+        if self.part is not None:
+            return self.part.length_trend
         tokens, offsets = self.tokens, self.token_offsets
         if tokens is None or offsets is None or not len(tokens):
             return None

@@ -76,6 +76,8 @@ def _lexical_unread(c: Candidates) -> Tensor:
     if c.query.unread is None or scores is None or not c.memory.num_atoms:
         return c.zeros
     best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
+    if c.peers is not None:
+        best = c.peers.largest("lexical_unread", best)
     return c.pick_each(c.query.unread[:, None].square() * scores / best)
 
 
