@@ -43,7 +43,7 @@ from graphmem_torch.rank import signals  # noqa: F401  (so that they are registe
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.echo import without_echoes
 from graphmem_torch.rank.memory_tensors import MemoryTensors
-from graphmem_torch.rank.peers import Part
+from graphmem_torch.rank.part import Part
 from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (

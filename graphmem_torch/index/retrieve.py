@@ -248,6 +248,8 @@ def retrieve(
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
         value = anchors.float()
+    if found.peers is not None:
+        value = value.masked_fill(anchors < 0, 0.0)
     walked = rows.new_zeros(*rows.shape, 0)
     hops = rows.new_full((*rows.shape, 3), -1)
     if paths and anchors.shape[1]:

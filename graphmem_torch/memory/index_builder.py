@@ -25,6 +25,7 @@ from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensor
 from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
+from graphmem_torch.rank.shared_hops import HopInputs
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
@@ -175,6 +176,13 @@ class IndexBuilder:
         words = columns.vocabulary.copy()
         parts = self._growing.concepts, self._modes.share
         return Snapshot(index, columns.state, node, words, *names, *parts)
+
+    def hop_inputs(self, snapshot: Snapshot) -> HopInputs | None:
+        """Return what the hops of the last index are made from; None for another snapshot."""
+        if self._config is None or self._columns.state != snapshot.state:
+            return None
+        hops = snapshot.index.tensors.hops
+        return self._growing.hop_inputs(None if hops is None else hops.document.cpu())
 
     def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
         """Return the saved index (`save`) if it is of the store's present state.

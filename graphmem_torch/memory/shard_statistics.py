@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,22 @@ from graphmem_torch.index.data import LENGTH_DISCOUNT, SESSION_DISCOUNT
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.questions import nearest_cosines
 from graphmem_torch.ops.bm25 import BM25, weights_of
-from graphmem_torch.rank.peers import Part, Peers
+from graphmem_torch.rank.part import Part
+from graphmem_torch.rank.peers import Peers
+from graphmem_torch.rank.shared_hops import (
+    HopInputs,
+    SharedHops,
+    Titles,
+    mention_pairs,
+    shared_hops,
+    titles_of,
+)
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.terms import Vocabulary
 
-__all__ = ["ShardStatistics", "TermHashes", "as_part"]
+__all__ = ["ShardStatistics", "ShardTerms", "TermHashes", "as_part", "stamp_of", "term_hash"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +69,90 @@ def term_hash(term: str) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
+@dataclass(eq=False)
+class ShardTerms:
+    """A shard whose terms, titles and concepts have the hashes that all shards share.
+
+    Attributes:
+        snapshot: Snapshot of the shard.
+        hashes: [V] int64, hash of each term of its vocabulary.
+        inputs: What its hops are made from; None if unknown.
+        concepts: [K] int64, hash of the name of each concept.
+    """
+
+    snapshot: Snapshot
+    hashes: Tensor
+    inputs: HopInputs | None
+    concepts: Tensor
+
+    @cached_property
+    def _titled(self) -> tuple[Titles, Tensor]:
+        none = torch.empty(0, dtype=torch.int64)
+        if self.inputs is None:
+            keys = torch.zeros(self.snapshot.index.num_atoms, dtype=torch.int64)
+            return Titles(none, none, none, none), keys
+        return titles_of(self.inputs, self.hashes)
+
+    @property
+    def titles(self) -> Titles:
+        """The titles of its documents."""
+        return self._titled[0]
+
+    @property
+    def title_keys(self) -> Tensor:  # [A] int64
+        """Hash of the title of each atom, 0 = none."""
+        return self._titled[1]
+
+    @property
+    def entities(self) -> Tensor:  # [E] int64
+        """Hashes of the names of its concepts, ascending."""
+        return self.concepts.unique()
+
+    @property
+    def bearing(self) -> Tensor:  # [E] int64
+        """Number of atoms about each of the entities."""
+        entities = self.entities
+        if self.inputs is None:
+            return torch.zeros_like(entities)
+        number = torch.searchsorted(entities, self.concepts)[self.inputs.concept]
+        size = max(1, len(entities))
+        pair = (self.inputs.atom * size + number).unique()
+        return torch.bincount(pair % size, minlength=len(entities))
+
+    def mentions(self, titles: Titles) -> tuple[Tensor, Tensor]:  # [P] int64 each
+        """Return which of its atoms mention which titles of all shards."""
+        none = torch.empty(0, dtype=torch.int64)
+        if self.inputs is None or not len(titles.key):
+            return none, none
+        return mention_pairs(self.inputs, self.hashes, titles)
+
+    def hops(self, whole: ShardStatistics) -> SharedHops | None:
+        """Return what leads to its documents from anywhere; None if no shard has documents."""
+        if not len(whole.title):
+            return None
+        memory, none = self.snapshot.index.tensors, torch.empty(0, dtype=torch.int64)
+        atoms, parts = memory.num_atoms, memory.hops
+        inputs = self.inputs
+        if inputs is None:
+            ends = torch.zeros(atoms + 1, dtype=torch.int64)
+            inputs = HopInputs(none, ends, torch.full((atoms,), -1), none, none)
+        if parts is None:
+            asked = torch.zeros(atoms, dtype=torch.int64), torch.zeros_like(self.concepts)
+        else:
+            asked = parts.title_key.cpu(), parts.entity_key.cpu()
+        return shared_hops(
+            inputs,
+            self.mentions(whole.titles),
+            self.title_keys,
+            whole.titles,
+            whole.mentioned,
+            torch.searchsorted(whole.entity, self.concepts),
+            whole.bearing,
+            int(whole.totals[0]),
+            asked,
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class ShardStatistics:
     """Counts of a shard, or sums over several.
@@ -70,6 +164,10 @@ class ShardStatistics:
         nearest: [U] float32, `questions.nearest_cosines`; U = 0 if no gate reads it.
         trend: [2] float64, sum of `MemoryTensors.length_trend` over atoms.
         totals: [5] int64: atoms, their terms, sessions, their terms, atoms with a trend.
+        title, title_size, title_first, title_bearers: [U] int64, `shared_hops.Titles`.
+        mentioned: [U] int64, number of atoms that mention each title.
+        entity, bearing: [E] int64, hashes of the names of concepts, ascending, and number of atoms
+            about each.
     """
 
     term: Tensor
@@ -79,16 +177,23 @@ class ShardStatistics:
     nearest: Tensor
     trend: Tensor
     totals: Tensor
+    title: Tensor
+    title_size: Tensor
+    title_first: Tensor
+    title_bearers: Tensor
+    mentioned: Tensor
+    entity: Tensor
+    bearing: Tensor
 
     @classmethod
-    def of(cls, snapshot: Snapshot, hashes: Tensor, embedder: Embedder | None) -> ShardStatistics:
-        """Return the counts of one shard.
+    def of(cls, shard: ShardTerms, embedder: Embedder | None) -> ShardStatistics:
+        """Return the counts of one shard, without the mentions of titles.
 
         Args:
-            snapshot: Snapshot of the shard.
-            hashes: [V] int64, hash of each term of its vocabulary.
+            shard: Snapshot of the shard, with the hashes of its terms.
             embedder: Encoder, if the gate compares with unrelated texts.
         """
+        snapshot, hashes = shard.snapshot, shard.hashes
         memory = snapshot.index.tensors
         atoms = memory.num_atoms
         order = hashes.argsort()
@@ -113,7 +218,19 @@ class ShardStatistics:
             else torch.empty(0),
             trend=torch.zeros(2, dtype=torch.float64) if trend is None else trend.cpu() * known,
             totals=torch.tensor([atoms, words, sessions, session_words, known]),
+            title=shard.titles.key,
+            title_size=shard.titles.size,
+            title_first=shard.titles.first,
+            title_bearers=shard.titles.bearers,
+            mentioned=torch.zeros_like(shard.titles.key),
+            entity=shard.entities,
+            bearing=shard.bearing,
         )
+
+    @property
+    def titles(self) -> Titles:
+        """The titles of documents."""
+        return Titles(self.title, self.title_size, self.title_first, self.title_bearers)
 
     @classmethod
     def joined(cls, parts: Sequence[ShardStatistics]) -> ShardStatistics:
@@ -129,6 +246,9 @@ class ShardStatistics:
             for part in parts
         ]
         nearest = [part.nearest for part in parts if len(part.nearest)]
+        titles = Titles.joined([part.titles for part in parts])
+        entity, each = torch.cat([part.entity for part in parts]).unique(return_inverse=True)
+        bearing = torch.cat([part.bearing for part in parts])
         return cls(
             term=term,
             df=added([part.df for part in parts]),
@@ -137,6 +257,13 @@ class ShardStatistics:
             nearest=torch.stack(nearest).amax(0) if nearest else torch.empty(0),
             trend=torch.stack([part.trend.double() for part in parts]).sum(0),
             totals=torch.stack([part.totals for part in parts]).sum(0),
+            title=titles.key,
+            title_size=titles.size,
+            title_first=titles.first,
+            title_bearers=titles.bearers,
+            mentioned=torch.zeros_like(titles.key),
+            entity=entity,
+            bearing=torch.zeros_like(entity).index_add_(0, each, bearing),
         )
 
     def counts_of(self, hashes: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [n], [n]
@@ -222,8 +349,7 @@ class _PartVocabulary(Vocabulary):
 
 
 def as_part(
-    snapshot: Snapshot,
-    hashes: Tensor,
+    shard: ShardTerms,
     whole: ShardStatistics,
     speakers: Sequence[str],
     peers: Peers | None,
@@ -231,15 +357,20 @@ def as_part(
     """Return the snapshot of a shard, weighed by the counts of all shards.
 
     Args:
-        snapshot: Snapshot of the shard, with atoms.
-        hashes: [V] int64, hash of each term of its vocabulary.
+        shard: Snapshot of the shard, with atoms.
         whole: Sums over all shards.
         speakers: Names of the speakers of all shards.
         peers: The shards that answer together; None: this one alone.
     """
+    snapshot, hashes = shard.snapshot, shard.hashes
     index = snapshot.index
     memory = index.tensors
     device = index.embeddings.device
+    hops, bearers = shard.hops(whole), None
+    if hops is not None:
+        hops = hops.to(device)
+        number = torch.searchsorted(whole.title, shard.title_keys).clamp(max=len(whole.title) - 1)
+        bearers = whole.title_bearers[number].to(device)
     df, session_df = whole.counts_of(hashes)
     atoms, words, sessions, session_words, known = whole.totals.tolist()
 
@@ -263,13 +394,15 @@ def as_part(
         session_idf=session_idf,
         piece_df=None if memory.piece_df is None else whole.piece_df.to(device),
         length_trend=(whole.trend / known).float().to(device) if known else None,
+        title_bearers=bearers,
+        hops=hops,
         peers=peers,
     )
-    shard = index.as_part(part)
+    weighed_index = index.as_part(part)
     return replace(
         snapshot,
-        index=shard,
-        vocabulary=_PartVocabulary(snapshot.vocabulary, whole, shard.tensors.rarest),
+        index=weighed_index,
+        vocabulary=_PartVocabulary(snapshot.vocabulary, whole, weighed_index.tensors.rarest),
         speakers=[*snapshot.speakers, *foreign],
         called=[*snapshot.called, *([] for _ in foreign)],
         nearest=float(whole.nearest.mean()) if len(whole.nearest) else None,

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
-from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
@@ -18,12 +18,20 @@ from graphmem_torch.memory.index_builder import Snapshot, reweighted
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import listed_ids
 from graphmem_torch.memory.namespace_folders import checked_name
-from graphmem_torch.memory.shard_statistics import ShardStatistics, TermHashes, as_part, stamp_of
+from graphmem_torch.memory.shard_statistics import (
+    ShardStatistics,
+    ShardTerms,
+    TermHashes,
+    as_part,
+    stamp_of,
+    term_hash,
+)
 from graphmem_torch.memory.state import State
 from graphmem_torch.rank.abstention import ABOVE
 from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
+from graphmem_torch.text.terms import terms
 
 __all__ = ["Group", "LocalGroup", "Shards"]
 
@@ -85,7 +93,6 @@ class Shards:
         self.states, self.group, self.folder = [*states], group, folder
         _check_settings(states[0].config)
         self._hashes = [TermHashes() for _ in states]
-        self._own: WeakKeyDictionary[Snapshot, ShardStatistics] = WeakKeyDictionary()
         self._whole: tuple[str, ShardStatistics, list[str]] | None = None
         self._parts: tuple[list[Snapshot], list[IndexView]] | None = None
         self._within: dict[str, Shards] = {}
@@ -123,6 +130,8 @@ class Shards:
     def _views(self, as_of: float | None) -> list[tuple[State, IndexView]]:
         """Return the shards of this process that have atoms, with their indexes."""
         given = [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
+        if not any(self.group.collect([view.snapshot.index.num_atoms for view in given])):
+            return []
         snapshots = [view.snapshot for view in given]
         if self._parts is None or any(
             one is not other for one, other in zip(self._parts[0], snapshots, strict=True)
@@ -134,32 +143,51 @@ class Shards:
     def _weighed(self, views: Sequence[IndexView]) -> list[IndexView]:
         """Return the indexes of the shards of this process, weighed by the counts of all."""
         snapshots = [view.snapshot for view in views]
-        stamp, whole, speakers = self._counted(snapshots)
+        shards = [
+            self._terms(place, view) if view.snapshot.index.num_atoms else None
+            for place, view in enumerate(views)
+        ]
+        stamp, whole, speakers = self._counted(snapshots, shards)
         indexes = [each.index for each in snapshots]
         told = self.group.collect(
             [(each.num_atoms > 0, each.plan.starts, each.spreads) for each in indexes]
         )
         there = [number for number, (filled, *_) in enumerate(told) if filled]
-        starts = any(filled and starts for filled, starts, _ in told)
+        leads = len(whole.title) > 0
+        starts = leads or any(filled and starts for filled, starts, _ in told)
         # A shard too small to spread has weights of its own, unless others spread.
         warm = any(filled and spreads for filled, _, spreads in told)
         found = []
-        for place, view in enumerate(views):
-            snapshot, number = view.snapshot, self.group.numbers[place]
-            if not snapshot.index.num_atoms:
+        for view, shard, number in zip(views, shards, self.group.numbers, strict=True):
+            if shard is None:
                 found.append(view)
                 continue
-            config = snapshot.index.config
-            if warm and config.rank.cold_weights and not snapshot.index.spreads:
+            config = shard.snapshot.index.config
+            if warm and config.rank.cold_weights and not shard.snapshot.index.spreads:
                 plain = replace(config, rank=replace(config.rank, cold_weights={}))
-                snapshot = replace(snapshot, index=reweighted(snapshot.index, plain))
-            peers = Peers(there.index(number), starts, gather) if len(there) > 1 else None
-            hashes = self._hashes[place].of(snapshot.vocabulary)
-            found.append(replace(view, snapshot=as_part(snapshot, hashes, whole, speakers, peers)))
+                index = reweighted(shard.snapshot.index, plain)
+                shard = replace(shard, snapshot=replace(shard.snapshot, index=index))
+            peers = None
+            if len(there) > 1:
+                peers = Peers(there.index(number), starts, leads, gather)
+            found.append(replace(view, snapshot=as_part(shard, whole, speakers, peers)))
         self._whole = stamp, whole, speakers
         return found
 
-    def _counted(self, snapshots: Sequence[Snapshot]) -> tuple[str, ShardStatistics, list[str]]:
+    def _terms(self, place: int, view: IndexView) -> ShardTerms:
+        """Return a shard of this process with the hashes of its terms and names."""
+        state, snapshot = self.states[place], view.snapshot
+        hashes = self._hashes[place].of(snapshot.vocabulary)
+        with state.lock:
+            inputs = state.builder.hop_inputs(snapshot)
+        names = [atom.text for atom in view.store.atoms(snapshot.concept.tolist())]
+        said = [" ".join(terms(name)) or f"{self.group.numbers[place]} {name}" for name in names]
+        concepts = torch.tensor([term_hash(name) for name in said], dtype=torch.int64)
+        return ShardTerms(snapshot, hashes, inputs, concepts)
+
+    def _counted(
+        self, snapshots: Sequence[Snapshot], shards: Sequence[ShardTerms | None]
+    ) -> tuple[str, ShardStatistics, list[str]]:
         """Return the stamp of the states of all shards, their counts, and their speakers."""
         config = self.first.config
         gate = not ABOVE.isdisjoint(signal_names(config.gate.weights))
@@ -175,14 +203,18 @@ class Shards:
         if all(self.group.collect([kept is not None for _ in snapshots])) and kept is not None:
             return stamp, kept, speakers
         embedder = self.first.embedder if gate else None
-        parts = []
-        for hashes, snapshot in zip(self._hashes, snapshots, strict=True):
-            own = self._own.get(snapshot)
-            if own is None:
-                own = ShardStatistics.of(snapshot, hashes.of(snapshot.vocabulary), embedder)
-                self._own[snapshot] = own
-            parts.append(own)
-        return stamp, ShardStatistics.joined(self.group.collect(parts)), speakers
+        parts = [None if each is None else ShardStatistics.of(each, embedder) for each in shards]
+        every = [each for each in self.group.collect(parts) if each is not None]
+        whole = ShardStatistics.joined(every)
+        names, size = whole.titles, len(whole.title)
+        counts = [
+            torch.zeros(size, dtype=torch.int64)
+            if each is None
+            else torch.bincount(each.mentions(names)[1], minlength=size)
+            for each in shards
+        ]
+        mentioned = torch.stack(self.group.collect(counts)).sum(0)
+        return stamp, replace(whole, mentioned=mentioned), speakers
 
     def holding(self, ids: Sequence[str], argument: str = "ids") -> list[list[str]]:
         """Return which of some ids each shard of this process holds, in the order given.
@@ -240,7 +272,6 @@ class Shards:
         """Forget the counts, and delete their file, before memories are erased."""
         self._whole = self._parts = None
         self._hashes = [TermHashes() for _ in self.states]
-        self._own.clear()
         if self.folder is not None:
             self.folder.drop_statistics()
 

@@ -33,10 +33,7 @@ def anchor_activation(
     """
     if config.source == "fused":
         values, place = _best(base, candidates, config.k)
-        highest = values[:, :1]
-        if candidates.peers is not None:
-            highest = candidates.peers.largest("highest", highest)
-        activation = torch.exp((values - highest) / config.temperature)
+        activation = torch.exp((values - values[:, :1]) / config.temperature)
         return _rows(candidates, place, values), torch.where(values > -torch.inf, activation, 0.0)
     cosine = candidates.signal("semantic")
     values, place = _best(cosine, candidates, config.k)
@@ -46,7 +43,8 @@ def anchor_activation(
         by_words, place_words = _best(touched, candidates, config.k)
         values, place = torch.cat([by_words, values], 1), torch.cat([place_words, place], 1)
     rows = _rows(candidates, place, values)
-    activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
+    known = cosine.gather(1, place.clamp(min=0)).clamp(min=0.0)
+    activation = torch.where(rows >= 0, known, 0.0)
     return rows, activation
 
 
@@ -92,12 +90,15 @@ def traversal_seeds(
 def _best(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
     allowed = values.masked_fill(~candidates.valid, -torch.inf)
     best, place = stable_topk(allowed, min(k, values.shape[1]))
-    if candidates.peers is not None:
-        best = candidates.peers.among_best("anchors", best, k)
-    return best, place
+    if candidates.peers is None:
+        return best, place
+    ranking = candidates.peers.ranking("anchors", place, best, k)
+    return ranking.scores, ranking.own_places
 
 
 def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
+    if candidates.peers is not None:  # anchors of other shards have no row
+        values, place = values.masked_fill(place < 0, -torch.inf), place.clamp(min=0)
     rows = place if candidates.rows is None else candidates.rows.gather(1, place)
     return torch.where(values > -torch.inf, rows, -1)
 

@@ -17,7 +17,8 @@ from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.rank.hops import HopParts, title_bearers
 from graphmem_torch.rank.moments import correlation, even_share, sharpened
-from graphmem_torch.rank.peers import Part, Peers
+from graphmem_torch.rank.part import Part
+from graphmem_torch.rank.peers import Peers
 
 __all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
 
@@ -221,7 +222,8 @@ class MemoryTensors:
     def title_bearers(self) -> Tensor:  # [A] int64
         """Number of atoms with the same title as each, in a memory with documents."""
         assert self.hops is not None
-        return title_bearers(self.hops)
+        known = None if self.part is None else self.part.title_bearers
+        return title_bearers(self.hops) if known is None else known
 
     @computed_once
     def length_trend(self) -> Tensor | None:  # [2]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphmem_torch.ops.tiles import stable_topk
 
-__all__ = ["Background", "Part", "Peers", "Ranking"]
+__all__ = ["Background", "Peers", "Ranking"]
 
 
 class Background(NamedTuple):
@@ -56,6 +56,14 @@ class Ranking(NamedTuple):
         """Return a value of every candidate for the best."""
         return self.of_own(values.gather(1, self.places))
 
+    @property
+    def own_places(self) -> Tensor:  # [B, n] int64
+        """Place of each of the best among the own candidates, -1 if it is of another shard."""
+        assert self.peers is not None and self.source is not None
+        entry = self.source - self.peers.place * self.places.shape[1]
+        there = (entry >= 0) & (entry < self.places.shape[1])
+        return self.places.gather(1, entry.where(there, 0)).where(there, -1)
+
     def of_own(self, own: Tensor) -> Tensor:  # [B, K] -> [B, n]
         """Return a value of the own best for the best of all."""
         if self.peers is None or self.source is None:
@@ -70,12 +78,14 @@ class Peers:
     Attributes:
         place: Number of this shard among them.
         starts: Whether any of them has anchors to start from.
+        leads: Whether any of them has documents that hops lead to.
         gather: Function (name of the exchange, own tensor [...]) -> [S, ...], the tensors of all
             shards. All shards call it with the same names in the same order, and equal shapes.
     """
 
     place: int
     starts: bool
+    leads: bool
     gather: Callable[[str, Tensor], Tensor]
 
     def largest(self, what: str, own: Tensor) -> Tensor:
@@ -112,12 +122,6 @@ class Peers:
         found = middle, square.sqrt(), largest.amax(0)
         return Background(total, *(each.to(own.mean.dtype) for each in found))
 
-    def among_best(self, what: str, own: Tensor, k: int) -> Tensor:  # [B, K], K <= k
-        """Return the own best, with -inf for those that are not among the k best of all."""
-        place = self.ranking(what, own, own, k).place
-        assert place is not None
-        return own.masked_fill(place >= k, -torch.inf)
-
     def ranking(self, what: str, places: Tensor, scores: Tensor, k: int) -> Ranking:
         """Return the k best of all shards; equal ones by shard, then by their own order.
 
@@ -138,28 +142,3 @@ class Peers:
         place = place.scatter(1, own.where(there, k), lane)[:, : scores.shape[1]]
         places = torch.nn.functional.pad(places, (0, missing))
         return Ranking(places, best, source, place, self)
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What a shard takes from the memory that it is a part of: A atoms of the shard, V terms.
-
-    Attributes:
-        atoms: Number of atoms of the whole memory.
-        speakers: Number of speakers of the whole memory; the first are those of the shard.
-        norm, idf: [A], [V], weights of the lexical index (`ops.bm25.BM25`).
-        session_norm, session_idf: Likewise for that of its sessions.
-        piece_df: [W] int32, number of atoms with each word piece; None without token vectors.
-        length_trend: [2], as `MemoryTensors.length_trend`; None without token vectors.
-        peers: The shards that answer together; None: this one alone.
-    """
-
-    atoms: int
-    speakers: int
-    norm: Tensor
-    idf: Tensor
-    session_norm: Tensor
-    session_idf: Tensor
-    piece_df: Tensor | None = None
-    length_trend: Tensor | None = None
-    peers: Peers | None = None

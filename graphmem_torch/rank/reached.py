@@ -27,6 +27,8 @@ class Reached:
         traversal: [B, A] discount^hops from the seeds of a traversal.
         title_hop, entity_hop: [B, A] values by mentions of titles and by shared entities, dense in
             a compiled graph.
+        heights: [B, K] base scores of the anchors of all shards, infinite for none; None in a
+            memory of one store, whose anchors are candidates.
         named: [B] in [0, 1], share of the question that names a document.
         base: Names of the base signals and their weights [forms, F], which chose the anchors.
         lifts: Lifts by a hop from each anchor, as pairs, or [B, K, A] in a compiled graph.
@@ -42,6 +44,7 @@ class Reached:
     traversal: SparseRows | None = None
     title_hop: SparseRows | Tensor | None = None
     entity_hop: SparseRows | Tensor | None = None
+    heights: Tensor | None = None
     named: Tensor | None = None
     base: tuple[tuple[str, ...], Tensor] | None = None
     lifts: HopPairs | Tensor | None = None

@@ -161,6 +161,22 @@ def test_scores_are_those_of_one_store(tmp_path: Path) -> None:
             assert other.confidence == pytest.approx(own.confidence, abs=1e-4)
 
 
+def test_hops_lead_to_documents_of_other_shards(tmp_path: Path) -> None:
+    """Scores of titled passages that mention each other are those of one store."""
+    atoms, cut = passages(), {"spread.min_nodes": 10_000}
+    folder_of(tmp_path / "m", atoms, **cut)
+    with one_of(atoms, **cut) as one, opened(tmp_path / "m", "r", **cut) as many:
+        hopped = 0
+        for own, other in zip(one.retrieve(ASKED), many.retrieve(ASKED), strict=True):
+            found = {hit.id: hit for hit in other.hits}
+            for hit in own.hits[:20]:
+                assert found[hit.id].raw == pytest.approx(hit.raw, abs=2e-3)
+                assert found[hit.id].signals["hop"] == pytest.approx(hit.signals["hop"], abs=2e-3)
+                assert found[hit.id].signals["named"] == pytest.approx(hit.signals["named"])
+                hopped += hit.signals["hop"] > 0
+        assert hopped > 20, "the test would pass with zeros"
+
+
 def test_one_shard_is_one_store(tmp_path: Path) -> None:
     atoms = turns(96)
     folder_of(tmp_path / "m", atoms, shards=1)
