@@ -302,9 +302,9 @@ LONGEST, MOST_PUBLIC = 600, 40
 """Lines of a file, and public members of a class, its bases in the package included."""
 
 LONG_FILES = {
-    "index.module": 635,
-    "memory.file_sync": 887,
-    "memory.memory": 665,
+    "index.module": 631,
+    "memory.file_sync": 886,
+    "memory.memory": 675,
     "memory.writer": 764,
 }
 """Files that are longer, with their lines."""

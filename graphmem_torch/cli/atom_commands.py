@@ -22,6 +22,7 @@ from graphmem_torch.text.times import parse_duration
 if TYPE_CHECKING:
     from graphmem_torch.atoms import Atom
     from graphmem_torch.memory import Memory
+    from graphmem_torch.results import Receipt
 
 __all__ = ["atoms"]
 
@@ -166,11 +167,18 @@ def forget(
     with _reserved(receipt), target.open("w") as memory:
         given = memory.forget(named, **conditions)
         # Before anything else can fail: the receipt cannot be made again.
-        said = given.to_json()
+        several = given if isinstance(given, list) else [given]  # one of each shard
+        said = "\n".join(each.to_json() for each in several)
         written = receipt is not None and _written(receipt, said + "\n")
-    count = counted(given.atoms, "memory", "memories")
+    count = counted(sum(each.atoms for each in several), "memory", "memories")
     done = f"{count} erased from {target.store}; the receipt is {receipt}"
-    return Reply(data=json.loads(said), text=done if written else said)
+    data = json.loads(several[0].to_json()) if given is several[0] else _told(several)
+    return Reply(data=data, text=done if written else said)
+
+
+def _told(receipts: Iterable[Receipt]) -> dict[str, Any]:
+    """Return the receipts of several shards as one JSON object."""
+    return {"receipts": [json.loads(each.to_json()) for each in receipts]}
 
 
 def _forgettable(

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import click
 
 from graphmem_torch.cli.options import Target, expect_no_slip, store_options
-from graphmem_torch.cli.syntax import PATH, Leaf, choice, option
+from graphmem_torch.cli.syntax import COUNT, PATH, Leaf, choice, option
 from graphmem_torch.cli.terminal import Reply, counted
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Added, Indexed
+from graphmem_torch.store.shard_folder import ShardFolder
 
-__all__ = ["RESUMES", "added_reply", "index"]
+__all__ = ["RESUMES", "added_reply", "index", "make_shards"]
 
 RESUMES = "what was acknowledged is safe, and running the same command again resumes"
 """State that Ctrl-C leaves while memories are added."""
@@ -59,6 +60,12 @@ RESUMES = "what was acknowledged is safe, and running the same command again res
     help="Make a store for vectors of this encoder, without loading it. --embedder names what "
     "loads it for the first question.",
 )
+@option(
+    "--shards",
+    type=COUNT,
+    metavar="S",
+    help="Make a memory of S stores, which are searched as one; S is fixed for good.",
+)
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
 def index(
@@ -72,6 +79,7 @@ def index(
     embeddings: tuple[Path, ...],
     normalise: bool,
     fingerprint: str | None,
+    shards: int | None,
     new: bool,
 ) -> Reply:
     """Bring a store up to date with files, or make one.
@@ -90,6 +98,8 @@ def index(
         expect_no_slip(target.store)
     if not there and not skip_bad:
         check_paths(files, format)  # before a store is made for nothing
+    if shards is not None:
+        make_shards(target, shards, dry_run=dry_run)
     start = time.perf_counter()
     given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
@@ -134,6 +144,19 @@ def _check_options(embeddings: tuple[Path, ...], normalise: bool, fingerprint: s
     for name, given in (("--normalise", normalise), ("--fingerprint", fingerprint is not None)):
         if given and not embeddings:
             raise InputError(f"{name}: expected --embeddings beside it, got none; name the vectors")
+
+
+def make_shards(target: Target, shards: int, *, dry_run: bool) -> None:
+    """Make the folder of shards of a command, unless it is there.
+
+    Raises:
+        InputError: The folder holds a store or another number of shards, or a dry run of a new one.
+    """
+    if dry_run and not target.sharded:
+        raise InputError(
+            f"--shards: expected none with --dry-run of a new memory, got {shards}; leave it out"
+        )
+    ShardFolder.create(target.store, shards)
 
 
 def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:

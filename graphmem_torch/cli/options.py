@@ -11,7 +11,7 @@ from functools import cached_property, wraps
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 
@@ -22,6 +22,7 @@ from graphmem_torch.cli.terminal import Reply, print_reply, print_text
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import GraphMemError, InputError, StoreError, first_line
 from graphmem_torch.store.folder import DATABASE_NAME, expect_store, store_folder
+from graphmem_torch.store.shard_folder import ShardFolder
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
@@ -125,8 +126,13 @@ class Target:
 
     @property
     def exists(self) -> bool:
-        """Return whether the folder holds a store."""
-        return (store_folder(self.store) / DATABASE_NAME).is_file()
+        """Return whether the folder holds a store, or the shards of one."""
+        return self.sharded or (store_folder(self.store) / DATABASE_NAME).is_file()
+
+    @property
+    def sharded(self) -> bool:
+        """Return whether the folder holds the shards of a memory."""
+        return ShardFolder.is_one(self.store)
 
     @contextmanager
     def read(self) -> Iterator[StoredMemory]:
@@ -138,6 +144,12 @@ class Target:
         """
         from graphmem_torch.memory.stored import StoredMemory
 
+        if self.sharded:
+            from graphmem_torch.memory.stored_shards import StoredShards
+
+            with StoredShards.open(self.store, namespace=self.namespace) as shards:
+                yield cast("StoredMemory", shards)
+            return
         with StoredMemory.open(self.store, namespace=self.namespace) as memory:
             yield memory
 
@@ -156,7 +168,7 @@ class Target:
             StoreError: There is no store; names the nearest.
             InputError: There is no such namespace; names the nearest.
         """
-        if not create:
+        if not create and not self.sharded:
             expect_store(store_folder(self.store))
         fresh = not (in_memory or self.exists)
         place = None if in_memory else self.store

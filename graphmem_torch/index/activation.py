@@ -21,8 +21,9 @@ from graphmem_torch.rank.anchors import (
     fixed_walk,
     walk_from,
 )
-from graphmem_torch.rank.candidates import Candidates, Reached
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import (
+    HopPairs,
     dense_entity_hop,
     dense_hop_lifts,
     dense_title_hop,
@@ -30,9 +31,12 @@ from graphmem_torch.rank.hops import (
     hop_lifts,
     title_hop,
 )
+from graphmem_torch.rank.lifts import shared_heights
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.paths import strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.reached import Reached
+from graphmem_torch.rank.shared_hops import shared_pairs
 
 __all__ = [
     "TraversalSteps",
@@ -59,11 +63,24 @@ def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
         own = found.signal("named").expand(found.shape).where(found.valid, 0.0)
         named = own.amax(1)
         score = score + config.named * own
+    if found.peers is not None:
+        named = found.peers.largest(
+            "named", score.new_zeros(len(score)) if named is None else named
+        )
     anchors, value = anchor_activation(found, score, config)
     relevance = anchor_relevance(found, score, value, config)
     given = found.reached
+    heights = None
+    if found.peers is not None and found.peers.leads:
+        heights = shared_heights(found, found.peers, anchors)
     return Reached(
-        anchors, value, relevance, traversal=given.traversal, named=named, base=given.base
+        anchors,
+        value,
+        relevance,
+        traversal=given.traversal,
+        heights=heights,
+        named=named,
+        base=given.base,
     )
 
 
@@ -83,8 +100,12 @@ def brought_from(
     anchors, value, relevance = reached.anchors, reached.value, reached.relevance
     assert anchors is not None and value is not None and relevance is not None
     brought: dict[str, Any] = {}
+    pairs = None
+    if found.peers is not None and found.peers.leads:
+        assert memory.part is not None and memory.part.hops is not None
+        pairs = shared_pairs(memory.part.hops, found.peers, anchors, found.named_keys)
     if (plan.hops or plan.lifts) and memory.hops is not None:
-        brought = _hopped(found, plan, reached)
+        brought = _hopped(found, plan, reached, pairs)
     if plan.walks:
         if shapes_are_fixed():
             own = _dense_start(memory, query, anchors, relevance)
@@ -99,7 +120,12 @@ def brought_from(
     return replace(reached, traversal=found.reached.traversal, **brought)
 
 
-def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[str, Any]:
+def _hopped(
+    found: Candidates,
+    plan: ExecutionPlan,
+    reached: Reached,
+    pairs: tuple[HopPairs, HopPairs] | None,
+) -> dict[str, Any]:
     """Compute the targets of hops from the anchors and their lifts, as fields of `Reached`."""
     hops, query, named = found.memory.hops, found.query, found.named_keys
     anchors, value = reached.anchors, reached.value
@@ -123,8 +149,8 @@ def _hopped(found: Candidates, plan: ExecutionPlan, reached: Reached) -> dict[st
             ],
             dim=1,
         )
-        lift = dense_hop_lifts if fixed else hop_lifts
-        brought["lifts"] = lift(hops, anchors, value, strength, named, seeds)
+        given = hops, anchors, value, strength, named, seeds
+        brought["lifts"] = dense_hop_lifts(*given) if fixed else hop_lifts(*given, pairs)
     return brought
 
 

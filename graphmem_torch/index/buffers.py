@@ -35,6 +35,7 @@ __all__ = [
     "modes_by",
     "modes_in",
     "same_buffers",
+    "same_state",
 ]
 
 BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
@@ -153,3 +154,11 @@ def modes_by(
 def same_buffers(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
     """Return whether both have the same tensors under the same names."""
     return parts.keys() == others.keys() and all(parts[name] is others[name] for name in parts)
+
+
+def same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Return whether both have one memory and the same versions of the same parameters."""
+    return state[0] is other[0] and all(
+        one is two and before == now
+        for (one, before), (two, now) in zip(state[1:], other[1:], strict=True)
+    )

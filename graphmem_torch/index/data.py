@@ -39,8 +39,18 @@ from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.population import row_sums
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
+from graphmem_torch.rank.shared_hops import HopInputs
 
-__all__ = ["FOLLOWED", "GrowingIndex", "index_tensors"]
+__all__ = [
+    "FOLLOWED",
+    "LENGTH_DISCOUNT",
+    "SESSION_DISCOUNT",
+    "GrowingIndex",
+    "index_tensors",
+]
+
+LENGTH_DISCOUNT, SESSION_DISCOUNT = 0.3, 0.75
+"""b of BM25 for atoms and for sessions."""
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -447,8 +457,8 @@ class GrowingIndex:
         session = self._rows["session"].view[old:], self._sessions
         tensors: dict[str, Tensor] = {}
         for name, postings, (documents, number), b in (
-            ("bm25", self._postings, text, 0.3),
-            ("session_bm25", self._session_postings, session, 0.75),
+            ("bm25", self._postings, text, LENGTH_DISCOUNT),
+            ("session_bm25", self._session_postings, session, SESSION_DISCOUNT),
         ):
             added = terms, offsets - offsets[0], documents
             postings.add(*added, vocab_size=data.vocab_size, num_docs=number)
@@ -529,23 +539,28 @@ class GrowingIndex:
         title = rows["title"].where(alone, -1)
         if not bool(title.ge(0).any()):
             return None
-        number = torch.full((data.num_nodes,), -1)
+        names, offsets = data.name_terms, data.name_offsets
+        if names is None or offsets is None:
+            names, offsets = title.new_empty(0), title.new_zeros(len(self._concepts) + 1)
+        return hop_parts(rows["terms"], rows["term_offsets"], title, self._told(), names, offsets)
+
+    def _told(self) -> tuple[Tensor, Tensor]:  # [E] int64 each
+        """Return which atoms are about which concepts, in the order of `HopParts`."""
+        number = torch.full((len(self._atom),), -1)
         number[self._concepts.view] = torch.arange(len(self._concepts))
         counts, about = self._about.compact()
         source = self._atom.view.long().repeat_interleave(counts)
         target = number[about["target"].long()]
         there = (source >= 0) & (target >= 0)
-        names, offsets = data.name_terms, data.name_offsets
-        if names is None or offsets is None:
-            names, offsets = title.new_empty(0), title.new_zeros(len(self._concepts) + 1)
-        return hop_parts(
-            rows["terms"],
-            rows["term_offsets"],
-            title,
-            (source[there], target[there]),
-            names,
-            offsets,
+        return source[there], target[there]
+
+    def hop_inputs(self, document: Tensor | None) -> HopInputs:  # [A] bool
+        """Return what hops are made from; `document` is that of `HopParts`, None without any."""
+        terms, offsets, title = (
+            self._rows[name].view for name in ("terms", "term_offsets", "title")
         )
+        none = torch.zeros(len(title), dtype=torch.bool) if document is None else document
+        return HopInputs(terms, offsets, title.where(none, -1), *self._told())
 
 
 class _Texts(NamedTuple):

@@ -24,11 +24,12 @@ from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.spread import Rule
 from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
-from graphmem_torch.rank.candidates import Candidates, Reached
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import HopPairs
 from graphmem_torch.rank.lifts import Heights, raises
 from graphmem_torch.rank.paths import hop_discount
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.reached import Reached
 
 __all__ = ["influence_of", "reversed_edges"]
 

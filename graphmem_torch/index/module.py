@@ -5,7 +5,8 @@ No I/O, no text models, no SQLite: tensors in, tensors out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from graphmem_torch.index.buffers import (
     memory_tensors,
     modes_in,
     same_buffers,
+    same_state,
 )
 from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
@@ -42,6 +44,7 @@ from graphmem_torch.rank import signals  # noqa: F401  (so that they are registe
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.echo import without_echoes
 from graphmem_torch.rank.memory_tensors import MemoryTensors
+from graphmem_torch.rank.part import Part
 from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
@@ -111,6 +114,7 @@ class MemoryIndex(nn.Module):
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, ExecutionPlan] | None = None
         self._listed = listed
+        self._part: Part | None = None
         learned = self._learned_names()
         # Updated in one call, because an index is made for each state of a memory.
         self._buffers.update((n, part) for n, part in tensors.items() if n not in learned)
@@ -275,8 +279,15 @@ class MemoryIndex(nn.Module):
         if torch.compiler.is_exporting():  # the placeholders for buffers must not be cached
             return memory_tensors(parts, listed)
         if self._read is None or not same_buffers(self._read[0], parts):
-            self._read = parts, memory_tensors(parts, listed)
+            memory = memory_tensors(parts, listed)
+            self._read = parts, memory if self._part is None else memory.within(self._part)
         return self._read[1]
+
+    def as_part(self, part: Part) -> MemoryIndex:
+        """Return this index as a shard; with peers all call `forward` at once, for own hits."""
+        other = copy.copy(self)
+        other._part = part
+        return other
 
     def _settle(self) -> None:
         """Turn listed parts into buffers."""
@@ -414,8 +425,7 @@ class MemoryIndex(nn.Module):
         plan.check(len(query))
         tiles = self._tiles(query, tile)
         parts = [prune(everyone, plan.rows(part), events) for part, everyone in tiles]
-        rows = _padded([part.rows for part in parts])
-        return Pruned(rows, *map(torch.cat, list(zip(*parts, strict=True))[1:]))
+        return Pruned.joined(parts)
 
     def follow(
         self,
@@ -583,7 +593,7 @@ class MemoryIndex(nn.Module):
             return self._gained(memory, self.edge_gains), plan, weights
         # An inference tensor has no version counter, and no optimizer changes it.
         state = memory, *((each, 0 if each.is_inference() else each._version) for each in own)
-        if self._taken_up is None or not _same_state(self._taken_up[0], state):
+        if self._taken_up is None or not same_state(self._taken_up[0], state):
             if not bool((self.edge_gains == 1).all()):
                 memory = self._gained(memory, self.edge_gains.detach())
             self._taken_up = state, memory, self.plan.with_numbers(dict(self.constants))
@@ -614,21 +624,8 @@ class MemoryIndex(nn.Module):
                 "`Tensors.encode` makes one, or QueryBatch(embedding)"
             )
         atoms, dim = self.embeddings.shape
-        query.check(dim=dim, atoms=atoms, speakers=len(self.named))
+        speakers = len(self.named) if self._part is None else self._part.speakers
+        query.check(dim=dim, atoms=atoms, speakers=speakers)
         embedding = self._work(query.embedding)
         query = query if embedding is query.embedding else replace(query, embedding=embedding)
         return query.with_known_terms(len(self.tensors.bm25.idf))
-
-
-def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]
-    """Stack lists of rows, padded to the widest."""
-    width = max(part.shape[1] for part in parts)
-    return torch.cat([nn.functional.pad(p, (0, width - p.shape[1]), value=-1) for p in parts])
-
-
-def _same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Return whether both have one memory and the same versions of the same parameters."""
-    return state[0] is other[0] and all(
-        one is two and before == now
-        for (one, before), (two, now) in zip(state[1:], other[1:], strict=True)
-    )

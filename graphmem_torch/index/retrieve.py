@@ -34,6 +34,7 @@ from graphmem_torch.rank.hops import (
 )
 from graphmem_torch.rank.lifts import led_from
 from graphmem_torch.rank.memory_tensors import MemoryTensors
+from graphmem_torch.rank.peers import Ranking
 from graphmem_torch.rank.query import QueryBatch
 
 __all__ = [
@@ -152,6 +153,7 @@ class Ranked(NamedTuple):
         places: [B, K] int64, places in the candidates.
         scores: [B, K] float32, -inf if it cannot be a hit.
         form: [B, K] int64, places in `FORMS`.
+        ranking: The ranking of all shards; that of these places in a memory of one store.
     """
 
     candidates: Candidates
@@ -159,13 +161,13 @@ class Ranked(NamedTuple):
     places: Tensor
     scores: Tensor
     form: Tensor
+    ranking: Ranking
 
     def statistics(self, names: Sequence[str]) -> tuple[Tensor, Tensor]:  # [B, S], [B] int64
         """Return the named statistics for abstention, and the form of the first hit."""
-        near = self.places[:, :DEPTH], self.scores[:, :DEPTH]
-        found = abstention_statistics(self.candidates, *near, names)
-        none = self.form.shape[1] == 0
-        return found, self.form.new_zeros(len(self.form)) if none else self.form[:, 0]
+        found = abstention_statistics(self.candidates, self.ranking, names)
+        form = self.ranking.of_own(self.form)
+        return found, form.new_zeros(len(form)) if form.shape[1] == 0 else form[:, 0]
 
 
 def ranked(
@@ -187,7 +189,11 @@ def ranked(
     if found.query.tier is not None:
         values = score.gather(1, places).masked_fill(values == -torch.inf, -torch.inf)
     form = found.form.expand(found.shape).gather(1, places)
-    return Ranked(found, signals, places, values, form)
+    if found.peers is None:
+        return Ranked(found, signals, places, values, form, Ranking(places, values))
+    shared = found.peers.ranking("ranking", places, values, max(k, DEPTH))
+    form = torch.nn.functional.pad(form, (0, shared.places.shape[1] - form.shape[1]))
+    return Ranked(found, signals, places, values, form, shared)
 
 
 def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
@@ -229,6 +235,10 @@ def retrieve(
     found = candidates_of(memory, plan, weights, query, k, stages=stages)
     best = ranked(found, plan.names, weights, k)
     chosen, values, form = (each[:, :k] for each in (best.places, best.scores, best.form))
+    lane = torch.arange(chosen.shape[1], device=chosen.device).expand_as(chosen)
+    if best.ranking.place is not None:
+        lane = best.ranking.place[:, :k]
+        values, form = values.masked_fill(lane >= k, -torch.inf), form[:, : chosen.shape[1]]
     rows = chosen if found.rows is None else found.rows.gather(1, chosen)
     rows = torch.where(values > -torch.inf, rows, -1)
     place = chosen[:, :, None].expand(-1, -1, best.signals.shape[2])
@@ -240,6 +250,8 @@ def retrieve(
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
         value = anchors.float()
+    if found.peers is not None:
+        value = value.masked_fill(anchors < 0, 0.0)
     walked = rows.new_zeros(*rows.shape, 0)
     hops = rows.new_full((*rows.shape, 3), -1)
     if paths and anchors.shape[1]:
@@ -262,7 +274,7 @@ def retrieve(
         rows=rows,
         scores=values,
         shares=shares,
-        place=torch.arange(rows.shape[1], device=rows.device).expand_as(rows),
+        place=lane,
         confidence=sure,
         statistics=statistics,
         anchors=anchors,
@@ -301,7 +313,8 @@ def candidates_of(
         found = found.extended(query.replies)
     if stages is not None:
         stages.done("candidates")
-    if not plan.starts or found.shape[1] == 0:
+    starts = plan.starts or (found.peers is not None and found.peers.starts)
+    if not starts or found.shape[1] == 0:
         return found
     own = weights.index_select(1, numbers_on(weights.device, plan.base_places))
     found = found.reaching(replace(found.reached, base=(plan.base, own)))

@@ -13,8 +13,9 @@ from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.anchors import (
     traversal_seeds,
 )
-from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
+from graphmem_torch.rank.candidates import Candidates, merge_rows
 from graphmem_torch.rank.paths import discounted, hop_discount, hop_discounts
+from graphmem_torch.rank.reached import Reached
 
 __all__ = ["EXTRA_ATOMS", "shortlisted", "traversed"]
 

@@ -12,15 +12,17 @@ from graphmem_torch.lazy import lazy_names
 if TYPE_CHECKING:
     from graphmem_torch.memory.memory import Memory
     from graphmem_torch.memory.request import Layout, Scope
+    from graphmem_torch.memory.sharded import create_shards
     from graphmem_torch.results import Added
 
-__all__ = ["Added", "Layout", "Memory", "Scope"]
+__all__ = ["Added", "Layout", "Memory", "Scope", "create_shards"]
 
 _MODULE = {
     "Added": "results",
     "Layout": "memory.request",
-    "Memory": "memory.memory",
+    "Memory": "memory.sharded",  # loads the class with what opens shards
     "Scope": "memory.request",
+    "create_shards": "memory.sharded",
 }
 
 __getattr__ = lazy_names(__name__, _MODULE)

@@ -90,7 +90,7 @@ class Asking:
             if filters.scope.namespaces is None:
                 results = self._retrieve(listed, filters, None, k=k, trace=trace)
             else:
-                ask = partial(Asking._retrieve, k=k, trace=trace)
+                ask = partial(type(self)._retrieve, k=k, trace=trace)
                 results = self._fan_out_to_namespaces(listed, filters, ask)
         if verify is not None:
             results = verified_results(verify, results)
@@ -148,12 +148,26 @@ class Asking:
         trace: bool,
     ) -> list[Result]:
         """Return the results of each question at each of the moments, in one batch."""
+        return self.placed_results(asked, filters, encoded, instants, view, k=k, trace=trace)[0]
+
+    def placed_results(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        instants: Sequence[float | None],
+        view: IndexView,
+        *,
+        k: int | None,
+        trace: bool,
+    ) -> tuple[list[Result], list[list[int]]]:
+        """Return the results of one batch, and the place of each hit in its ranking."""
         snapshot = view.snapshot
         rows = [question for question in asked for _ in instants]
         if not rows or not snapshot.index.num_atoms:
             if filters.where is not None:
                 view.fields.where(snapshot, filters.where)  # warns of fields that no atom has
-            return [Result(question, (), 0.0, False) for question in rows]
+            return [Result(question, (), 0.0, False) for question in rows], [[] for _ in rows]
         stages = Stages() if trace else None
         query = self.query(view, asked, filters, encoded=encoded, instants=instants)
         if stages is not None:
@@ -169,9 +183,11 @@ class Asking:
             results = with_duplicates(results, snapshot, found.rows, query, view.store)
         pairs = zip(results, plans, strict=True)
         results = [each if own is None else replace(each, plan=own) for each, own in pairs]
+        hits = zip(found.rows.tolist(), found.place.tolist(), strict=True)
+        places = [[place for row, place in zip(*own, strict=True) if row >= 0] for own in hits]
         if stages is None:
-            return results
-        return with_traces(results, snapshot, found, view.store, stages)
+            return results, places
+        return with_traces(results, snapshot, found, view.store, stages), places
 
     # Contexts and answers.
 
@@ -197,7 +213,7 @@ class Asking:
         settings = contexts.context_settings(
             self.state.config.context, layout, redundancy=redundancy
         )
-        ask = partial(Asking._compile, budgets=budgets, k=k, settings=settings)
+        ask = partial(type(self)._compile, budgets=budgets, k=k, settings=settings)
         with one_warning():
             if filters.scope.namespaces is None:
                 made = ask(self, listed, filters, None)
@@ -457,6 +473,9 @@ class Asking:
         moments = filters.instants if instants is None else instants
         weighed = "followed" in view.snapshot.index.reads
         superseded = weighed and plan is not False and state.spans.superseded()
+        peers = view.snapshot.index.tensors.peers
+        if peers is not None:  # all shards take the same steps
+            superseded = peers.any("superseded", superseded)
         if plan is False or (plan is None and not (own.use or superseded)):
             return [None] * (len(questions) * len(moments)), (), None
         told = filters.scope.asked
@@ -486,6 +505,10 @@ class Asking:
 
     # Namespaces.
 
+    def _within(self, name: str) -> Asking:
+        """Return the asking of a namespace."""
+        return Asking(self.state.expect_root().space(name))
+
     def _fan_out_to_namespaces(
         self,
         asked: Sequence[str],
@@ -512,7 +535,7 @@ class Asking:
         for name, group in places.items():
             assert encoded is not None
             part = ask(
-                Asking(root.space(name)),
+                self._within(name),
                 [asked[i] for i in group],
                 replace(filters, scope=filters.scope.take(group, len(asked))),
                 pick_encoded(encoded, group),

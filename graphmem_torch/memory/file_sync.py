@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -86,6 +86,7 @@ class ReadSettings:
         format: Name of the format of every file, whatever its suffix.
         input: Parts of LoCoMo to read.
         batch: Memories stored per batch.
+        takes: Whether a store takes a memory, as a shard does; None: all.
     """
 
     tokenizer: Tokenizer
@@ -94,6 +95,7 @@ class ReadSettings:
     format: str | None
     input: str
     batch: int
+    takes: Callable[[Atom], bool] | None = None
 
     @classmethod
     def of(cls, state: State, format: str | None, input: str) -> ReadSettings:
@@ -264,8 +266,7 @@ class FileSync:
             first, *others = self._skipped
             more = f" (and {len(others):,} more that cannot be used)" if others else ""
             raise InputError(f"{first}{more}")
-        losses = dict(+self._losses)
-        return replace(self._done, skipped=tuple(self._skipped or ()), losses=losses)
+        return replace(self._done, skipped=tuple(self._skipped), losses=dict(+self._losses))
 
     # Find the changes.
 
@@ -391,7 +392,7 @@ class FileSync:
         same = file.name in moved and row.reading == file.settings
         # Not current until all of it is stored.
         row = replace(row, digest=None, stamp="", reading=file.settings)
-        atoms = self._atoms(file, row)
+        atoms: Iterator[Atom] = filter(self._reading.takes, self._atoms(file, row))
         if text:
             stored = self._store.atoms([each.node for each in held.values()])
             if held:  # another document with the same label may have used numbers since
@@ -407,9 +408,9 @@ class FileSync:
         else:
             atoms = self._matched(file, self._atoms(file, row, again=True), atoms)
         first = next(atoms, None)
-        if first is None:  # JSON of another kind; the reader has warned
+        if first is None and self._reading.takes is None:  # of another kind; the reader has warned
             return
-        atoms = chain([first], atoms)
+        atoms = chain([] if first is None else [first], atoms)
         if self._writer is not None:
             row = sources.put(row)
         differs = False
@@ -522,8 +523,7 @@ class FileSync:
 
         A broken source releases nothing, as unreadable lines may hold what is missing.
         """
-        said: dict[str, Atom] = {}
-        twice = 0
+        said, twice = dict[str, Atom](), 0
         for atom in atoms:
             first = said.setdefault(atom.id, atom)
             twice += first is not atom and first.digest == atom.digest

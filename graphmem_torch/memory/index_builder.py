@@ -25,6 +25,7 @@ from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensor
 from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
+from graphmem_torch.rank.shared_hops import HopInputs
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
@@ -64,6 +65,7 @@ class Snapshot:
         called: For each speaker the single words that are names of the same concept.
         concept: [K] int64 node number of every concept, in the order of `rank.hops.HopParts`.
         share: `ModeCache.share` of the modes of the index.
+        nearest: `QueryBatch.nearest` of the memory that this is a shard of.
     """
 
     index: MemoryIndex
@@ -75,6 +77,7 @@ class Snapshot:
     called: list[list[str]]
     concept: Tensor
     share: float = 0.0
+    nearest: float | None = None
 
     def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
         """Return the rows of the nodes that are atoms of the index."""
@@ -173,6 +176,13 @@ class IndexBuilder:
         words = columns.vocabulary.copy()
         parts = self._growing.concepts, self._modes.share
         return Snapshot(index, columns.state, node, words, *names, *parts)
+
+    def hop_inputs(self, snapshot: Snapshot) -> HopInputs | None:
+        """Return what the hops of the last index are made from; None for another snapshot."""
+        if self._config is None or self._columns.state != snapshot.state:
+            return None
+        hops = snapshot.index.tensors.hops
+        return self._growing.hop_inputs(None if hops is None else hops.document.cpu())
 
     def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
         """Return the saved index (`save`) if it is of the store's present state.

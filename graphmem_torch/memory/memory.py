@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TextIO, Unpack, overload
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
@@ -61,6 +61,9 @@ class Memory(MemoryQuestions):
         name: Name of a namespace; None for a memory of its own.
     """
 
+    of_shards: ClassVar[Callable[..., Any] | None] = None
+    """Opens a folder of shards; set by `memory.sharded`, which builds on this class."""
+
     def __init__(self, state: State) -> None:
         """Take the state; callers use `Memory.open`, or `namespaces` of what it returns."""
         self._state = state
@@ -84,7 +87,8 @@ class Memory(MemoryQuestions):
         """Open the memory in a folder.
 
         Args:
-            path: Folder of the store; None keeps the memory in the process.
+            path: Folder of the store, or of the shards of one (`create_shards`); None keeps the
+                memory in the process.
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
             embedder: An encoder, as `load_embedder` takes it: a name, the address of a server, a
@@ -105,10 +109,16 @@ class Memory(MemoryQuestions):
             usable_device,
         )
         from graphmem_torch.memory.state import State
+        from graphmem_torch.store.shard_folder import ShardFolder
 
         check_count("namespaces_open", namespaces_open)
         given = load_config(preset) if config is None else checked_config(config)
         settings, place = resolved_settings(given), usable_device(device)
+        if ShardFolder.is_one(path):
+            assert path is not None and cls.of_shards is not None
+            shared: Any = {"config": settings, "device": place, "clock": clock}
+            shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
+            return cls.of_shards(path, mode, embedder, create, shared)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )

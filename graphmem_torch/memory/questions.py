@@ -19,6 +19,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.index_builder import Snapshot
+from graphmem_torch.memory.known_vectors import joined
 from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, weighed_terms
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier
@@ -38,8 +39,6 @@ from graphmem_torch.results import (
     Trace,
     WeighedPath,
 )
-from graphmem_torch.store import TokenRows
-from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.asked import NOTHING_ASKED, asks_for_questions, read_asked
 from graphmem_torch.text.embedder import (
@@ -57,6 +56,7 @@ __all__ = [
     "as_hit",
     "checked_questions",
     "encode_questions",
+    "nearest_cosines",
     "pick_encoded",
     "to_explanation",
     "to_results",
@@ -187,16 +187,22 @@ _NEAREST: _Nearest = WeakKeyDictionary()
 def _nearest(embedder: Embedder, snapshot: Snapshot) -> float | None:
     """Return the cached `QueryBatch.nearest` of a memory; None if its gate does not read it."""
     index = snapshot.index
+    if snapshot.nearest is not None:
+        return snapshot.nearest
     if ABOVE.isdisjoint(signal_names(index.config.gate.weights)) or not index.num_atoms:
         return None
-    found = _NEAREST.get(snapshot)
-    if found is None:
-        with torch.inference_mode():
-            texts = unrelated_vectors(embedder).to(index.embeddings)
-            best = [inner_products(texts, part).amax(1) for part in index.embeddings.split(_ATOMS)]
-            found = float(torch.stack(best).amax(0).float().mean())
-        _NEAREST[snapshot] = found
-    return found
+    if snapshot not in _NEAREST:
+        _NEAREST[snapshot] = float(nearest_cosines(embedder, snapshot).mean())
+    return _NEAREST[snapshot]
+
+
+def nearest_cosines(embedder: Embedder, snapshot: Snapshot) -> Tensor:  # [U] float32
+    """Return the best cosine that a memory with atoms has with each of U unrelated texts."""
+    embeddings = snapshot.index.embeddings
+    with torch.inference_mode():
+        texts = unrelated_vectors(embedder).to(embeddings)
+        best = [inner_products(texts, part).amax(1) for part in embeddings.split(_ATOMS)]
+        return torch.stack(best).amax(0).float()
 
 
 _WISHES: dict[tuple[str, str], Tensor] = {}  # by encoder and wish; namespaces share questions
@@ -236,11 +242,7 @@ def _spans(questions: Sequence[str], asked: Sequence[float]) -> Tensor:  # [B, 2
 
 def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
     """Return the vectors of some of the texts."""
-    pick = torch.tensor(places, dtype=torch.int64)
-    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
-    if tokens is None or pieces is None or offsets is None:
-        return Encoded(encoded.pooled[pick])
-    return Encoded(encoded.pooled[pick], *pick_tokens(TokenRows(tokens, pieces, offsets), pick))
+    return joined([encoded], torch.tensor(places, dtype=torch.int64))
 
 
 def verdicts(

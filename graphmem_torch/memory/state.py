@@ -108,6 +108,7 @@ class State:
         clock: Callable[[], float],
         concepts: str | ConceptExtractor | None = None,
         parent: State | None = None,
+        sibling: State | None = None,
         namespaces_open: int = 0,
     ) -> None:
         """Read the learned values, and nothing else.
@@ -121,10 +122,12 @@ class State:
             clock: Function that returns now, in seconds since the epoch UTC.
             concepts: Finder of concepts, or its name; None takes that of the settings.
             parent: State of the memory that a namespace is in.
+            sibling: State of the shard whose encoder this one shares.
             namespaces_open: Maximum number of namespaces whose files are open; a namespace has
                 none.
         """
         self.store, self.name, self.parent = store, name, parent
+        self._sibling = sibling
         self.settings = self.config = config
         self.device, self.clock = device, clock
         store.expiry.clock = clock
@@ -176,6 +179,8 @@ class State:
         with self.lock:
             if self._embedder is None and self.parent is not None:
                 self._embedder = expect_bound(self.store, self.parent.embedder)
+            elif self._embedder is None and self._sibling is not None:
+                self._embedder = expect_bound(self.store, self._sibling.embedder)
             elif self._embedder is None:
                 self._embedder = bound_embedder(self.store, self.config.embedder, self.device)
             return self._embedder

@@ -52,6 +52,7 @@ class Writing:
         """
         self.state = state
         self._store = state.store
+        self._states = [state]  # of all shards
 
     def add(
         self,
@@ -94,7 +95,7 @@ class Writing:
             whole = list(made)
             for atom in whole:
                 digest_of(atom)  # raises an error that names what JSON cannot hold
-            if self._store.keyed.used(key, whole):
+            if any(each.store.keyed.used(key, whole) for each in self._states):
                 ids = self._store.forms.ids([atom.id for atom in whole])
                 return Added(0, len(whole), tuple(ids)) + intake.report()
             made = iter(whole)
@@ -107,8 +108,10 @@ class Writing:
         if not listed:
             vectors.expect_count()
         if key is not None:
-            self._store.keyed.put(key, whole, done.ids)
-        self.state.warn_of_unresolved()
+            for each in self._states:
+                each.store.keyed.put(key, whole, done.ids)
+        for each in self._states:
+            each.warn_of_unresolved()
         return done + intake.report()
 
     def _add_and_notify(

@@ -262,6 +262,21 @@ class BM25:
         """Return documents and counts of all postings."""
         return self.docs, self.counts
 
+    @property
+    def df(self) -> Tensor:  # [V] int64
+        """Number of documents with each term."""
+        return self.indptr.diff()
+
+    @property
+    def lengths(self) -> Tensor:  # [N] int64
+        """Number of terms of each document; reads all postings."""
+        none = torch.zeros(self.num_docs, dtype=torch.int64, device=self.docs.device)
+        return none.index_add_(0, self.docs.long(), self.counts.long())
+
+    def weighed(self, norm: Tensor, idf: Tensor) -> BM25:  # [N], [V]
+        """Return the same postings with other weights, as those of a larger collection."""
+        return BM25(self.indptr, self.docs, self.counts, norm, idf, self.k1)
+
     def to(self, device: torch.device | str) -> BM25:
         """Return the same index on another device."""
         parts = (self.indptr, self.docs, self.counts, self.norm, self.idf)
@@ -293,13 +308,24 @@ def weights_of(
     lengths: Tensor,  # [N] int64
     k1: float,
     b: float,
+    *,
+    whole: tuple[int, int] | None = None,
 ) -> tuple[Tensor, Tensor]:  # [N], [V] float32
-    """Return `norm` and `idf` of `BM25` from document frequencies and lengths; see `build`."""
+    """Return `norm` and `idf` of `BM25` from document frequencies and lengths; see `build`.
+
+    Args:
+        df: Number of documents with each term.
+        lengths: Number of terms of each document.
+        k1: Saturation of the term count.
+        b: Discount of long documents.
+        whole: Number of documents and of their terms, if these are a part of a collection to which
+            `df` belongs.
+    """
     check_range("k1", k1, 0.0, 1e6)
     check_range("b", b, 0.0, 1.0)
-    docs = len(lengths)
+    docs, total = (len(lengths), int(lengths.sum())) if whole is None else whole
     idf = (docs + 0.5 - df).div_(df + 0.5).log1p_()
-    mean = max(1.0, int(lengths.sum()) / max(1, docs))
+    mean = max(1.0, total / max(1, docs))
     norm = (lengths * float(b)).div_(mean).add_(1 - b).mul_(k1)
     return norm.to(torch.float32), idf.to(torch.float32)
 

@@ -54,6 +54,16 @@ class ListedBM25(BM25):
         part: Tensor = self.__dict__[name]
         return part
 
+    @property
+    def df(self) -> Tensor:  # [V] int64
+        """Number of documents with each term, as for `BM25`."""
+        lists: PostingLists = self.__dict__["lists"]
+        return lists.df
+
+    def weighed(self, norm: Tensor, idf: Tensor) -> ListedBM25:  # [N], [V]
+        """Return the same lists with other weights, as for `BM25`."""
+        return ListedBM25(self.__dict__["lists"], norm, idf, self.k1)
+
     def first_documents(self) -> Tensor:  # [V] int32
         """First document of each term, as for `BM25`."""
         lists: PostingLists = self.__dict__["lists"]

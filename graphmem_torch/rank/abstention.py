@@ -13,6 +13,7 @@ from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.peers import Ranking
 from graphmem_torch.rank.registry import Weight, signal_names
 from graphmem_torch.text.embedder import usual_cosine
 
@@ -26,39 +27,43 @@ __all__ = [
     "fit_abstention",
     "of_forms",
 ]
-Statistic = Callable[[Candidates, Tensor, Tensor], Tensor]
-"""(candidates, places of the best [B, K], their scores [B, K], best first) -> [B]."""
+Statistic = Callable[[Candidates, Ranking], Tensor]
+"""(candidates, the `DEPTH` best at most) -> [B]."""
 
 DEPTH = 10
 """Number of best candidates that the statistics read."""
 
 
-def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+def _activation(candidates: Candidates, best: Ranking) -> Tensor:
     """Return the largest activation; at a cold start the best cosine, at least 0."""
     reached = candidates.reached
     activation = reached.activation if reached.gate is None else reached.gate
+    peers = candidates.peers
+    if activation is None and peers is not None and peers.starts:  # another shard has some
+        activation = candidates.zeros
     if activation is None:
-        return _of_best("semantic")(candidates, best, scores).clamp(min=0.0)
-    return activation.topk(1)[0].squeeze(1)
+        return _of_best("semantic")(candidates, best).clamp(min=0.0)
+    return _largest(candidates, activation.topk(1)[0].squeeze(1))
 
 
 def _of_top(name: str, count: int = 1) -> Statistic:
-    def first(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    def first(candidates: Candidates, best: Ranking) -> Tensor:
         values = candidates.signal(name).expand(candidates.shape)
-        return _usual(candidates, name, values.gather(1, best[:, :count]).mean(1))
+        return _usual(candidates, name, best.values(values)[:, :count].mean(1))
 
     return first
 
 
 def _of_best(name: str) -> Statistic:
-    def best_of_all(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    def best_of_all(candidates: Candidates, best: Ranking) -> Tensor:
         there = candidates.signal(name).masked_fill(~candidates.listed, -torch.inf)
-        return _usual(candidates, name, there.amax(1).clamp(min=-1.0))
+        largest = _largest(candidates, there.amax(1))
+        return _usual(candidates, name, largest.clamp(min=-1.0))
 
     return best_of_all
 
 
-def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+def _best_above(candidates: Candidates, best: Ranking) -> Tensor:
     """Return the best cosine above that of unrelated texts, relative to the possible rest.
 
     For a question with several wishes, the wish that fits the memory best counts.
@@ -67,6 +72,7 @@ def _best_above(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     wishes = candidates.query.wishes
     if wishes is not None:
         cosine = torch.maximum(cosine, _best_wish(candidates, wishes).to(cosine))
+    cosine = _largest(candidates, cosine)
     nearest = candidates.query.nearest
     own = torch.zeros_like(cosine) if nearest is None else nearest
     return ((cosine - own) / (1.0 - own).clamp(min=_LEAST_ROOM)).clamp(min=-1.0)
@@ -83,22 +89,28 @@ def _best_wish(candidates: Candidates, wishes: Tensor) -> Tensor:  # [B, P, d] -
     return cosine.masked_fill(~there, -torch.inf).flatten(1).amax(1)
 
 
-def _best_near(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+def _best_near(candidates: Candidates, best: Ranking) -> Tensor:
     """Return the larger of `_best_above` and sharp late interaction, with token vectors."""
-    above = _best_above(candidates, best, scores)
+    above = _best_above(candidates, best)
     if candidates.by_words:
         return above
-    return torch.maximum(above, _of_best("interaction_sharp")(candidates, best, scores))
+    return torch.maximum(above, _of_best("interaction_sharp")(candidates, best))
 
 
-def _pair_speaker(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+def _pair_speaker(candidates: Candidates, best: Ranking) -> Tensor:
     """Return the share of the five best hits by the person named; less among more than two people.
 
     Among many people a question about one is often answered by another.
     """
     named = candidates.query.speakers
     people = 0 if named is None else named.shape[1]
-    return _of_top("speaker", 5)(candidates, best, scores) * (_PAIR / max(_PAIR, people)) ** 2
+    return _of_top("speaker", 5)(candidates, best) * (_PAIR / max(_PAIR, people)) ** 2
+
+
+def _largest(candidates: Candidates, own: Tensor) -> Tensor:  # [B] -> [B]
+    """Return the largest value of any shard."""
+    peers = candidates.peers
+    return own if peers is None else peers.largest("statistic", own)
 
 
 def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
@@ -109,14 +121,15 @@ def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
     return usual_cosine(value, background)
 
 
-def _score(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    return scores[:, 0].clamp(min=_NO_HIT)
+def _score(candidates: Candidates, best: Ranking) -> Tensor:
+    return best.scores[:, 0].clamp(min=_NO_HIT)
 
 
 def _lead(place: int) -> Statistic:
     """Score difference between the first hit and the hit at `place`, or the last hit."""
 
-    def lead(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    def lead(candidates: Candidates, best: Ranking) -> Tensor:
+        scores = best.scores
         hits = (scores[:, :place] > -torch.inf).sum(1, keepdim=True)
         last = scores.gather(1, (hits - 1).clamp(min=0)).squeeze(1)
         return scores[:, 0].clamp(min=_NO_HIT) - last.clamp(min=_NO_HIT)
@@ -124,8 +137,8 @@ def _lead(place: int) -> Statistic:
     return lead
 
 
-def _one(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
-    return torch.ones_like(scores[:, 0])
+def _one(candidates: Candidates, best: Ranking) -> Tensor:
+    return torch.ones_like(best.scores[:, 0])
 
 
 _PAIR = 2  # people of a conversation
@@ -165,8 +178,7 @@ ABOVE = frozenset({"best_above", "best_near"})
 
 def abstention_statistics(
     candidates: Candidates,
-    best: Tensor,  # [B, K] places of the K <= `DEPTH` best candidates, best first
-    scores: Tensor,  # [B, K]
+    best: Ranking,  # of the K best candidates, of which the first `DEPTH` are read
     names: Sequence[str],
 ) -> Tensor:  # [B, S]
     """Compute the named statistics.
@@ -182,9 +194,10 @@ def abstention_statistics(
         return candidates.query.embedding.new_zeros(
             len(candidates.query), len(names), dtype=torch.float32
         )
-    return torch.stack(
-        [ABSTENTION_STATISTICS[name](candidates, best, scores) for name in names], dim=1
-    )
+    best = best._replace(scores=best.scores[:, :DEPTH])
+    if best.peers is None:
+        best = best._replace(places=best.places[:, :DEPTH])
+    return torch.stack([ABSTENTION_STATISTICS[name](candidates, best) for name in names], dim=1)
 
 
 def confidence(

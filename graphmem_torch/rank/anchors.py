@@ -14,6 +14,7 @@ from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.peers import Background
 
 __all__ = ["anchor_activation", "anchor_relevance", "fixed_walk", "traversal_seeds", "walk_from"]
 
@@ -45,7 +46,8 @@ def anchor_activation(
         by_words, place_words = _best(touched, candidates, config.k)
         values, place = torch.cat([by_words, values], 1), torch.cat([place_words, place], 1)
     rows = _rows(candidates, place, values)
-    activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
+    known = cosine.gather(1, place.clamp(min=0)).clamp(min=0.0)
+    activation = torch.where(rows >= 0, known, 0.0)
     return rows, activation
 
 
@@ -61,12 +63,18 @@ def anchor_relevance(
       is exp(F - max F), so rescaled weights change nothing.
     - `dual`, `semantic`: the cosine relative to the best one.
     """
+    peers = candidates.peers
     if config.source != "fused":
-        return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
+        best = value.amax(1, keepdim=True)
+        best = best if peers is None else peers.largest("relevance", best)
+        return value / best.clamp(min=torch.finfo(value.dtype).tiny)
     there = candidates.valid.expand_as(base)
     count = there.sum(1, keepdim=True).clamp(min=1)
     mean = base.where(there, 0.0).sum(1, keepdim=True) / count
     spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
+    if peers is not None:
+        own = Background(count.double(), mean, spread.sqrt(), mean)
+        spread = peers.background("relevance", own).deviation.square()
     # If all scores are equal, every anchor is as relevant as the best.
     power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0) * config.temperature
     known = value > 0  # the power of 0 has no gradient
@@ -84,10 +92,16 @@ def traversal_seeds(
 
 def _best(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
     allowed = values.masked_fill(~candidates.valid, -torch.inf)
-    return stable_topk(allowed, min(k, values.shape[1]))
+    best, place = stable_topk(allowed, min(k, values.shape[1]))
+    if candidates.peers is None:
+        return best, place
+    ranking = candidates.peers.ranking("anchors", place, best, k)
+    return ranking.scores, ranking.own_places
 
 
 def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
+    if candidates.peers is not None:  # anchors of other shards have no row
+        values, place = values.masked_fill(place < 0, -torch.inf), place.clamp(min=0)
     rows = place if candidates.rows is None else candidates.rows.gather(1, place)
     return torch.where(values > -torch.inf, rows, -1)
 

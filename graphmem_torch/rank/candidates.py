@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,14 +10,16 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.tiles import numbers_on
-from graphmem_torch.rank.hops import HopPairs, named_keys
+from graphmem_torch.rank.hops import named_keys
 from graphmem_torch.rank.listed_rows import derived_pairs
 from graphmem_torch.rank.memory_tensors import MemoryTensors, computed_once, keep_computed
 from graphmem_torch.rank.moments import NONE, SMALLEST, even_share, moments
+from graphmem_torch.rank.peers import Background, Peers
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.reached import Reached
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = ["Candidates", "Reached", "merge_rows", "weighted_sums"]
+__all__ = ["Candidates", "merge_rows", "weighted_sums"]
 
 _NEAR = 3  # turns on both sides that signals read; found in one pass
 _TREND_SHARE = 0.5  # weight of `length_trend` if the background is a sample
@@ -26,41 +27,6 @@ _TREND_DOUBT = 32  # number of atoms at which a trend has half its weight
 _LEFT = 0.1  # minimum share of a signal's variance that is left without its trend
 _HIGHEST = 8.0  # maximum absolute value of a scaled signal
 _TRENDS = ("interaction", "interaction_sharp")  # in the order of `length_trend`
-
-
-@dataclass(frozen=True, eq=False)
-class Reached:
-    """Results of the graph for B questions; None for each that no signal reads.
-
-    Attributes:
-        anchors: [B, K] int64 rows of the anchors, -1 = none.
-        value: [B, K] initial activation of the anchors.
-        relevance: [B, K] in [0, 1], relevance of each anchor to its question.
-        start: [B, N] initial activation; None also if a matrix replaces it.
-        activation: [B, A] activation after the last round, dense if a gradient flows through it.
-        gate: [B, A] activation as it spreads for the gate; None if it is the same.
-        walk: [B, A] personalised PageRank from the anchors.
-        traversal: [B, A] discount^hops from the seeds of a traversal.
-        title_hop, entity_hop: [B, A] values by mentions of titles and by shared entities, dense in
-            a compiled graph.
-        named: [B] in [0, 1], share of the question that names a document.
-        base: Names of the base signals and their weights [forms, F], which chose the anchors.
-        lifts: Lifts by a hop from each anchor, as pairs, or [B, K, A] in a compiled graph.
-    """
-
-    anchors: Tensor | None = None
-    value: Tensor | None = None
-    relevance: Tensor | None = None
-    start: SparseRows | None = None
-    activation: SparseRows | Tensor | None = None
-    gate: SparseRows | Tensor | None = None
-    walk: SparseRows | Tensor | None = None
-    traversal: SparseRows | Tensor | None = None
-    title_hop: SparseRows | Tensor | None = None
-    entity_hop: SparseRows | Tensor | None = None
-    named: Tensor | None = None
-    base: tuple[tuple[str, ...], Tensor] | None = None
-    lifts: HopPairs | Tensor | None = None
 
 
 class Candidates:
@@ -231,6 +197,12 @@ class Candidates:
             if every is not None and name in every._signals:
                 mean[:, place], deviation[:, place] = every.population(name)
         largest = torch.where(self.valid[:, None], values, -torch.inf).amax(2)
+        if self.peers is not None:
+            # An indicator has no unit, and not every shard has all of them.
+            kept = [place for place, name in enumerate(names) if not SIGNALS[name].indicator]
+            parts = (each[:, kept] for each in (mean, deviation, largest))
+            whole = self.peers.background("background", Background(self.count, *parts))
+            mean[:, kept], deviation[:, kept], largest[:, kept] = whole[1:]
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
         unit = unit.masked_fill(unit <= SMALLEST, torch.inf)
         plain = numbers_on(unit.device, [SIGNALS[name].indicator for name in names])
@@ -284,14 +256,35 @@ class Candidates:
         share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
         every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
-        usual = None if self.rows is None or self.by_words else self.memory.length_trend
-        if usual is not None:
-            sample = (share > 0).sum(1, keepdim=True) < every
+        sampled = self.rows is not None and not self.by_words
+        sample = (share > 0).sum(1, keepdim=True) < every if sampled else None
+        if self.peers is not None:
+            trend = self.peers.mean("trend", trend, self.count)
+            every = self.peers.gather("count", self.count).sum(0).to(values.dtype)
+            own = torch.zeros_like(trend) if sample is None else sample.expand_as(trend).to(trend)
+            sample = None if self.by_words else self.peers.largest("sample", own) > 0
+        usual = None if sample is None else self.memory.length_trend
+        if usual is not None and sample is not None:
             own = torch.where(sample, _TREND_SHARE, 0.0)
             trend = trend + own * (usual[_TRENDS.index(name)] - trend)
         # With few atoms the trend is chance, or the answer itself.
         trust = every / (every + _TREND_DOUBT)
         return (trend * trust).clamp(min=-1.0, max=1.0)
+
+    @property
+    def peers(self) -> Peers | None:
+        """The shards that answer together; None for a memory of one store."""
+        return self.memory.peers
+
+    @computed_once
+    def count(self) -> Tensor:  # [B, 1] float64
+        """Number of atoms that exist for each question."""
+        allowed, size = self.query.allowed, len(self.query)
+        if allowed is None:
+            atoms = torch.tensor([[self.memory.num_atoms]], device=self.query.embedding.device)
+        else:
+            atoms = allowed.sum(1, keepdim=True)
+        return atoms.double().expand(size, 1)
 
     @computed_once
     def base_scores(self) -> Tensor:  # [B, C]
@@ -403,7 +396,7 @@ class Candidates:
             assert pieces is not None and df is not None
             df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
             known = pieces >= 0
-            odds = (float(self.memory.num_atoms) - df + 0.5) / (df + 0.5)
+            odds = (float(self.memory.whole_atoms) - df + 0.5) / (df + 0.5)
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)

@@ -18,6 +18,8 @@ from graphmem_torch.ops.spmm import csr_rows
 
 __all__ = [
     "HOP_PARTS",
+    "LONGEST_NAME",
+    "MOST_NAMESAKES",
     "HopPairs",
     "HopParts",
     "bridges",
@@ -29,16 +31,20 @@ __all__ = [
     "hop_parts",
     "is_named",
     "largest_lifts",
+    "most_bearers",
     "name_key",
     "named_keys",
     "named_share",
+    "run_keys",
     "title_bearers",
     "title_hop",
 ]
-_LONGEST = 8  # maximum terms of a name
+LONGEST_NAME = 8
+"""Maximum number of terms of a name."""
+MOST_NAMESAKES = 8
+"""Maximum number of documents of one title; more make it a heading ("Introduction")."""
 _SHARE = 0.02  # maximum share of atoms with one title or entity (`docs/mathematics.md` 8.4)
 _MOST = 512  # the same as a count, so the cost of a question is bounded
-_NAMESAKES = 8  # maximum documents of one title; more make it a heading ("Introduction")
 _BASE = 6364136223846793005  # odd, so that no term is lost in 64 bits (Knuth's multiplier)
 _PAIR = 2862933555777941757
 _TINY = 1e-9
@@ -99,7 +105,7 @@ def hop_parts(
     return HopParts(*tensors)
 
 
-def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
+def run_keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
     """Return the hash of the `length` terms from each start."""
     key = torch.zeros_like(start)
     for place in range(length):
@@ -110,9 +116,9 @@ def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
 def _start_keys(terms: Tensor, offsets: Tensor, length: Tensor) -> Tensor:
     """Return the hash of the first terms of each row; 0 for none or more than a name has."""
     keys = torch.zeros_like(length)
-    for size in range(1, _LONGEST + 1):
+    for size in range(1, LONGEST_NAME + 1):
         rows = (length == size).nonzero().squeeze(1)
-        keys[rows] = _keys(terms, offsets[rows], size)
+        keys[rows] = run_keys(terms, offsets[rows], size)
     return keys
 
 
@@ -123,7 +129,7 @@ def _mentions(
     known, number = title_key.unique(return_inverse=True)
     ends = offsets[1:]
     found = []
-    for size in range(1, _LONGEST + 1):
+    for size in range(1, LONGEST_NAME + 1):
         own = (title == size).nonzero().squeeze(1)
         if not len(own):
             continue
@@ -134,7 +140,7 @@ def _mentions(
         atom = torch.searchsorted(ends, start, right=True)
         inside = start + size <= ends[atom]
         start, atom = start[inside], atom[inside]
-        key = _keys(terms, start, size)
+        key = run_keys(terms, start, size)
         place = torch.searchsorted(known, key).clamp(max=len(known) - 1)
         hit = known[place] == key
         found.append(atom[hit] * len(known) + place[hit])
@@ -145,7 +151,11 @@ def _mentions(
     atom, name = pair // len(known), pair % len(known)
     bearers = torch.bincount(number, minlength=len(known))
     df = torch.bincount(name, minlength=len(known))
-    kept = (df <= _most(atoms))[name] & (bearers <= _NAMESAKES)[name] & (number[atom] != name)
+    kept = (
+        (df <= most_bearers(atoms))[name]
+        & (bearers <= MOST_NAMESAKES)[name]
+        & (number[atom] != name)
+    )
     atom, name = atom[kept], name[kept]
     weight = torch.bincount(atom, minlength=atoms).clamp(min=1).float().rsqrt()[atom]
     order = torch.sort(number, stable=True).indices  # documents by title
@@ -159,7 +169,7 @@ def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple
     atom, concept = pair // max(1, concepts), pair % max(1, concepts)
     df = torch.bincount(concept, minlength=concepts)
     idf = (atoms / df.clamp(min=1)).log().float()
-    kept = ((df >= 2) & (df <= _most(atoms)))[concept]
+    kept = ((df >= 2) & (df <= most_bearers(atoms)))[concept]
     atom, concept = atom[kept], concept[kept]
     value = idf[concept]
     size = torch.zeros(atoms).index_add_(0, atom, value.square()).sqrt()
@@ -175,7 +185,8 @@ def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple
     )
 
 
-def _most(atoms: int) -> float:
+def most_bearers(atoms: int) -> float:
+    """Return the maximum number of atoms that a title or an entity leads to or from."""
     return min(max(2.0, _SHARE * atoms), _MOST)
 
 
@@ -207,7 +218,7 @@ def named_keys(
     found, shares = [query_terms.new_empty(0)], [weight.new_empty(0)]
     row = torch.arange(len(query_terms), device=query_terms.device)[:, None]
     key, share = torch.zeros_like(query_terms), torch.zeros_like(weight)
-    for length in range(1, min(_LONGEST, query_terms.shape[1]) + 1):
+    for length in range(1, min(LONGEST_NAME, query_terms.shape[1]) + 1):
         last = query_terms[:, length - 1 :]
         key = key[:, : last.shape[1]] * _BASE + last + 1
         share = share[:, : last.shape[1]] + weight[:, length - 1 :]
@@ -375,9 +386,12 @@ def hop_lifts(
     strength: Tensor,  # [B, 2], of a hop by title and by entity
     named: Tensor | None = None,  # keys of `named_keys`
     seeds: tuple[Tensor, Tensor] | None = None,  # as for `entity_hop`
+    pairs: tuple[HopPairs, HopPairs] | None = None,  # by title and by entity, if they are known
 ) -> HopPairs:
     """Return w_p (T title + E entity) for each anchor and target (`docs/mathematics.md` 8.4)."""
-    parted = [title_pairs(parts, anchors, named), entity_pairs(parts, anchors, named)]
+    if pairs is None:
+        pairs = title_pairs(parts, anchors, named), entity_pairs(parts, anchors, named)
+    parted = [*pairs]
     lifted = [
         pairs.value * strength[pairs.row, column] * value[pairs.row, pairs.place]
         for column, pairs in enumerate(parted)

@@ -15,8 +15,9 @@ from torch import Tensor
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.hops import HopPairs
 from graphmem_torch.rank.listed_rows import columns_of
+from graphmem_torch.rank.peers import Peers
 
-__all__ = ["Heights", "led_from", "raised_by_hops", "raises"]
+__all__ = ["Heights", "led_from", "raised_by_hops", "raises", "shared_heights"]
 _BEHIND = 0.001  # score difference between an anchor and its hops
 
 
@@ -73,8 +74,18 @@ def led_from(c: Candidates, places: Tensor) -> Tensor:  # [B, k] -> [B, k] int64
 
 def _heights(c: Candidates, anchors: Tensor) -> Heights:
     own = c.base_scores.expand(c.shape)
+    if c.reached.heights is not None:
+        return Heights(c.reached.heights, own)
     place, there = _places(c, anchors)
     return Heights(own.gather(1, place).where(there, torch.inf), own)
+
+
+def shared_heights(c: Candidates, peers: Peers, anchors: Tensor) -> Tensor:  # [B, K]
+    """Return the base scores of the anchors of all shards; infinite for none."""
+    place, there = _places(c, anchors)
+    own = c.base_scores.expand(c.shape).gather(1, place).where(there, -torch.inf)
+    every = peers.largest("heights", own)
+    return every.masked_fill(every == -torch.inf, torch.inf)
 
 
 def _dense_gain(c: Candidates, lifts: Tensor, heights: Heights) -> Tensor:  # [B, K, A] -> [B, K, C]

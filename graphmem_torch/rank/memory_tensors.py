@@ -18,6 +18,8 @@ from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.rank.hops import HopParts, title_bearers
 from graphmem_torch.rank.moments import correlation, even_share, sharpened
+from graphmem_torch.rank.part import Part
+from graphmem_torch.rank.peers import Peers
 
 __all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
 
@@ -94,6 +96,7 @@ class MemoryTensors:
             of more than `rank.exhaustive_up_to` atoms.
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
+        part: What belongs to the whole memory, if this is one of its shards; set by `within`.
     """
 
     embeddings: Tensor
@@ -138,6 +141,7 @@ class MemoryTensors:
     moment_bits: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
+    part: Part | None = None
 
     @property
     def num_atoms(self) -> int:
@@ -149,10 +153,30 @@ class MemoryTensors:
         """Sums of the embeddings (`rank.population.row_sums`); None if the index has none."""
         return None if self.moment_bits is None else self.moment_bits.view(torch.float64)
 
+    @property
+    def whole_atoms(self) -> int:
+        """Number of atoms, in all shards."""
+        return self.num_atoms if self.part is None else self.part.atoms
+
+    @property
+    def peers(self) -> Peers | None:
+        """The shards that answer together; None for a memory of one store."""
+        return None if self.part is None else self.part.peers
+
+    def within(self, part: Part) -> MemoryTensors:
+        """Return the memory as a shard, weighed by what the whole memory holds."""
+        return replace(
+            self,
+            bm25=self.bm25.weighed(part.norm, part.idf),
+            session_bm25=self.session_bm25.weighed(part.session_norm, part.session_idf),
+            piece_df=part.piece_df,
+            part=part,
+        )
+
     @computed_once
     def rarest(self) -> float:
         """The idf of a term that a single atom has."""
-        return math.log1p(max(0.0, self.num_atoms - 0.5) / 1.5)
+        return math.log1p(max(0.0, self.whole_atoms - 0.5) / 1.5)
 
     def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
         """Return the nodes of atoms; -1 for -1."""
@@ -230,7 +254,8 @@ class MemoryTensors:
     def title_bearers(self) -> Tensor:  # [A] int64
         """Number of atoms with the same title as each, in a memory with documents."""
         assert self.hops is not None
-        return title_bearers(self.hops)
+        known = None if self.part is None else self.part.title_bearers
+        return title_bearers(self.hops) if known is None else known
 
     @computed_once
     def length_trend(self) -> Tensor | None:  # [2]
@@ -239,6 +264,8 @@ class MemoryTensors:
         The questions are the first tokens of evenly drawn atoms, with equal weights, compared with
         evenly drawn atoms. None without token vectors.
         """
+        if self.part is not None:
+            return self.part.length_trend
         tokens, offsets = self.tokens, self.token_offsets
         if tokens is None or offsets is None or not len(tokens):
             return None

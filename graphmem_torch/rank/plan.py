@@ -6,12 +6,13 @@ arXiv 2506.08098). Questions with different plans run in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.graph import Graph
@@ -124,6 +125,13 @@ class Pruned(NamedTuple):
     reached: Tensor
     open: Tensor
     tier: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Pruned]) -> Pruned:
+        """Join the results of parts of a batch; lists of rows are padded to the widest."""
+        width = max(part.rows.shape[1] for part in parts)
+        rows = [pad(part.rows, (0, width - part.rows.shape[1]), value=-1) for part in parts]
+        return cls(torch.cat(rows), *map(torch.cat, list(zip(*parts, strict=True))[1:]))
 
 
 def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -> Pruned:

@@ -95,6 +95,8 @@ def _lexical_unread(c: Candidates) -> Tensor:
     # The best of all is a candidate by BM25, unless it is excluded.
     listed = c.background is not None and query.allowed is None and query.planned is None
     best = (own if listed else scores).amax(dim=1, keepdim=True).clamp(min=1e-9)
+    if c.peers is not None:
+        best = c.peers.largest("lexical_unread", best)
     return query.unread[:, None].square() * own / best
 
 

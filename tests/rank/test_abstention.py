@@ -24,6 +24,7 @@ from graphmem_torch.rank.abstention import (
     of_forms,
 )
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.peers import Ranking
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, weight_table
 
@@ -79,7 +80,7 @@ def test_confidence_is_the_weighted_sum_through_the_link(generator: torch.Genera
 def test_abstention_statistics_unknown_name() -> None:
     found: Any = None
     with pytest.raises(ConfigError, match="got 'activatoin'; did you mean 'activation'"):
-        abstention_statistics(found, *torch.zeros(2, 1, 1), ["activation", "activatoin"])
+        abstention_statistics(found, Ranking(*torch.zeros(2, 1, 1)), ["activation", "activatoin"])
 
 
 def test_abstention_statistics_against_a_loop(
@@ -95,7 +96,7 @@ def test_abstention_statistics_against_a_loop(
     best = score.topk(DEPTH)
     names = ["top_speaker", "mean_speaker", "best_speaker", "score"]
     names += ["lead_2", "lead_5", "lead_10", "one"]
-    got = abstention_statistics(found, best.indices, best.values, names)
+    got = abstention_statistics(found, Ranking(best.indices, best.values), names)
     for b in range(3):
         rows = sorted(range(14), key=lambda a: -float(score[b, a]))
         said = [float(found.signal("speaker").expand(4, 14)[b, a]) for a in rows]
@@ -116,7 +117,9 @@ def test_abstention_takes_cosines_as_if_unrelated_texts_were_orthogonal(
     best = torch.zeros(2, 1, dtype=torch.int64)
     plain, cone = (
         abstention_statistics(
-            Candidates(index.tensors, each, index.config), best, torch.ones(2, 1), names
+            Candidates(index.tensors, each, index.config),
+            Ranking(best, torch.ones(2, 1)),
+            names,
         )
         for each in (query, replace(query, background=torch.tensor([0.4, 0.8])))
     )
@@ -141,7 +144,7 @@ def test_pair_speaker_counts_less_among_many(
     found = MemoryIndex.build(data, config_from_dict({"rank": {"weights": {"semantic": 1.0}}}))
     found = found.candidates(query)
     best = torch.rand(6, 14, generator=generator).topk(DEPTH)
-    got = abstention_statistics(found, best.indices, best.values, ["pair_speaker"])
+    got = abstention_statistics(found, Ranking(best.indices, best.values), ["pair_speaker"])
     for line, own in enumerate(named.tolist()):
         said = [int(data.speaker[row]) for row in best.indices[line, :5]]
         values = [0 if code < 0 or not any(own) else 1 if own[code] else -1 for code in said]
@@ -174,7 +177,7 @@ def test_best_above_and_near_against_a_loop(
         chosen = torch.tensor([own + [-1] * (width - len(own)) for own in rows])
         found = found.narrowed(chosen)
     best = torch.zeros(4, 1, dtype=torch.int64), torch.ones(4, 1)
-    got = abstention_statistics(found, *best, ["best_above", "best_near", "best_sharp"])
+    got = abstention_statistics(found, Ranking(*best), ["best_above", "best_near", "best_sharp"])
     for b in range(4):
         asked = [query.embedding[b], *(wish for wish in wishes[b] if wish.any())]
         cosines = [float(each @ index.embeddings[a]) for each in asked for a in rows[b]]
@@ -186,8 +189,8 @@ def test_best_above_and_near_against_a_loop(
     every = Candidates(index.tensors, query, index.config)
     names = ["best_above", "best_near"]
     torch.testing.assert_close(
-        abstention_statistics(alone, *(each[1:2] for each in best), names),
-        abstention_statistics(every, *best, names)[1:2],
+        abstention_statistics(alone, Ranking(*(each[1:2] for each in best)), names),
+        abstention_statistics(every, Ranking(*best), names)[1:2],
     )
 
 

@@ -22,6 +22,8 @@ ROWS = torch.tensor([[0, 3, 5, 8, 9], [-1, -1, 2, 4, 7]])
 class _Candidates:
     """Candidates as anchors read them."""
 
+    peers = None
+
     def __init__(self, rows: Tensor | None, valid: Tensor, **memo: Tensor) -> None:
         self.rows, self.valid, self._memo = rows, valid, memo
 

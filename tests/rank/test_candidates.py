@@ -13,9 +13,10 @@ from torch import Tensor
 import graphmem_torch.rank.signals  # noqa: F401  (registers them)
 from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows
-from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
+from graphmem_torch.rank.candidates import Candidates, merge_rows
 from graphmem_torch.rank.memory_tensors import turn_pointers
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.reached import Reached
 
 SESSIONS = [[3, 0, 5, 7, 1], [2, 4], [6]]  # turns in their order; row numbers are shuffled
 COUNT = 8

@@ -1,0 +1,211 @@
+"""Sharded asking: questions that all shards of a memory answer together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, cast
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.contexts import ContextSettings
+from graphmem_torch.memory.filter_masks import concept_nodes
+from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.lookup import refresh_expiry
+from graphmem_torch.memory.request import Filters, Scope
+from graphmem_torch.memory.shards import Shards
+from graphmem_torch.memory.state import State
+from graphmem_torch.results import Context, Explanation, Result, Trace
+from graphmem_torch.text.embedder import Encoded, encode_checked
+from graphmem_torch.text.naming import plain_name
+
+__all__ = ["ShardedAsking"]
+
+_Placed = tuple[list[Result], list[list[int]]]
+
+
+class ShardedAsking(Asking):
+    """Questions to a memory of shards; safe between threads.
+
+    Each shard answers as a memory of one store does (`Asking`), with the background, anchors and
+    ranking of all (`rank.peers`). Edges lead inside a shard only.
+    """
+
+    def __init__(self, shards: Shards) -> None:
+        """Keep the shards; loads nothing."""
+        super().__init__(shards.first)
+        self._shards = shards
+
+    def _retrieve(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        *,
+        k: int | None,
+        trace: bool,
+    ) -> list[list[Result]]:
+        """Return the results of each moment for each question."""
+        _check_scope(filters.scope)
+        states = self._shards.states
+        if filters.scope.refresh:
+            states[0].store.expect_writable()
+        if encoded is None and asked:
+            encoded = encode_checked(self.state.embedder, list(asked), query=True)
+        scopes = self._own_scopes(filters.scope, len(asked))
+        each = []
+        for instant in filters.instants:
+            found = self._at(asked, replace(filters, as_of=instant), encoded, scopes, k, trace)
+            each.append(found)
+            if filters.scope.refresh:
+                self._refresh({hit.id for result in found for hit in result.hits})
+        return [list(results) for results in zip(*each, strict=True)] if asked else []
+
+    def _at(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        scopes: dict[int, Scope],
+        k: int | None,
+        trace: bool,
+    ) -> list[Result]:
+        """Return the result of each question at one moment."""
+        instant = filters.instant
+
+        def work(state: State, view: IndexView) -> _Placed:
+            own = replace(filters, scope=scopes[id(state)])
+            ask = partial(Asking(state).placed_results, asked, own, encoded, [instant], view)
+            return ask(k=k, trace=trace)
+
+        found = {id(state): each for state, each in self._shards.ask(work, instant)}
+        told = self._shards.group.collect([found.get(id(own)) for own in self._shards.states])
+        parts = [each for each in told if each is not None]
+        if not parts:
+            return [Result(question, (), 0.0, False) for question in asked]
+        count = self.state.config.rank.k if k is None else k
+        return [
+            _merged([(results[b], places[b]) for results, places in parts], count)
+            for b in range(len(asked))
+        ]
+
+    def _own_scopes(self, scope: Scope, count: int) -> dict[int, Scope]:
+        """Return the scope of each shard of this process: with its own ids and concepts.
+
+        Raises:
+            InputError: An id or concept that no shard has.
+        """
+        states, group = self._shards.states, self._shards.group
+        scopes = {id(state): scope for state in states}
+        known: dict[Literal["exclude", "seeds"], Any] = {"exclude": _ids_in, "seeds": _concepts_in}
+        for name, there in known.items():
+            listed = scope.names(name, count)
+            wanted = list(dict.fromkeys(each for own in listed for each in own))
+            if not wanted:
+                continue
+            every = group.collect([there(state, wanted) for state in states])
+            lost = [each for each in wanted if not any(each in own for own in every)]
+            if lost:  # raises the error of one store
+                if name == "exclude":
+                    states[0].resolve_ids(lost, "exclude", hidden=())
+                concept_nodes(states[0].store, lost, "seeds")
+            for number, state in zip(group.numbers, states, strict=True):
+                own = [[each for each in part if each in every[number]] for part in listed]
+                flat: Any = own if len(listed) > 1 else own[0]
+                scopes[id(state)] = replace(scopes[id(state)], **cast(Any, {name: flat}))
+        return scopes
+
+    def _refresh(self, ids: Iterable[str]) -> None:
+        """Refresh the expiry of memories that were read."""
+        named = [*ids]
+        for state in self._shards.states:
+            refresh_expiry(state.store, [node for node, _ in state.store.known(named).values()])
+
+    def _within(self, name: str) -> ShardedAsking:
+        """Return the asking of a namespace."""
+        return ShardedAsking(self._shards.within(name))
+
+    def _compile(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        *,
+        budgets: Sequence[int],
+        k: int | None,
+        settings: ContextSettings,
+    ) -> list[list[Context]]:
+        raise _not_yet("compile", "`retrieve`, and write its hits")
+
+    def explain(
+        self, question: str, id: str | None, filters: Filters, *, limit: int, k: int | None
+    ) -> Explanation:
+        """Refuse: an explanation follows the edges of one store.
+
+        Raises:
+            InputError: Always.
+        """
+        raise _not_yet("explain", "`Hit.signals` and `Hit.path`, or open the store of one shard")
+
+
+def _not_yet(name: str, instead: str) -> InputError:
+    return InputError(
+        f"{name}: expected a memory of one store, got one of shards, which cannot do this yet; use "
+        f"{instead}"
+    )
+
+
+def _check_scope(scope: Scope) -> None:
+    plans = scope.plan if isinstance(scope.plan, list | tuple) else [scope.plan]
+    if any(plan is not None and plan is not False for plan in plans):
+        raise _not_yet("plan", "`where`, `between` and `at`")
+
+
+def _ids_in(state: State, ids: Sequence[str]) -> set[str]:
+    """Return which of some ids a shard holds."""
+    forms = dict(zip(state.store.forms.ids(list(ids)), ids, strict=True))
+    return {forms[name] for name in state.store.known([*forms]) if name in forms}
+
+
+def _concepts_in(state: State, names: Sequence[str]) -> set[str]:
+    """Return which of some names are concepts of a shard."""
+    plain = {name: plain_name(name) for name in names}
+    found = state.store.concepts(list(dict.fromkeys(plain.values())))
+    return {name for name, own in plain.items() if own in found}
+
+
+def _merged(parts: Sequence[tuple[Result, Sequence[int]]], count: int) -> Result:
+    """Return the result of a question from those of the shards, each with the places of its hits.
+
+    Shards without hits say that the memory does not know; so one that says more is right.
+    """
+    results = [result for result, _ in parts]
+    placed = [pair for result, places in parts for pair in zip(places, result.hits, strict=True)]
+    placed.sort(key=lambda pair: pair[0])
+    verdicts = [result.known for result in results]
+    known = True if True in verdicts else None if None in verdicts else False
+    traces = [result.trace for result in results if result.trace is not None]
+    return replace(
+        results[0],
+        hits=tuple(hit for _, hit in placed[:count]),
+        confidence=max(result.confidence for result in results),
+        known=known,
+        trace=_joined(traces) if traces else None,
+    )
+
+
+def _joined(traces: Sequence[Trace]) -> Trace:
+    """Return the trace of all shards: counts add up, and each stage ends with the last shard."""
+    stages = dict.fromkeys(name for trace in traces for name in trace.seconds)
+    activated = [trace.activated for trace in traces if trace.activated is not None]
+    anchors = [pair for trace in traces for pair in trace.anchors]
+    return Trace(
+        seconds={name: max(trace.seconds.get(name, 0.0) for trace in traces) for name in stages},
+        questions=traces[0].questions,
+        atoms=sum(trace.atoms for trace in traces),
+        rule="; ".join(dict.fromkeys(trace.rule for trace in traces)),
+        candidates=sum(trace.candidates for trace in traces),
+        activated=sum(activated) if activated else None,
+        anchors=tuple(sorted(anchors, key=lambda pair: -pair[1])),
+    )

@@ -1,0 +1,67 @@
+"""Sharded forgetting: atoms erased in the shards that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.lookup import listed_ids
+from graphmem_torch.memory.memory import Memory
+from graphmem_torch.memory.shards import Shards
+from graphmem_torch.results import Receipt
+
+__all__ = ["forget_in_shards"]
+
+
+def forget_in_shards(
+    shards: Shards,
+    memories: Sequence[Memory],
+    ids: str | Iterable[str] | None,
+    conditions: Mapping[str, Any],
+    *,
+    dry_run: bool,
+) -> list[Any]:
+    """Erase atoms in each shard; see `Memory.forget`.
+
+    All shards are asked first, so that nothing is erased if a condition is unusable.
+
+    Args:
+        shards: The shards.
+        memories: Memory of each.
+        ids: Ids of stored atoms.
+        conditions: Conditions of `Memory.forget` by name.
+        dry_run: Whether to return the atoms and erase nothing.
+
+    Returns:
+        The receipts of the shards that erased any, or the atoms.
+
+    Raises:
+        InputError: An id that no shard holds, or a condition that no shard can use.
+    """
+    held: Sequence[list[str] | None] = [None] * len(memories)
+    if ids is not None:
+        held = shards.holding(listed_ids(shards.first.store, ids))
+    chosen, errors = list[Any](), list[InputError]()
+    for memory, own in zip(memories, held, strict=True):
+        if own == [] and ids is not None:
+            chosen.append([])
+            continue
+        try:
+            chosen.append(memory.forget(own, **conditions, dry_run=True))
+        except InputError as error:  # a session or speaker of other shards
+            errors.append(error)
+            chosen.append([])
+    asked = [own for own in held if own is None or own]
+    if errors and len(errors) == len(asked):
+        raise errors[0]
+    if dry_run:
+        return [atom for own in chosen for atom in own]
+    for memory in memories:
+        memory.store.expect_writable()
+    shards.drop_statistics()
+    receipts: list[Receipt] = []
+    for memory, own, found in zip(memories, held, chosen, strict=True):
+        if found:
+            receipts.append(memory.forget(own, **conditions))
+    return receipts

@@ -1,0 +1,296 @@
+"""Shards: the states of a memory's shards, and what they take from each other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config
+from graphmem_torch.errors import ConfigError, MissingNodeError, StoreError
+from graphmem_torch.index.lockstep import gather, run_together, stacked
+from graphmem_torch.memory.index_builder import Snapshot, reweighted
+from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.lookup import listed_ids
+from graphmem_torch.memory.namespace_folders import checked_name
+from graphmem_torch.memory.shard_statistics import (
+    ShardStatistics,
+    ShardTerms,
+    TermHashes,
+    as_part,
+    stamp_of,
+    term_hash,
+)
+from graphmem_torch.memory.state import State
+from graphmem_torch.rank.abstention import ABOVE
+from graphmem_torch.rank.peers import Peers
+from graphmem_torch.rank.registry import signal_names
+from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
+from graphmem_torch.text.terms import terms
+
+__all__ = ["Group", "LocalGroup", "Shards"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Group(Protocol):
+    """The processes that hold the shards of a memory.
+
+    Attributes:
+        shards: Number of shards S.
+        numbers: Numbers of the shards that this process holds, ascending.
+    """
+
+    shards: int
+    numbers: Sequence[int]
+
+    def exchange(self, what: str, own: Sequence[Tensor]) -> Tensor:
+        """Return the tensors of all shards that are asked, in order, from those of this process."""
+
+    def collect(self, own: Sequence[T]) -> list[T]:
+        """Return a value of each of S shards, from those of the shards of this process."""
+
+
+class LocalGroup:
+    """One process that holds all shards."""
+
+    def __init__(self, shards: int) -> None:
+        """Keep the number of shards."""
+        self.shards = shards
+        self.numbers: Sequence[int] = range(shards)
+
+    def exchange(self, what: str, own: Sequence[Tensor]) -> Tensor:
+        """Return the tensors of all shards."""
+        return stacked(what, own)
+
+    def collect(self, own: Sequence[T]) -> list[T]:
+        """Return the values of all shards."""
+        return [*own]
+
+
+class Shards:
+    """The shards of a memory, or of one of its namespaces; safe between threads.
+
+    Attributes:
+        states: State of each shard of this process, in the order of `group.numbers`.
+        group: The processes.
+        folder: Folder of the shards; None for a namespace.
+    """
+
+    def __init__(self, states: Sequence[State], group: Group, folder: ShardFolder | None) -> None:
+        """Check the settings; reads no store.
+
+        Raises:
+            ConfigError: A setting that shards cannot follow; the message names it.
+        """
+        self.states, self.group, self.folder = [*states], group, folder
+        _check_settings(states[0].config)
+        self._hashes = [TermHashes() for _ in states]
+        self._whole: tuple[str, ShardStatistics, list[str]] | None = None
+        self._parts: tuple[list[Snapshot], list[IndexView]] | None = None
+        self._within: dict[str, Shards] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def first(self) -> State:
+        """State of the first shard, for what all share."""
+        return self.states[0]
+
+    def ask(
+        self, work: Callable[[State, IndexView], T], as_of: float | None = None
+    ) -> list[tuple[State, T]]:
+        """Run a function of each shard with atoms, together; repeats it if atoms were deleted.
+
+        Args:
+            work: Function of a shard and its index, which is weighed by all shards.
+            as_of: Moment of the versions, seconds since the epoch UTC; None is the present.
+
+        Returns:
+            The results of the shards of this process.
+        """
+        while True:
+            with self._lock:
+                asked = self._views(as_of)
+            try:
+                works = [_bound(work, *each) for each in asked]
+                found = run_together(works, self.group.exchange)
+            except MissingNodeError:
+                if all(view.snapshot.state == own.store.state for own, view in asked):
+                    raise
+                continue
+            return [(state, each) for (state, _), each in zip(asked, found, strict=True)]
+
+    def _views(self, as_of: float | None) -> list[tuple[State, IndexView]]:
+        """Return the shards of this process that have atoms, with their indexes."""
+        given = [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
+        if not any(self.group.collect([view.snapshot.index.num_atoms for view in given])):
+            return []
+        snapshots = [view.snapshot for view in given]
+        if self._parts is None or any(
+            one is not other for one, other in zip(self._parts[0], snapshots, strict=True)
+        ):
+            self._parts = snapshots, self._weighed(given)
+        views = zip(self.states, self._parts[1], strict=True)
+        return [(state, view) for state, view in views if view.snapshot.index.num_atoms]
+
+    def _weighed(self, views: Sequence[IndexView]) -> list[IndexView]:
+        """Return the indexes of the shards of this process, weighed by the counts of all."""
+        snapshots = [view.snapshot for view in views]
+        shards = [
+            self._terms(place, view) if view.snapshot.index.num_atoms else None
+            for place, view in enumerate(views)
+        ]
+        stamp, whole, speakers = self._counted(snapshots, shards)
+        indexes = [each.index for each in snapshots]
+        told = self.group.collect(
+            [(each.num_atoms > 0, each.plan.starts, each.spreads) for each in indexes]
+        )
+        there = [number for number, (filled, *_) in enumerate(told) if filled]
+        leads = len(whole.title) > 0
+        starts = leads or any(filled and starts for filled, starts, _ in told)
+        # A shard too small to spread has weights of its own, unless others spread.
+        warm = any(filled and spreads for filled, _, spreads in told)
+        found = []
+        for view, shard, number in zip(views, shards, self.group.numbers, strict=True):
+            if shard is None:
+                found.append(view)
+                continue
+            config = shard.snapshot.index.config
+            if warm and config.rank.cold_weights and not shard.snapshot.index.spreads:
+                plain = replace(config, rank=replace(config.rank, cold_weights={}))
+                index = reweighted(shard.snapshot.index, plain)
+                shard = replace(shard, snapshot=replace(shard.snapshot, index=index))
+            peers = None
+            if len(there) > 1:
+                peers = Peers(there.index(number), starts, leads, gather)
+            found.append(replace(view, snapshot=as_part(shard, whole, speakers, peers)))
+        self._whole = stamp, whole, speakers
+        return found
+
+    def _terms(self, place: int, view: IndexView) -> ShardTerms:
+        """Return a shard of this process with the hashes of its terms and names."""
+        state, snapshot = self.states[place], view.snapshot
+        hashes = self._hashes[place].of(snapshot.vocabulary)
+        with state.lock:
+            inputs = state.builder.hop_inputs(snapshot)
+        names = [atom.text for atom in view.store.atoms(snapshot.concept.tolist())]
+        said = [" ".join(terms(name)) or f"{self.group.numbers[place]} {name}" for name in names]
+        concepts = torch.tensor([term_hash(name) for name in said], dtype=torch.int64)
+        return ShardTerms(snapshot, hashes, inputs, concepts)
+
+    def _counted(
+        self, snapshots: Sequence[Snapshot], shards: Sequence[ShardTerms | None]
+    ) -> tuple[str, ShardStatistics, list[str]]:
+        """Return the stamp of the states of all shards, their counts, and their speakers."""
+        config = self.first.config
+        gate = not ABOVE.isdisjoint(signal_names(config.gate.weights))
+        told = self.group.collect([(each.state, each.speakers) for each in snapshots])
+        stamp = stamp_of([state for state, _ in told], ["nearest"] if gate else [])
+        if self._whole is not None and self._whole[0] == stamp:
+            return self._whole
+        speakers = list(dict.fromkeys(name for _, names in told for name in names))
+        kept = None
+        if self.folder is not None:
+            kept = ShardStatistics.load(self.folder.path / STATISTICS_NAME, stamp)
+        # All processes take the file, or none.
+        if all(self.group.collect([kept is not None for _ in snapshots])) and kept is not None:
+            return stamp, kept, speakers
+        embedder = self.first.embedder if gate else None
+        parts = [None if each is None else ShardStatistics.of(each, embedder) for each in shards]
+        every = [each for each in self.group.collect(parts) if each is not None]
+        whole = ShardStatistics.joined(every)
+        names, size = whole.titles, len(whole.title)
+        counts = [
+            torch.zeros(size, dtype=torch.int64)
+            if each is None
+            else torch.bincount(each.mentions(names)[1], minlength=size)
+            for each in shards
+        ]
+        mentioned = torch.stack(self.group.collect(counts)).sum(0)
+        return stamp, replace(whole, mentioned=mentioned), speakers
+
+    def holding(self, ids: Sequence[str], argument: str = "ids") -> list[list[str]]:
+        """Return which of some ids each shard of this process holds, in the order given.
+
+        Raises:
+            InputError: An id that no shard holds.
+        """
+        wanted = list(dict.fromkeys(listed_ids(self.first.store, ids)))
+        held = []
+        for state in self.states:
+            known = state.store.known(state.store.forms.ids(wanted))
+            held.append([name for name in wanted if state.store.forms.ids([name])[0] in known])
+        lost = {*wanted}.difference(*held)
+        if lost:  # raises the error of one store
+            self.first.resolve_ids([name for name in wanted if name in lost], argument, hidden=())
+        return held
+
+    def within(self, name: str, *, create: bool = False) -> Shards:
+        """Return the shards of a namespace; those that lack it get an empty one.
+
+        Args:
+            name: Name of the namespace, in any form of Unicode.
+            create: Whether to make it if no shard has it.
+
+        Raises:
+            InputError: No such namespace, or no name.
+        """
+        own = self.first.expect_root().spaces.stored(checked_name(name))
+        there = create or any(state.spaces.has(own) for state in self.states)
+        if not there:
+            self.first.space(own)  # raises
+        make = not self.first.store.readonly
+        states = [state.space(own, create=make) for state in self.states]
+        with self._lock:
+            known = self._within.get(own)
+            if known is None or any(
+                one is not other for one, other in zip(known.states, states, strict=True)
+            ):
+                known = self._within[own] = Shards(states, self.group, None)
+            return known
+
+    def save(self) -> None:
+        """Write the statistics of the present states, if they are known."""
+        if self._whole is None or self.folder is None or self.first.store.readonly:
+            return
+        stamp, whole, _ = self._whole
+        path = self.folder.path / STATISTICS_NAME
+        if 0 in self.group.numbers and ShardStatistics.load(path, stamp) is None:
+            try:
+                whole.save(path, stamp)
+            except StoreError as error:  # it is derived from the shards
+                _log.warning("the next opening counts the terms anew: %s", error)
+
+    def drop_statistics(self) -> None:
+        """Forget the counts, and delete their file, before memories are erased."""
+        self._whole = self._parts = None
+        self._hashes = [TermHashes() for _ in self.states]
+        if self.folder is not None:
+            self.folder.drop_statistics()
+
+
+def _bound(work: Callable[[State, IndexView], T], state: State, view: IndexView) -> Callable[[], T]:
+    return lambda: work(state, view)
+
+
+def _check_settings(config: Config) -> None:
+    """Raise `ConfigError` for settings that read what one shard does not know."""
+    unfit = {
+        "segment.retrieve": config.segment.retrieve,
+        "modes.retrieve": config.modes.retrieve,
+        "rank.unique": config.rank.unique,
+        "plan.use": config.plan.use,
+    }
+    name = next((name for name, on in unfit.items() if on), None)
+    if name is not None:
+        raise ConfigError(
+            f"{name}: expected false for a memory of shards, got true (preset {config.name!r}); "
+            "use another preset, such as `default`, or one store"
+        )
