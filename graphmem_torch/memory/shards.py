@@ -33,7 +33,7 @@ from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.results import Result
 from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.naming import plain_name
 
 __all__ = ["Group", "LocalGroup", "Shards"]
 
@@ -203,8 +203,7 @@ class Shards:
         with state.lock:
             inputs = state.builder.hop_inputs(snapshot)
         names = [atom.text for atom in view.store.atoms(snapshot.concept.tolist())]
-        said = [" ".join(terms(name)) or f"{self.group.numbers[place]} {name}" for name in names]
-        concepts = torch.tensor([term_hash(name) for name in said], dtype=torch.int64)
+        concepts = torch.tensor([term_hash(plain_name(name)) for name in names], dtype=torch.int64)
         return ShardTerms(snapshot, hashes, inputs, concepts)
 
     def _counted(
