@@ -61,6 +61,7 @@ FLOORS = [
     "integrations",
     "quality",
     "cli",
+    "distributed",
     "__main__",
     "",
 ]

@@ -32,7 +32,7 @@ from graphmem_torch.errors import GraphMemError
 from graphmem_torch.text.visible import visible
 from graphmem_torch.version import __version__
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "run_command"]
 
 COMMANDS = Tree(
     "graphmem",
@@ -108,6 +108,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Arguments without the name of the program; by default those of the process.
     """
+    return run_command(COMMANDS, "graphmem", arguments)
+
+
+def run_command(commands: Tree, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run one of some commands, report errors in one line, and return the exit code.
+
+    Args:
+        commands: The commands.
+        name: Name of the program.
+        arguments: Arguments without the name of the program; by default those of the process.
+    """
     _ready_streams()
     handler = logging.StreamHandler()
     handler.setFormatter(_Shown("graphmem: %(message)s"))
@@ -115,9 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     leave_at_once()
     try:
-        with COMMANDS.make_context("graphmem", [*given]) as ctx:
+        with commands.make_context(name, [*given]) as ctx:
             interrupt_as_usual()
-            code = int(COMMANDS.invoke(ctx))
+            code = int(commands.invoke(ctx))
             sys.stdout.flush()
             return code
     except click.exceptions.Exit as done:  # help or the version is printed

@@ -198,6 +198,10 @@ class ShardedMemory(Memory):
         """
         return [partial(_index_shard, self, number) for number in self._shards.group.numbers]
 
+    def count(self) -> None:
+        """Count the terms and names of all shards for the statistics file, which `close` writes."""
+        self._shards.count()
+
     def get(self, ids: str | Sequence[str], *, refresh: bool = False) -> Any:
         """Return atoms by id, in the order given; see `Memory.get`."""
         from graphmem_torch.memory.lookup import listed_ids

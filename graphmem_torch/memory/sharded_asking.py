@@ -77,7 +77,8 @@ class ShardedAsking(Asking):
         def work(state: State, view: IndexView) -> _Placed:
             own = replace(filters, scope=scopes[id(state)])
             ask = partial(Asking(state).placed_results, asked, own, encoded, [instant], view)
-            return ask(k=k, trace=trace)
+            results, places = ask(k=k, trace=trace)
+            return [self._shards.group.portable(result) for result in results], places
 
         found = {id(state): each for state, each in self._shards.ask(work, instant)}
         told = self._shards.group.collect([found.get(id(own)) for own in self._shards.states])

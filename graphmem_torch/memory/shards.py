@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 import torch
@@ -30,8 +31,9 @@ from graphmem_torch.memory.state import State
 from graphmem_torch.rank.abstention import ABOVE
 from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.registry import signal_names
+from graphmem_torch.results import Result
 from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.naming import plain_name
 
 __all__ = ["Group", "LocalGroup", "Shards"]
 
@@ -51,11 +53,17 @@ class Group(Protocol):
     shards: int
     numbers: Sequence[int]
 
-    def exchange(self, what: str, own: Sequence[Tensor]) -> Tensor:
-        """Return the tensors of all shards that are asked, in order, from those of this process."""
+    def exchange(self, asked: Sequence[int], what: str, own: Sequence[Tensor]) -> Tensor:
+        """Return the tensors of the asked shards, in order, from those of this process."""
 
     def collect(self, own: Sequence[T]) -> list[T]:
         """Return a value of each of S shards, from those of the shards of this process."""
+
+    def portable(self, result: Result) -> Result:
+        """Return a result in a form that other processes can take."""
+
+    def expect_shares(self, filled: Sequence[int]) -> None:
+        """Raise `InputError` if a process has none of the shards with atoms."""
 
 
 class LocalGroup:
@@ -66,13 +74,20 @@ class LocalGroup:
         self.shards = shards
         self.numbers: Sequence[int] = range(shards)
 
-    def exchange(self, what: str, own: Sequence[Tensor]) -> Tensor:
-        """Return the tensors of all shards."""
+    def exchange(self, asked: Sequence[int], what: str, own: Sequence[Tensor]) -> Tensor:
+        """Return the tensors of the asked shards."""
         return stacked(what, own)
 
     def collect(self, own: Sequence[T]) -> list[T]:
         """Return the values of all shards."""
         return [*own]
+
+    def portable(self, result: Result) -> Result:
+        """Return the result as it is."""
+        return result
+
+    def expect_shares(self, filled: Sequence[int]) -> None:
+        """Do nothing: the process has all shards."""
 
 
 class Shards:
@@ -94,6 +109,7 @@ class Shards:
         _check_settings(states[0].config)
         self._hashes = [TermHashes() for _ in states]
         self._whole: tuple[str, ShardStatistics, list[str]] | None = None
+        self._there: list[int] = []  # numbers of the shards with atoms
         self._parts: tuple[list[Snapshot], list[IndexView]] | None = None
         self._within: dict[str, Shards] = {}
         self._lock = threading.RLock()
@@ -120,12 +136,17 @@ class Shards:
                 asked = self._views(as_of)
             try:
                 works = [_bound(work, *each) for each in asked]
-                found = run_together(works, self.group.exchange)
+                found = run_together(works, partial(self.group.exchange, self._there))
             except MissingNodeError:
                 if all(view.snapshot.state == own.store.state for own, view in asked):
                     raise
                 continue
             return [(state, each) for (state, _), each in zip(asked, found, strict=True)]
+
+    def count(self) -> None:
+        """Count the terms and names of all shards, as a question does."""
+        with self._lock:
+            self._views(None)
 
     def _views(self, as_of: float | None) -> list[tuple[State, IndexView]]:
         """Return the shards of this process that have atoms, with their indexes."""
@@ -152,7 +173,8 @@ class Shards:
         told = self.group.collect(
             [(each.num_atoms > 0, each.plan.starts, each.spreads) for each in indexes]
         )
-        there = [number for number, (filled, *_) in enumerate(told) if filled]
+        there = self._there = [number for number, (filled, *_) in enumerate(told) if filled]
+        self.group.expect_shares(there)
         leads = len(whole.title) > 0
         starts = leads or any(filled and starts for filled, starts, _ in told)
         # A shard too small to spread has weights of its own, unless others spread.
@@ -181,8 +203,7 @@ class Shards:
         with state.lock:
             inputs = state.builder.hop_inputs(snapshot)
         names = [atom.text for atom in view.store.atoms(snapshot.concept.tolist())]
-        said = [" ".join(terms(name)) or f"{self.group.numbers[place]} {name}" for name in names]
-        concepts = torch.tensor([term_hash(name) for name in said], dtype=torch.int64)
+        concepts = torch.tensor([term_hash(plain_name(name)) for name in names], dtype=torch.int64)
         return ShardTerms(snapshot, hashes, inputs, concepts)
 
     def _counted(

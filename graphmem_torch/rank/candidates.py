@@ -259,10 +259,9 @@ class Candidates:
         sampled = self.rows is not None and not self.by_words
         sample = (share > 0).sum(1, keepdim=True) < every if sampled else None
         if self.peers is not None:
-            trend = self.peers.mean("trend", trend, self.count)
-            every = self.peers.gather("count", self.count).sum(0).to(values.dtype)
             own = torch.zeros_like(trend) if sample is None else sample.expand_as(trend).to(trend)
-            sample = None if self.by_words else self.peers.largest("sample", own) > 0
+            trend, every, sampled_share = self.peers.mean("trend", self.count, trend, own)
+            sample = None if self.by_words else sampled_share > 0
         usual = None if sample is None else self.memory.length_trend
         if usual is not None and sample is not None:
             own = torch.where(sample, _TREND_SHARE, 0.0)

@@ -104,11 +104,22 @@ class Peers:
         """Return the values of all shards, shard after shard."""
         return self.gather(what, own).transpose(0, 1).flatten(1)
 
-    def mean(self, what: str, own: Tensor, count: Tensor) -> Tensor:  # [B, F], [B, 1] -> [B, F]
-        """Return the mean of all shards' means, each of `count` atoms."""
-        parts = self.gather(what, torch.cat([count.double(), own.double()], dim=1))
-        share = parts[:, :, :1] / parts[:, :, :1].sum(0).clamp(min=1)
-        return (share * parts[:, :, 1:]).sum(0).to(own.dtype)
+    def mean(
+        self, what: str, atoms: Tensor, own: Tensor, other: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:  # [B, 1] each
+        """Return the mean over all shards of a value, the number of atoms, and that of another.
+
+        Args:
+            what: Name of the exchange.
+            atoms: [B, 1] float64, number of atoms of this shard.
+            own: [B, 1] mean over them.
+            other: [B, 1] mean of another value over them.
+        """
+        parts = self.gather(what, torch.cat([atoms, own.double(), other.double()], dim=1))
+        total = parts[:, :, :1].sum(0)
+        share = parts[:, :, :1] / total.clamp(min=1)
+        found = (share * parts[:, :, 1:]).sum(0).to(own.dtype)
+        return found[:, :1], total.to(own.dtype), found[:, 1:]
 
     def background(self, what: str, own: Background) -> Background:
         """Return the moments over the atoms of all shards (Chan, Golub and LeVeque 1979)."""

@@ -220,18 +220,19 @@ def shared_pairs(
     named: Tensor | None,  # keys of `hops.named_keys`
 ) -> tuple[HopPairs, HopPairs]:
     """Return `title_pairs` and `entity_pairs` from the anchors of all shards to own documents."""
-    names = _sent(
-        "titles", peers, anchors, shared.mention_indptr, shared.mention, shared.mention_weight
+    titles, entities = _sent(
+        peers,
+        anchors,
+        (shared.mention_indptr, shared.mention, shared.mention_weight),
+        (shared.entity_indptr, shared.entity, shared.entity_weight),
     )
-    row, place, name, weight = names
+    row, place, name, weight = titles
     sender, document = _found(shared.title, shared.title_indptr, name)
     target = shared.title_document[document]
     row, place = row[sender], place[sender]
     fresh = ~is_named(row, shared.title_key[target], named)
     by_title = HopPairs(row, place, target, weight[sender] * fresh)
-    row, place, entity, share = _sent(
-        "entities", peers, anchors, shared.entity_indptr, shared.entity, shared.entity_weight
-    )
+    row, place, entity, share = entities
     sender, entry = _found(shared.bearer_entity, shared.bearer_indptr, entity)
     known = torch.searchsorted(shared.bearer_indptr, entry, right=True) - 1
     fresh = ~is_named(row[sender], shared.bearer_key[known], named)
@@ -248,23 +249,35 @@ def shared_pairs(
     return by_title, HopPairs(row, place, target, product.clamp(min=0.0).sqrt() * there)
 
 
+_Named = tuple[Tensor, Tensor, Tensor]  # pointers by atom, numbers of names, weights
+
+
 def _sent(
-    what: str, peers: Peers, anchors: Tensor, indptr: Tensor, name: Tensor, weight: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # [n] each: question, slot, number, weight
+    peers: Peers, anchors: Tensor, *named: _Named
+) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:  # [n] each: question, slot, number, weight
     """Return what the anchors of all shards name; each anchor belongs to one of them."""
     row, place = (anchors >= 0).nonzero(as_tuple=True)
-    sender, entry = row_entries(indptr, anchors[row, place])
-    first = torch.searchsorted(sender, torch.arange(len(row), device=sender.device))
-    lane = torch.arange(len(sender), device=sender.device) - first[sender]
-    most = int(lane.max()) + 1 if len(lane) else 0
-    width = int(peers.largest(f"width of {what}", torch.tensor(most)))
-    own = torch.full((*anchors.shape, width, 2), -1.0, dtype=torch.float64, device=anchors.device)
-    own[row[sender], place[sender], lane, 0] = name[entry].double()
-    own[row[sender], place[sender], lane, 1] = weight[entry].double()
-    every = peers.largest(what, own)
-    row, place, lane = (every[..., 0] >= 0).nonzero(as_tuple=True)
-    number, value = every[row, place, lane].unbind(1)
-    return row, place, number.long(), value.float()
+    parts, most = [], []
+    for indptr, name, weight in named:
+        sender, entry = row_entries(indptr, anchors[row, place])
+        first = torch.searchsorted(sender, torch.arange(len(row), device=sender.device))
+        lane = torch.arange(len(sender), device=sender.device) - first[sender]
+        most.append(int(lane.max()) + 1 if len(lane) else 0)
+        parts.append((sender, lane, name[entry].double(), weight[entry].double()))
+    widths = peers.largest("width of names", torch.tensor(most)).tolist()
+    shape = (*anchors.shape, sum(widths), 2)
+    own = torch.full(shape, -1.0, dtype=torch.float64, device=anchors.device)
+    begin = 0
+    for (sender, lane, number, share), width in zip(parts, widths, strict=True):
+        own[row[sender], place[sender], begin + lane, 0] = number
+        own[row[sender], place[sender], begin + lane, 1] = share
+        begin += width
+    found = []
+    for part in peers.largest("names", own).split(widths, dim=2):
+        at = (part[..., 0] >= 0).nonzero(as_tuple=True)
+        number, share = part[at].unbind(1)
+        found.append((at[0], at[1], number.long(), share.float()))
+    return found
 
 
 def _found(known: Tensor, indptr: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
