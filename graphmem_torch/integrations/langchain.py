@@ -24,7 +24,7 @@ with importing("langchain_core", "langchain-core", ">=1.8,<2", "langchain"):
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
-    from pydantic import Field, PrivateAttr, model_validator
+    from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 __all__ = ["GraphMemRetriever", "GraphMemVectorStore"]
 
@@ -47,6 +47,9 @@ class GraphMemRetriever(BaseRetriever):
         where: Conditions on memories, as in `Memory.retrieve`.
         options: Arguments of `Memory.open` for a path, such as `embedder`.
     """
+
+    # A misspelt `where` must not answer without its conditions.
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     memory: Any = None
     k: int = Field(default=4, ge=1)
@@ -153,7 +156,11 @@ class GraphMemVectorStore(VectorStore):
     ) -> GraphMemVectorStore:
         """Return a store with texts; arguments as of the class and of `add_texts`."""
         store = cls(memory, embedding, **options)
-        store.add_texts(texts, metadatas, ids=ids)
+        try:
+            store.add_texts(texts, metadatas, ids=ids)
+        except BaseException:
+            store.close()
+            raise
         return store
 
     def add_texts(
@@ -170,7 +177,14 @@ class GraphMemVectorStore(VectorStore):
             InputError: Not one metadata or id for each text; see `add_documents`.
         """
         listed = [texts] if isinstance(texts, str) else list(texts)
-        own = [{} for _ in listed] if metadatas is None else [dict(each) for each in metadatas]
+        if foreign := [each for each in listed if not isinstance(each, str)]:
+            raise InputError(
+                f"texts: expected strings, got {foreign[0]!r:.80}; give documents to "
+                "`add_documents`"
+            )
+        own = (
+            [{} for _ in listed] if metadatas is None else [dict(each or {}) for each in metadatas]
+        )
         if len(own) != len(listed):
             raise InputError(
                 f"metadatas: expected one for each of {len(listed)} texts, got {len(own)}; leave "
@@ -195,19 +209,24 @@ class GraphMemVectorStore(VectorStore):
             EmbedderError, StoreError: See `Memory.add`.
         """
         listed = list(documents)
-        names = [each.id for each in listed] if ids is None else list(ids)
+        if foreign := [each for each in listed if not isinstance(each, Document)]:
+            raise InputError(
+                f"documents: expected a list of `Document`, got {foreign[0]!r:.80} in it; give "
+                "texts to `add_texts`"
+            )
+        names = [each.id for each in listed] if ids is None else _listed(ids)
         if len(names) != len(listed):
             raise InputError(
                 f"ids: expected one for each of {len(listed)} documents, got {len(names)}; leave "
                 "them out to have them made"
             )
-        names = [name or str(uuid.uuid4()) for name in names]
+        made = [json_copy(str(name or uuid.uuid4()), "ids") for name in names]
         atoms: dict[str, Atom] = {}
-        for name, each in zip(names, listed, strict=True):
+        for name, each in zip(made, listed, strict=True):
             metadata = json_copy(each.metadata, f"metadata of {name!r:.60}")
-            atoms[str(name)] = Atom(str(name), each.page_content, _KIND, meta=metadata)
+            atoms[name] = Atom(name, each.page_content, _KIND, meta=metadata)
         self.memory.add(atoms.values(), replace=True)
-        return [str(name) for name in names]
+        return made
 
     def delete(self, ids: Sequence[str] | None = None, **_: Any) -> bool:
         """Delete documents, or without ids all; unknown ids are passed over.
@@ -215,6 +234,7 @@ class GraphMemVectorStore(VectorStore):
         Memories that are no documents of a vector store are deleted by id only.
 
         Raises:
+            InputError: A single string instead of a list of ids.
             StoreError: The store is read-only, locked or full.
         """
         store = self.memory.store
@@ -222,13 +242,15 @@ class GraphMemVectorStore(VectorStore):
             if ids is None:
                 store.expect_writable()
                 ids = [atom.id for atom in self.memory.list(where={"kind": _KIND})]
-            self.memory.delete([name for name in dict.fromkeys(ids) if name in self.memory])
+            self.memory.delete(
+                [name for name in dict.fromkeys(_listed(ids)) if name in self.memory]
+            )
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return documents by id, each once, in the order given; unknown ids are left out."""
         with self.memory.store.reading():
-            known = [name for name in dict.fromkeys(ids) if name in self.memory]
+            known = [name for name in dict.fromkeys(_listed(ids)) if name in self.memory]
             return [_document(atom) for atom in self.memory.get(known)]
 
     def similarity_search(
@@ -350,8 +372,20 @@ class GraphMemVectorStore(VectorStore):
         return map(_document, self.memory)
 
 
+def _listed(ids: Sequence[Any]) -> list[Any]:
+    """Return ids as a list; a single string would name a document by each character."""
+    if isinstance(ids, str):
+        raise InputError(f"ids: expected a list of ids, got {ids!r:.80}; write [{ids!r:.80}]")
+    return list(ids)
+
+
 def _on_metadata(filter: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conditions of a filter on metadata as conditions on memories."""
+    if not isinstance(filter, Mapping):
+        raise InputError(
+            f"filter: expected conditions by name, got {filter!r:.80}; write "
+            '{"page": {"$gte": 3}}'
+        )
     where: dict[str, Any] = {}
     for name, condition in filter.items():
         if name in ("$and", "$or") and isinstance(condition, list | tuple):

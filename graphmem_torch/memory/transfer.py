@@ -140,8 +140,10 @@ def _expect_same(state: State | None, atoms: Sequence[Atom]) -> None:
     before = {*digests}
     for atom in atoms:
         if not atom.is_of(digests.setdefault(atom.id, atom.digest)):
-            met = "is stored already" if atom.id in before else "is given twice,"
-            raise InputError(f"atom {atom.id!r} {met} with other content; import into a new memory")
+            met, do = "is given twice,", "delete one of the two from the file"
+            if atom.id in before:
+                met, do = "is stored already", "import into a new memory"
+            raise InputError(f"atom {atom.id!r} {met} with other content; {do}")
 
 
 def _import_export(state: State, path: Path, progress: bool) -> Added:

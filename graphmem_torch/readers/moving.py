@@ -126,7 +126,7 @@ def read_moved(path: Path, format: str | None = None) -> MovedMemories:
         if each.data is not None and each.data[0](data):
             return _read(each.data[1], data, found, where)
     keys = ", ".join(map(str, data)) if isinstance(data, Mapping) else f"{len(data)} entries"
-    raise _foreign(where, asked, f"JSON of {keys:.80}")
+    raise _foreign(where, asked, f"JSON of {keys or 'no keys':.80}")
 
 
 def _begins_with(path: Path, magic: bytes) -> bool:
@@ -143,7 +143,7 @@ def _parsed(text: str, where: str) -> Any:
     do = "copy the whole file again"
     try:
         load_json(lines[0][1])
-    except ValueError:  # goes on in the next line
+    except (ValueError, RecursionError):  # goes on in the next line, or has too many levels
         return parse_json(text, where, do=do)
     if len(lines) == 1:
         return parse_json(text, where, do=do)

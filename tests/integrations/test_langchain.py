@@ -325,6 +325,14 @@ def test_bad_input_is_one_clear_line(store: GraphMemVectorStore, tmp_path: Path)
         (lambda: GraphMemVectorStore(7), "memory: expected a path or a `Memory`"),  # type: ignore[arg-type]
         (lambda: GraphMemRetriever(memory=store.memory, k=0), "greater than or equal to 1"),
         (lambda: GraphMemRetriever(memory=7), "expected a path or a `Memory`"),
+        (lambda: GraphMemRetriever(store.memory, wher={"page": 1}), "wher"),
+        (lambda: store.delete("d0"), "ids: expected a list of ids, got 'd0'"),
+        (lambda: store.get_by_ids("d0"), "ids: expected a list of ids, got 'd0'"),
+        (lambda: store.add_texts(["a", "b"], ids="12"), "ids: expected a list of ids, got '12'"),
+        (lambda: store.add_texts(["a"], ids=["\ud800"]), "ids: .*half of a surrogate pair"),
+        (lambda: store.add_texts([5]), "texts: expected strings, got 5"),  # type: ignore[list-item]
+        (lambda: store.add_documents(["a"]), "documents: expected a list of `Document`"),  # type: ignore[list-item]
+        (lambda: store.similarity_search("a", filter={"$and": [5]}), "filter: .* got 5"),
     ]
     for call, said in bad:
         with pytest.raises(ValueError, match=said) as caught:
@@ -338,3 +346,31 @@ def test_bad_input_is_one_clear_line(store: GraphMemVectorStore, tmp_path: Path)
         for write in (lambda: read.add_texts(["a"]), lambda: read.delete()):
             with pytest.raises(StoreError, match="read"):
                 write()
+
+
+def test_one_id_as_a_string_deletes_no_documents_of_its_letters(store: GraphMemVectorStore) -> None:
+    store.add_texts(["One.", "Two.", "Twelve."], ids=["1", "2", "12"])
+    with pytest.raises(InputError, match=r"write \['12'\]"):
+        store.delete("12")
+    assert names(store.get_by_ids(["1", "2", "12"])) == ["1", "2", "12"]
+    assert store.delete(["12"]) and names(store.get_by_ids(["1", "2", "12"])) == ["1", "2"]
+
+
+def test_a_store_of_texts_that_are_refused_is_closed(tmp_path: Path) -> None:
+    made: list[GraphMemVectorStore] = []
+
+    class Kept(GraphMemVectorStore):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            made.append(self)
+
+    with pytest.raises(InputError, match="expected text"):
+        Kept.from_texts(["One.", " "], "hashing", memory=tmp_path / "s", concepts="pattern")
+    with pytest.raises(StoreError, match="closed"):
+        made[0].similarity_search("one")
+
+
+def test_metadatas_may_be_missing_for_some_texts(store: GraphMemVectorStore) -> None:
+    given: Any = [None, {"page": 2}]
+    ids = store.add_texts(["One.", "Two."], given)
+    assert [each.metadata for each in store.get_by_ids(ids)] == [{}, {"page": 2}]

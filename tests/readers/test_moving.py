@@ -302,6 +302,9 @@ def test_texts_that_are_no_memories(tmp_path: Path) -> None:
         (b'{"text": "a"}\n{"text": "b"}\n', "got JSON of 2 entries; `graphmem index`"),
         (b'{"id": "a", "memory": "x"}\n{"id": "b", "mem', ":2: expected JSON"),
         (b"[]", "got JSON of 0 entries"),
+        (b"{}", "got JSON of no keys"),
+        (b"[" * 100_000, "expected JSON"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "expected JSON"),
         (b'{"agents": {}, "blocks": []}', "got JSON of agents, blocks"),
         (b'{"edges": [{"uuid": "a", "fact": "x"}, {"fact": "y"}]}', "got JSON of edges"),
         (b'{"results": [{"id": "a", "memory": "x", "metadata": 5}]}', "layout"),
@@ -368,7 +371,7 @@ def test_an_id_that_comes_twice_stores_nothing(tmp_path: Path) -> None:
         assert own.import_(source).new == 2
     page["results"][-1]["memory"] = "Another text"
     source.write_text(json.dumps(page))
-    refused(source, "is given twice, with other content")
+    refused(source, "is given twice, with other content; delete one of the two from the file")
 
 
 def test_odd_fields_are_counted(tmp_path: Path) -> None:
