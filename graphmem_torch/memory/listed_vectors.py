@@ -75,7 +75,7 @@ class ListedVectors:
         """
         if not self._given:
             if vector is not None:
-                self._inline[name] = vector
+                self._inline.setdefault(name, vector)
             return
         where = f"atom {name!r}"
         if vector is not None:
@@ -100,7 +100,7 @@ class ListedVectors:
         if value > len(self._values):
             self._expect(value)
         self._last = value
-        self._row[name] = value - 1
+        self._row.setdefault(name, value - 1)  # of equal atoms the first is stored
 
     def known(self, atoms: Sequence[Atom]) -> KnownVectors:
         """Return the vectors of a batch of atoms."""
