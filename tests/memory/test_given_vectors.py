@@ -387,11 +387,21 @@ def test_bad_vectors_of_lines_are_refused(tmp_path: Path, given: Any, why: str) 
     file = tmp_path / "a.jsonl"
     file.write_text(f"{json.dumps(first)}\n{json.dumps({'text': 'two', 'embedding': given})}\n")
     with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(InputError, match=why) as caught:
             memory.add({"text": "two", "embedding": given})
-        assert len(memory) == 0
+        assert len(memory) == 0 and "normalise" not in str(caught.value)
         with pytest.raises(InputError, match=why):
             memory.add_files(file)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_record_may_bring_a_tensor(kind: torch.dtype) -> None:
+    row = vectors(turns(1), 0).pooled[0].to(kind).requires_grad_()
+    with opened(config=config(), embedder=DeferredEmbedder("e", DIM)) as memory:
+        memory.add({"text": "one", "embedding": row})
+        assert torch.equal(memory.store.embeddings()[0], row.detach().float())
+        memory.add(["two", "three"], embeddings=[row, [1.0] + [0.0] * (DIM - 1)])
+        assert len(memory) == 3
 
 
 def test_a_vector_of_a_whole_session_is_refused() -> None:
