@@ -75,7 +75,7 @@ def from_pyg(data: Data | HeteroData, *, drop: Collection[str] = ()) -> TypedGra
 
     Args:
         data: Graph of PyG, each edge once.
-        drop: Names of attributes to leave out.
+        drop: Names of attributes to leave out, or one name.
 
     Raises:
         InputError: An attribute is neither of nodes nor of edges, an edge occurs twice, or values
@@ -83,6 +83,7 @@ def from_pyg(data: Data | HeteroData, *, drop: Collection[str] = ()) -> TypedGra
         MissingPackageError: torch-geometric is not installed.
     """
     classes = import_pyg("torch_geometric.data")
+    drop = [drop] if isinstance(drop, str) else drop
     typed = isinstance(data, classes.HeteroData)
     if not typed and not isinstance(data, classes.Data):
         raise InputError(
@@ -329,12 +330,21 @@ def to_pyg(graph: Graph | TypedGraph) -> Data | HeteroData:
     `from_pyg` read is written as it was.
 
     Raises:
-        InputError: `kind` does not fit the graph, or the graph has other edges than `from_pyg`
+        InputError: No graph, `kind` or `kinds` do not fit it, or it has other edges than `from_pyg`
             read.
         MissingPackageError: torch-geometric is not installed.
     """
     classes = import_pyg("torch_geometric.data")
     given = TypedGraph(graph) if isinstance(graph, Graph) else graph
+    if not isinstance(given, TypedGraph):
+        raise InputError(
+            f"graph: expected a Graph or TypedGraph, got {type(graph).__name__}; from_memory and "
+            "from_pyg make one"
+        )
+    if len({*given.kinds}) < len(given.kinds):
+        raise InputError(
+            f"kinds: expected each name once, got {', '.join(given.kinds):.200}; name them apart"
+        )
     own, typed = given.graph, given.kind is not None or bool(given.kinds)
     kind, local, counts = _kinds_of(given)
     relations, layout = given.relations if typed else (_PLAIN_RELATION,), given.layout

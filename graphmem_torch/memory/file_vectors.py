@@ -72,7 +72,12 @@ class FileVectors:
         if not self._files:
             raise InputError("embeddings: expected a file of vectors, got none; name one")
         first = self._files[0]
-        for other in self._files[1:]:
+        for place, other in enumerate(self._files[1:], 1):
+            if any(other.path.samefile(each.path) for each in self._files[:place]):
+                raise InputError(
+                    "expected each file of vectors once, got it again; leave it out",
+                    where=str(other.path),
+                )
             widths = (other.dim, other.token_dim, other.ids is None)
             if widths != (first.dim, first.token_dim, first.ids is None):
                 raise InputError(
@@ -138,7 +143,7 @@ class FileVectors:
         """
         for row, atom in enumerate(atoms, start):
             if not self.by_id:
-                self._rows[atom.id] = row
+                self._rows.setdefault(atom.id, row)  # of equal lines the first is stored
             yield atom
 
     def release(self, ids: Iterable[str]) -> None:
@@ -186,6 +191,8 @@ class FileVectors:
                 f"{self.token_dim}); name the encoder that made them",
                 where=str(self._files[0].path),
             )
+        for file in self._files:
+            file.expect_vocabulary(embedder.num_pieces)
         count, missing, first = 0, 0, ""
         sample, draw = list[tuple[int, Atom]](), random.Random(0)
         for count, atom in enumerate(atoms, 1):

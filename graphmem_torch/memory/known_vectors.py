@@ -216,20 +216,19 @@ def _fitting(given: Encoded, embedder: Embedder) -> Encoded:
             f"tokens: expected none, as the encoder {embedder.name!r} of this memory has none, got "
             f"vectors of width {tokens.tokens.shape[1]}; leave them out"
         )
-    if tokens is None:
+    if tokens is None or not len(tokens.tokens):
         none = torch.empty(0, embedder.token_dim, dtype=torch.int8)
         ends = torch.zeros(len(given.pooled) + 1, dtype=torch.int64)
         return Encoded(given.pooled, none, torch.empty(0, dtype=torch.int32), ends)
-    if tokens.tokens.shape[1] != embedder.token_dim and len(tokens.tokens):
+    if tokens.tokens.shape[1] != embedder.token_dim:
         raise InputError(
             f"tokens: expected token vectors of width {embedder.token_dim}, that of the encoder "
             f"{embedder.name!r} of this memory, got {tokens.tokens.shape[1]}; make them with it"
         )
-    if len(tokens.pieces):
-        low, high = (int(end) for end in tokens.pieces.aminmax())
-        if low < 0 or high >= embedder.num_pieces:
-            raise InputError(
-                f"pieces: expected numbers below {embedder.num_pieces:,}, got {low} to {high}; "
-                "they are those of the encoder's vocabulary"
-            )
+    low, high = (int(end) for end in tokens.pieces.aminmax())
+    if low < 0 or high >= embedder.num_pieces:
+        raise InputError(
+            f"pieces: expected numbers below {embedder.num_pieces:,}, got {low} to {high}; they "
+            "are those of the encoder's vocabulary"
+        )
     return given

@@ -75,7 +75,7 @@ class ListedVectors:
         """
         if not self._given:
             if vector is not None:
-                self._inline[name] = vector
+                self._inline.setdefault(name, vector)
             return
         where = f"atom {name!r}"
         if vector is not None:
@@ -100,7 +100,7 @@ class ListedVectors:
         if value > len(self._values):
             self._expect(value)
         self._last = value
-        self._row[name] = value - 1
+        self._row.setdefault(name, value - 1)  # of equal atoms the first is stored
 
     def known(self, atoms: Sequence[Atom]) -> KnownVectors:
         """Return the vectors of a batch of atoms."""
@@ -132,7 +132,7 @@ def _checked(given: Any) -> np.ndarray:  # [n, d]
     try:
         values = given.pooled if isinstance(given, Encoded) else given
         if isinstance(values, list) and any(isinstance(each, torch.Tensor) for each in values):
-            values = torch.stack(values)
+            values = torch.stack([torch.as_tensor(each) for each in values])
         if isinstance(values, torch.Tensor):
             values = values.detach().cpu()
             values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
@@ -148,7 +148,7 @@ def _checked(given: Any) -> np.ndarray:  # [n, d]
         ) from error
     for start in range(0, len(rows), _TILE):
         part = np.asarray(rows[start : start + _TILE])
-        unit_rows(part, partial(_where, start), normalise=False)
+        unit_rows(part, partial(_where, start))
     return rows
 
 

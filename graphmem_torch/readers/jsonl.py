@@ -92,7 +92,7 @@ def read_records(
                     if origins is not None and place is not None:
                         origins[atom.id] = place
                     if vectors is not None and vector is not None:
-                        vectors[atom.id] = vector
+                        vectors.setdefault(atom.id, vector)  # of equal lines the first is stored
                     yield atom
     if empty and not skipped:
         raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)

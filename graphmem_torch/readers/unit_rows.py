@@ -14,19 +14,21 @@ _TOLERANCE = 1e-2  # of the length of a vector, for rounding to half precision
 
 
 def unit_rows(
-    rows: np.ndarray, where: Callable[[int], str], *, normalise: bool
+    rows: np.ndarray, where: Callable[[int], str], *, normalise: bool | None = None
 ) -> np.ndarray:  # [n, d]
     """Return vectors as float32, checked to be finite and of length 1.
 
     Args:
         rows: [n, d], of any floating type.
         where: Function from a row to its name in messages.
-        normalise: Whether to divide rows by their length instead of refusing other lengths.
+        normalise: Whether to divide rows by their length instead of refusing other lengths; None
+            where a caller cannot ask for it.
 
     Raises:
         InputError: A row that is not finite, zero, or of another length; names the first.
     """
-    wide = rows.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # refused below
+        wide = rows.astype(np.float32, copy=False)
     length = np.sqrt(np.einsum("ij,ij->i", wide, wide, dtype=np.float64))
     fits = np.abs(length - 1) <= _TOLERANCE  # False for NaN
     if not fits.all():
@@ -34,16 +36,15 @@ def unit_rows(
         bad = np.flatnonzero(~usable if normalise else ~fits)
         if len(bad):
             first = int(bad[0])
-            raise InputError(
-                _fault(wide[first], float(length[first]), len(bad)), where=where(first)
-            )
+            fault = _fault(wide[first], float(length[first]), len(bad), normalise is not None)
+            raise InputError(fault, where=where(first))
     if normalise:
         return (wide / length[:, None]).astype(np.float32)
     return wide
 
 
-def _fault(row: np.ndarray, length: float, count: int) -> str:
-    """Return what is wrong with a vector."""
+def _fault(row: np.ndarray, length: float, count: int, choice: bool) -> str:
+    """Return what is wrong with a vector; `choice`: the caller may ask to divide by lengths."""
     more = f" (and {count - 1:,} more rows)" if count > 1 else ""
     if not np.isfinite(row).all():
         return (
@@ -54,7 +55,7 @@ def _fault(row: np.ndarray, length: float, count: int) -> str:
         return f"expected a vector, got zeros{more}; leave out what has no vector"
     return (
         f"expected a vector of length 1, got length {length:.4g}{more}; divide each vector by its "
-        "length, or allow it with --normalise (normalise=True)"
+        f"length{', or allow it with --normalise (normalise=True)' if choice else ''}"
     )
 
 
@@ -87,7 +88,8 @@ def without_embedding(
     given = record.get("embedding") if isinstance(record, Mapping) else None
     if given is None or isinstance(given, (str, bool, Mapping)):  # the latter say something else
         return record, None
-    numbers = isinstance(given, (list, tuple, np.ndarray)) and not any(
+    given = given.tolist() if hasattr(given, "tolist") else given  # an array, or a tensor
+    numbers = isinstance(given, (list, tuple)) and not any(
         isinstance(each, (bool, str)) for each in given
     )
     try:
@@ -106,6 +108,6 @@ def without_embedding(
             f"{len(row)}; make it with that encoder",
             where=where,
         )
-    (unit,) = unit_rows(row[None], lambda _: where or "embedding", normalise=False)
+    (unit,) = unit_rows(row[None], lambda _: where or "embedding")
     assert isinstance(record, Mapping)
     return {key: value for key, value in record.items() if key != "embedding"}, unit

@@ -154,6 +154,7 @@ class VectorFile:
         count: Number N of rows.
         dim: Width d of the embeddings.
         token_dim: Width m of the token vectors; 0 without them.
+        num_pieces: Size of the smallest vocabulary that has all pieces; 0 without token vectors.
         ids: Row by id; None if the rows are in the order of the memories.
         normalise: True if rows are divided by their lengths.
     """
@@ -210,8 +211,10 @@ class VectorFile:
         for start in range(0, self.count, _TILE):
             rows = np.arange(start, min(start + _TILE, self.count))
             self._unit(self._rows.read(start, int(rows[-1]) + 1), rows)
+        self.num_pieces, self._last_piece = 0, 0  # the highest piece, and its row
         if self._tokens is not None:
             self._check_offsets(self._tokens)
+            self._check_pieces(self._tokens)
 
     def _check_offsets(self, tokens: _Tokens) -> None:
         last = 0
@@ -225,6 +228,37 @@ class VectorFile:
                 f"offsets: expected an ascending sequence from 0 to {tokens.vectors.shape[0]}, got "
                 f"another, up to {last}; offsets[i] is where the token vectors of row i begin",
                 where=str(self.path),
+            )
+
+    def _check_pieces(self, tokens: _Tokens) -> None:
+        if tokens.vectors.shape[0] and not self.token_dim:
+            raise InputError(
+                "tokens: expected vectors, got some of width 0; leave them out",
+                where=str(self.path),
+            )
+        entries, tile = tokens.pieces.shape[0], _TILE * _TILE // 16
+        last = 0
+        for start in range(0, entries, tile):
+            part = tokens.pieces.read(start, min(start + tile, entries))
+            low = int(part.argmin())
+            if part[low] < 0:
+                raise InputError(
+                    f"pieces: expected numbers of the encoder's vocabulary, got {part[low]}; make "
+                    "them again",
+                    where=self.where(_row_of(start + low, tokens)),
+                )
+            high = int(part.argmax())
+            if part[high] >= self.num_pieces:
+                self.num_pieces, last = int(part[high]) + 1, start + high
+        self._last_piece = _row_of(last, tokens) if entries else 0
+
+    def expect_vocabulary(self, size: int) -> None:
+        """Raise InputError, which names the row, if a piece is not one of a vocabulary."""
+        if self.num_pieces > size:
+            raise InputError(
+                f"pieces: expected numbers below {size:,}, got {self.num_pieces - 1:,}; they are "
+                "those of the encoder's vocabulary",
+                where=self.where(self._last_piece),
             )
 
     def _unit(self, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -256,6 +290,12 @@ class VectorFile:
         """Close the file."""
         for file in self._held:
             file.close()
+
+
+def _row_of(entry: int, tokens: _Tokens) -> int:
+    """Return the row that owns a token vector."""
+    ends = tokens.offsets.read(1, tokens.offsets.shape[0])
+    return int(np.searchsorted(ends, entry, side="right"))
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:
@@ -345,7 +385,7 @@ def _safetensors(file: BinaryIO, held: list[BinaryIO]) -> _Opened:
             )
         tokens = _Tokens(vectors, pieces, offsets)
     used = [found, *(part for part in parts if part is not None)]
-    if any(part.stop != ends[part.name] for part in used):
+    if any(part.start < 8 + length or part.stop != ends[part.name] for part in used):
         raise InputError(
             "expected tensors of the sizes that the header says, got others; write it again",
             where=where,
@@ -427,20 +467,26 @@ class _Unpacked:
     def append(self, batch: Any) -> None:
         """Unpack the rows of a batch."""
         values, counts = self._flat(batch.column(self._column), self._column)
-        if not self._rows and values.dtype.kind == "f":
-            self._kind, self._dim = values.dtype.str, int(counts[0]) if len(counts) else 0
-        other = np.flatnonzero(counts != self._dim)
-        if len(other) or values.dtype.str != self._kind or not self._dim:
-            row = self._rows + int(other[0]) if len(other) else self._rows
-            got = f"{int(counts[other[0]])} numbers" if len(other) else f"{values.dtype}"
+        if values.dtype.kind != "f":
             raise InputError(
-                f"{self._column}: expected {self._dim or 'some'} floating-point numbers, got "
-                f"{got}; give every row a vector of one width",
-                where=f"{self._where}, row {row}",
+                f"{self._column}: expected lists of floating-point numbers, got {values.dtype}; "
+                "convert them",
+                where=self._where,
             )
+        if not self._rows:
+            self._kind, self._dim = values.dtype.str, int(counts[0]) if len(counts) else 0
+        self._expect(
+            counts == self._dim,
+            f"{self._column}: expected {self._dim} numbers, as in row 0, got another count; give "
+            "every row a vector of one width",
+        )
         self._files[0].write(values.tobytes())
         if "id" in batch.schema.names:
-            self._ids.extend(map(str, batch.column("id").to_pylist()))
+            names = batch.column("id")
+            self._expect(
+                ~np.asarray(names.is_null()), "id: expected an id, got none; name every row"
+            )
+            self._ids.extend(map(str, names.to_pylist()))
         if "tokens" in batch.schema.names:
             self._append_tokens(batch)
         self._rows += len(counts)
@@ -448,42 +494,82 @@ class _Unpacked:
     def _append_tokens(self, batch: Any) -> None:
         rows, own = self._flat(batch.column("pieces"), "pieces")
         column = batch.column("tokens")
-        inner, vectors = self._flat(column, "tokens", nested=True)
-        if not np.array_equal(own, vectors):
-            row = self._rows + int(np.flatnonzero(own != vectors)[0])
-            raise InputError(
-                "tokens: expected a vector for each piece, got other numbers of them; make them "
-                "again",
-                where=f"{self._where}, row {row}",
-            )
-        count = int(own.sum())
-        if count:
-            width = len(inner) // count
-            if self._token_dim not in (0, width) or width * count != len(inner):
+        inner, vectors, widths = self._nested(column)
+        self._expect(
+            own == vectors,
+            "tokens: expected a vector for each piece, got other numbers of them; make them again",
+        )
+        if not self._token_dim and len(widths):
+            self._token_dim = int(widths[0])
+        place = np.arange(len(own)).repeat(own)
+        self._expect(
+            widths == self._token_dim,
+            f"tokens: expected vectors of width {self._token_dim}, got another; make them again",
+            place,
+        )
+        for name, values, kind, at in (
+            ("tokens", inner, np.int8, place.repeat(widths)),
+            ("pieces", rows, np.int32, place),
+        ):
+            bounds = np.iinfo(kind)
+            if values.dtype.kind not in "iu":
                 raise InputError(
-                    f"tokens: expected vectors of one width, got {width}; make them again",
-                    where=f"{self._where}, row {self._rows}",
+                    f"{name}: expected integers of {bounds.min:,} to {bounds.max:,}, got "
+                    f"{values.dtype}; convert them",
+                    where=self._where,
                 )
-            self._token_dim = width
+            self._expect(
+                (values >= bounds.min) & (values <= bounds.max),
+                f"{name}: expected integers of {bounds.min:,} to {bounds.max:,}, got others; make "
+                "them again",
+                at,
+            )
         self._files[1].write(inner.astype(np.int8).tobytes())
         self._files[2].write(rows.astype(np.int32).tobytes())
         ends = self._total + np.cumsum(own)
         self._files[3].write(ends.astype(np.int64).tobytes())
-        self._total += count
+        self._total += int(own.sum())
 
-    def _flat(self, column: Any, name: str, *, nested: bool = False) -> tuple[Any, Any]:
+    def _expect(self, fits: np.ndarray, message: str, place: np.ndarray | None = None) -> None:
+        """Raise InputError at the first value that does not fit.
+
+        Args:
+            fits: [n] bool.
+            message: Message of the error.
+            place: [n] row of each value in this batch; by default there is one a row.
+        """
+        bad = np.flatnonzero(~fits)
+        if len(bad):
+            row = int(bad[0]) if place is None else int(place[bad[0]])
+            raise InputError(message, where=f"{self._where}, row {self._rows + row}")
+
+    def _flat(self, column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of a column of lists, and the length of each list."""
-        missing = np.flatnonzero(np.asarray(column.is_null()))
-        if len(missing):
+        if not hasattr(column, "value_lengths"):
             raise InputError(
-                f"{name}: expected numbers, got none; leave the row out",
-                where=f"{self._where}, row {self._rows + int(missing[0])}",
+                f"{name}: expected lists of numbers, got {column.type}; convert them",
+                where=self._where,
             )
-        counts = np.asarray([len(each) for each in column], dtype=np.int64)
-        flat = column.flatten()
-        while nested and hasattr(flat, "flatten") and hasattr(flat.type, "value_type"):
-            flat = flat.flatten()
-        return flat.to_numpy(zero_copy_only=False), counts
+        self._expect(
+            ~np.asarray(column.is_null()), f"{name}: expected numbers, got none; leave the row out"
+        )
+        return column.flatten().to_numpy(zero_copy_only=False), np.asarray(column.value_lengths())
+
+    def _nested(self, column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the numbers of a column of lists of lists, and both lengths of the lists."""
+        if not hasattr(column, "value_lengths") or not hasattr(column.flatten(), "value_lengths"):
+            raise InputError(
+                f"tokens: expected lists of lists of int8, got {column.type}; write a list for "
+                "each piece",
+                where=self._where,
+            )
+        self._expect(
+            ~np.asarray(column.is_null()), "tokens: expected lists, got none; give an empty list"
+        )
+        inner = column.flatten()
+        numbers = inner.flatten().to_numpy(zero_copy_only=False)
+        lengths = inner.value_lengths().to_numpy(zero_copy_only=False)
+        return numbers, np.asarray(column.value_lengths()), np.nan_to_num(lengths).astype(np.int64)
 
     def opened(self, *, with_ids: bool, with_tokens: bool) -> _Opened:
         """Return the unpacked columns."""

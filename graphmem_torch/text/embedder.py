@@ -85,7 +85,7 @@ class EmbeddedQuestion(str):
         question = super().__new__(cls, text)
         try:
             row = torch.as_tensor(embedding, dtype=torch.float32).detach().cpu()
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise InputError(
                 f"embedding: expected a vector [d], got {embedding!r:.60} ({error}); convert it"
             ) from error
@@ -369,9 +369,15 @@ def checked_rows(
     """
     try:
         given = give(texts)
-        if isinstance(given, list) and given and isinstance(given[0], np.ndarray):
-            given = np.stack(given)  # torch reads such a list number by number
-        rows = torch.as_tensor(given, dtype=torch.float32).detach().cpu()
+        if isinstance(given, (list, tuple)) and given:  # torch reads these number by number
+            if isinstance(given[0], np.ndarray):
+                given = np.stack(given)
+            elif isinstance(given[0], Tensor):
+                given = torch.stack(tuple(given))
+        rows = torch.as_tensor(given).detach()
+        if rows.is_complex():
+            raise TypeError("complex numbers")
+        rows = rows.to("cpu", torch.float32)
     except GraphMemError as error:
         raise EmbedderError(f"embedder {name!r}: {error}") from error
     except Exception as error:

@@ -524,7 +524,7 @@ def load_embedder(
             dim = int(size) if size else 64
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
             return HashingEmbedder(dim, min(token_dim, dim // 2))
-        if spec.startswith(("http://", "https://")):
+        if spec.lower().startswith(("http://", "https://")):
             # Other encoders need no client of servers.
             from graphmem_torch.text.embedding_server import server_embedder
 

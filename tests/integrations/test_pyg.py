@@ -264,6 +264,7 @@ def test_other_input_is_refused_and_attributes_can_be_dropped() -> None:
     with pytest.raises(InputError, match="at most 256 edge types, got 257"):
         from_pyg(many)
     made = _with(lambda h: setattr(h, "title", "shop"))
+    assert from_pyg(made, drop="title").nodes == from_pyg(made, drop=["title"]).nodes
     left = to_pyg(from_pyg(made, drop=["title", "x"]))
     assert left["user"].num_nodes == 3 and "x" not in left["user"] and "title" not in left["item"]
     assert to_pyg(from_pyg(data.HeteroData())).node_types == []
@@ -272,6 +273,10 @@ def test_other_input_is_refused_and_attributes_can_be_dropped() -> None:
         to_pyg(TypedGraph(graph, ("a", "b"), torch.full((graph.num_nodes,), 2)))
     with pytest.raises(InputError, match=r"kind: expected integers \[11\], got None"):
         to_pyg(TypedGraph(graph, ("a", "b")))
+    with pytest.raises(InputError, match="kinds: expected each name once, got a, a"):
+        to_pyg(TypedGraph(graph, ("a", "a"), torch.zeros(graph.num_nodes, dtype=torch.int64)))
+    with pytest.raises(InputError, match="graph: expected a Graph or TypedGraph, got Data; from_"):
+        to_pyg(typed)
 
 
 @pytest.fixture(scope="module")

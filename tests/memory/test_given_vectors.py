@@ -280,6 +280,49 @@ def test_vectors_that_do_not_fit_store_nothing(tmp_path: Path, name: str, skip_b
     assert re.search(why, said), said
 
 
+def test_a_piece_beyond_the_vocabulary_stores_nothing(tmp_path: Path) -> None:
+    atoms = turns(20)
+    made = vectors(atoms, 4)
+    pieces = made.pieces.clone()
+    pieces[-1] = 10**6
+    parts = {"tokens": made.tokens, "pieces": pieces, "offsets": made.offsets}
+    save_file({"embeddings": made.pooled, **parts}, tmp_path / "v.safetensors")
+    file = lines(tmp_path / "a.jsonl", atoms)
+    encoder = DeferredEmbedder("e", DIM, token_dim=4, num_pieces=10**6)
+    with opened(config=config(), embedder=encoder) as memory:
+        with pytest.raises(InputError, match=r"v\.safetensors, row 19: pieces: .*below 1,000,000"):
+            memory.add_files(file, embeddings=tmp_path / "v.safetensors")
+        assert len(memory) == 0
+
+
+def test_a_file_of_vectors_is_given_once(tmp_path: Path) -> None:
+    atoms = turns(20)
+    np.save(tmp_path / "v.npy", vectors(atoms[:10], 0).pooled.numpy())
+    (tmp_path / "w.npy").symlink_to("v.npy")
+    file = lines(tmp_path / "a.jsonl", atoms)
+    with opened(config=config(), embedder=DeferredEmbedder("e", DIM)) as memory:
+        with pytest.raises(InputError, match=r"w\.npy: expected each file of vectors once"):
+            memory.add_files(file, embeddings=[tmp_path / "v.npy", tmp_path / "w.npy"])
+        assert len(memory) == 0
+
+
+@pytest.mark.parametrize("way", ["rows", "array", "lines"])
+def test_of_equal_memories_the_first_has_its_vector(tmp_path: Path, way: str) -> None:
+    atoms = [*turns(3), turns(3)[0]]
+    rows = vectors(turns(4), 0).pooled.numpy()
+    with opened(config=config(), embedder=DeferredEmbedder("e", DIM)) as memory:
+        if way == "array":
+            memory.add(atoms, embeddings=rows)
+        elif way == "rows":
+            np.save(tmp_path / "v.npy", rows)
+            memory.add_files(lines(tmp_path / "a.jsonl", atoms), embeddings=tmp_path / "v.npy")
+        else:
+            lines(tmp_path / "a.jsonl", atoms, rows)
+            memory.add_files(tmp_path / "a.jsonl")
+        found = dict(zip(memory.store.ids(), memory.store.embeddings().numpy(), strict=True))
+        assert np.array_equal(found[atoms[0].id], rows[0])
+
+
 def words(count: int) -> list[str]:
     """Return words that share no stem."""
     return ["".join(chr(97 + (i * 7 + j * (i + 3)) % 26) for j in range(7)) for i in range(count)]
@@ -344,11 +387,21 @@ def test_bad_vectors_of_lines_are_refused(tmp_path: Path, given: Any, why: str) 
     file = tmp_path / "a.jsonl"
     file.write_text(f"{json.dumps(first)}\n{json.dumps({'text': 'two', 'embedding': given})}\n")
     with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(InputError, match=why) as caught:
             memory.add({"text": "two", "embedding": given})
-        assert len(memory) == 0
+        assert len(memory) == 0 and "normalise" not in str(caught.value)
         with pytest.raises(InputError, match=why):
             memory.add_files(file)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_record_may_bring_a_tensor(kind: torch.dtype) -> None:
+    row = vectors(turns(1), 0).pooled[0].to(kind).requires_grad_()
+    with opened(config=config(), embedder=DeferredEmbedder("e", DIM)) as memory:
+        memory.add({"text": "one", "embedding": row})
+        assert torch.equal(memory.store.embeddings()[0], row.detach().float())
+        memory.add(["two", "three"], embeddings=[row, [1.0] + [0.0] * (DIM - 1)])
+        assert len(memory) == 3
 
 
 def test_a_vector_of_a_whole_session_is_refused() -> None:

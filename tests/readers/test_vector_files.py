@@ -150,6 +150,15 @@ def tensors(**named: torch.Tensor) -> Callable[[Path], Path]:
     return make
 
 
+def header(content: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        data = len(content).to_bytes(8, "little") + content.encode() + bytes(64)
+        (folder / "v.safetensors").write_bytes(data)
+        return folder / "v.safetensors"
+
+    return make
+
+
 def cut(make: Callable[[Path], Path], share: float) -> Callable[[Path], Path]:
     def shorter(folder: Path) -> Path:
         path = make(folder)
@@ -200,6 +209,18 @@ FILES = {
     "wide tokens": (
         tensors(embeddings=ROW, **{**tokens(6), "tokens": tokens(6)["tokens"].float()}),
         r"tokens \[T, m\] int8",
+    ),
+    "a piece below 0": (
+        tensors(embeddings=ROW, **{**tokens(6), "pieces": tokens(6)["pieces"] - 200}),
+        r"row \d: pieces: expected numbers",
+    ),
+    "tokens without numbers": (
+        tensors(embeddings=ROW, **{**tokens(6), "tokens": tokens(6)["tokens"][:, :0]}),
+        "width 0",
+    ),
+    "before its beginning": (
+        header('{"embeddings": {"dtype": "F32", "shape": [2, 8], "data_offsets": [-128, -64]}}'),
+        "sizes that the header says",
     ),
     "an id too few": (with_ids("a", "b"), r"ids\.txt: expected 3 ids, .*got 2"),
     "an id twice": (with_ids("a", "b", "a"), r"ids\.txt, row 2: .*'a' again, which row 0"),
@@ -269,9 +290,31 @@ def test_parquet_is_read_as_pyarrow_reads_it(tmp_path: Path) -> None:
         assert np.allclose(found.pooled.numpy(), rows[[19, 2, 7]], atol=1e-3 * (name == "half"))
         picked = torch.cat([held["tokens"][a:b] for a, b in (spans[i] for i in (19, 2, 7))])
         assert found.tokens is not None and torch.equal(found.tokens, picked)
-    ragged = pyarrow.array([list(rows[0]), list(rows[1][:5])], pyarrow.list_(pyarrow.float32()))
-    missing = pyarrow.array([list(rows[0]), None], pyarrow.list_(pyarrow.float32()))
-    for embedding, why in ((ragged, "row 1: .*expected 8"), (missing, "row 1: .*got none")):
-        parquet.write_table(pyarrow.table({"embedding": embedding}), tmp_path / "bad.parquet")
-        with pytest.raises(InputError, match=why):
-            VectorFile(tmp_path / "bad.parquet")
+
+
+ONE, TWO = unit(2).tolist()
+OWN = [[1, 2], [3, 4]], [[5, 6]]
+COLUMNS: dict[str, tuple[dict[str, list[Any]], str]] = {
+    "ragged": ({"embedding": [ONE, TWO[:5]]}, "row 1: embedding: expected 8"),
+    "missing": ({"embedding": [ONE, None]}, "row 1: embedding: .*got none"),
+    "integers": ({"embedding": [[1, 0], [0, 1]]}, "floating-point numbers, got int64"),
+    "texts": ({"embedding": ["a", "b"]}, "lists of numbers, got string"),
+    "no id": ({"embedding": [ONE, TWO], "id": ["a", None]}, "row 1: id: .*got none"),
+    "tokens too large": ({"tokens": [[[1, 2], [3, 4]], [[5, 600]]]}, "row 1: tokens: .*-128 to"),
+    "tokens in fractions": ({"tokens": [[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6]]]}, "got float64"),
+    "tokens of two widths": ({"tokens": [[[1, 2], [3, 4]], [[5, 6, 7]]]}, "row 1: .*width 2"),
+    "tokens in one list": ({"tokens": [[1, 2, 3, 4], [5, 6]]}, "expected lists of lists"),
+    "a piece too few": ({"pieces": [[1], [3]]}, "row 0: tokens: .*each piece"),
+    "pieces too large": ({"pieces": [[1, 2], [2**40]]}, "row 1: pieces: expected integers"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_unusable_columns_are_refused_by_row(tmp_path: Path, name: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    given, why = COLUMNS[name]
+    whole = {"embedding": [ONE, TWO], "tokens": [*OWN], "pieces": [[1, 2], [3]], **given}
+    parquet.write_table(pyarrow.table(whole), tmp_path / "v.parquet")
+    with pytest.raises(InputError, match=why):
+        VectorFile(tmp_path / "v.parquet")

@@ -111,7 +111,14 @@ class Model:
 
 
 def test_functions_give_arrays_tensors_or_lists() -> None:
-    for make in (np.asarray, torch.tensor, list, lambda rows: [list(row) for row in rows]):
+    for make in (
+        np.asarray,
+        torch.tensor,
+        list,
+        lambda rows: [list(row) for row in rows],
+        lambda rows: [torch.tensor(row, requires_grad=True) for row in rows],
+        lambda rows: tuple(torch.tensor(rows, dtype=torch.float64)),
+    ):
 
         def made(texts: list[str], make: Any = make) -> Any:
             return make(2 * hashed(texts))
@@ -182,6 +189,7 @@ def test_functions_that_are_no_encoders(function: Any, message: str, tmp_path: P
         (lambda rows: rows[0], "the shape"),
         (lambda rows: rows * np.nan, "finite"),
         (lambda rows: rows.astype(str), "TypeError"),
+        (lambda rows: rows * 1j, "complex numbers"),
         (lambda rows: None, "RuntimeError|TypeError"),
         (lambda rows: rows[:1], "the shape"),
     ],
@@ -376,6 +384,7 @@ def test_key_is_not_stored_nor_sent_to_an_address_of_the_store(
     [
         ("http://localhost:8000/v1", "the address of a server and a model"),
         ("http://localhost:8000/v1#", "the address of a server and a model"),
+        ("HTTP://#m", "the address of a server and a model"),
         ("http://#m", "the address of a server and a model"),
         ("http://localhost:99999/v1#m", "the address of a server and a model"),
         ("http://[::1/v1#m", "the address of a server and a model"),
