@@ -56,8 +56,8 @@ class _Runner(Generic[T]):
 
     Attributes:
         given: Name and tensor of the exchange it waits for; None once it has ended.
-        result: What it returned.
-        error: What it raised.
+        result: Returned value.
+        error: Raised exception.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:

@@ -93,7 +93,7 @@ class MemoryTensors:
         told_order: Rows of the atoms that state days, by the first day.
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
-        part: What belongs to the whole memory, if this is one of its shards; set by `within`.
+        part: Values of the whole memory, if this is one of its shards; set by `within`.
     """
 
     embeddings: Tensor
