@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphmem_torch.evaluation.retrieval import RetrievalReport, evaluate
     from graphmem_torch.graph import Graph
     from graphmem_torch.index import MemoryIndex
-    from graphmem_torch.memory import Layout, Memory, Scope
+    from graphmem_torch.memory import Layout, Memory, Scope, create_shards
     from graphmem_torch.memory.reembedding import reembed
     from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
     from graphmem_torch.readers import read_atoms
@@ -136,6 +136,7 @@ __all__ = [
     "Verdict",
     "Version",
     "WeighedPath",
+    "create_shards",
     "evaluate",
     "linalg",
     "load_config",
@@ -156,7 +157,7 @@ _NAMES = {
     "evaluation.retrieval": "RetrievalReport evaluate",
     "graph": "Graph",
     "index": "MemoryIndex",
-    "memory": "Layout Memory Scope",
+    "memory": "Layout Memory Scope create_shards",
     "memory.reembedding": "reembed",
     "oracle": "OpenAIClient OpenAIOracle Oracle Verdict",
     "readers": "read_atoms",

@@ -8,8 +8,10 @@ operations keep all cores for themselves, and the order of the work never depend
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
@@ -47,6 +49,38 @@ def gather(what: str, own: Tensor) -> Tensor:
     return turn.gather(what, own)
 
 
+_IDLE: list[_Thread] = []
+
+
+class _Thread:
+    """Thread that runs one function after another; torch prepares each new thread for 1 ms or more.
+
+    Attributes:
+        work: Functions to run.
+    """
+
+    def __init__(self) -> None:
+        """Start the thread."""
+        self.work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._serve, name="shard", daemon=True).start()
+
+    @classmethod
+    def idle(cls) -> _Thread:
+        """Return a thread without work, a new one if all are busy."""
+        try:
+            return _IDLE.pop()
+        except IndexError:
+            return cls()
+
+    def _serve(self) -> None:
+        while True:
+            self.work.get()()
+            _IDLE.append(self)
+
+
+os.register_at_fork(after_in_child=_IDLE.clear)  # a child has none of the threads
+
+
 class _EndedError(BaseException):
     """Another function has failed; unwinds the stack of this one."""
 
@@ -56,8 +90,8 @@ class _Runner(Generic[T]):
 
     Attributes:
         given: Name and tensor of the exchange it waits for; None once it has ended.
-        result: What it returned.
-        error: What it raised.
+        result: Returned value.
+        error: Raised exception.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -67,16 +101,12 @@ class _Runner(Generic[T]):
         self.error: BaseException | None = None
         self._go: SimpleQueue[Any] = SimpleQueue()
         self._stopped: SimpleQueue[None] = SimpleQueue()
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
-        self._thread.start()
+        _Thread.idle().work.put(partial(contextvars.copy_context().run, self._run, work))
 
     def go(self, answer: Tensor | BaseException | None) -> None:
         """Give the answer to the exchange, and return when the function waits again or ends."""
         self._go.put(answer)
         self._stopped.get()
-        if self.given is None:
-            self._thread.join()
 
     def _run(self, work: Callable[[], T]) -> None:
         try:

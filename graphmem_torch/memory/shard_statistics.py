@@ -76,7 +76,7 @@ class ShardTerms:
     Attributes:
         snapshot: Snapshot of the shard.
         hashes: [V] int64, hash of each term of its vocabulary.
-        inputs: What its hops are made from; None if unknown.
+        inputs: Source of its hops; None if unknown.
         concepts: [K] int64, hash of the name of each concept.
     """
 

@@ -96,7 +96,7 @@ class MemoryTensors:
             of more than `rank.exhaustive_up_to` atoms.
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
-        part: What belongs to the whole memory, if this is one of its shards; set by `within`.
+        part: Values of the whole memory, if this is one of its shards; set by `within`.
     """
 
     embeddings: Tensor

@@ -1,4 +1,4 @@
-"""Part: what a shard takes from the memory that it is a part of."""
+"""Part: values that a shard takes from the memory of all shards."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Part"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a shard takes from the memory that it is a part of: A atoms of the shard, V terms.
+    """Values that a shard takes from the memory of all shards: A atoms of the shard, V terms.
 
     Attributes:
         atoms: Number of atoms of the whole memory.
         speakers: Number of speakers of the whole memory; the first are those of the shard.
         norm, idf: [A], [V], weights of the lexical index (`ops.bm25.BM25`).
-        session_norm, session_idf: Likewise for that of its sessions.
+        session_norm, session_idf: The same weights of the lexical index of its sessions.
         piece_df: [W] int32, number of atoms with each word piece; None without token vectors.
         length_trend: [2], as `MemoryTensors.length_trend`; None without token vectors.
         title_bearers: [A] int64, as `MemoryTensors.title_bearers`; None without documents.
-        hops: What leads to documents of this shard; None if no shard has documents.
+        hops: Names that lead to documents of this shard; None if no shard has documents.
         peers: The shards that answer together; None: this one alone.
     """
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class HopInputs(NamedTuple):
-    """What hops are made from: A atoms, W terms.
+    """Source of hops: A atoms, W terms.
 
     Attributes:
         terms, offsets: [W] and [A + 1] int64, the terms of the atoms one after another.
@@ -83,7 +83,7 @@ def titles_of(inputs: HopInputs, codes: Tensor) -> tuple[Titles, Tensor]:  # , [
     """Return the titles of a shard, and the key of each atom's title, 0 = none.
 
     Args:
-        inputs: What hops are made from.
+        inputs: Source of the hops.
         codes: [V] int64, hash of each term.
     """
     title, begin = inputs.title, inputs.offsets[:-1]
@@ -122,7 +122,7 @@ def mention_pairs(inputs: HopInputs, codes: Tensor, titles: Titles) -> tuple[Ten
 
 @dataclass(frozen=True, eq=False)
 class SharedHops:
-    """What the A atoms of a shard name, and who bears these names, by numbers of all shards.
+    """Names in the A atoms of a shard, and their bearers, by the numbers of all shards.
 
     Attributes:
         mention_indptr, mention, mention_weight: [A + 1], [T] int64 and [T]: the titles that an atom
@@ -217,7 +217,7 @@ def shared_pairs(
     shared: SharedHops,
     peers: Peers,
     anchors: Tensor,  # [B, K] int64 rows of the own anchors of all, -1 = of another shard
-    named: Tensor | None,  # keys of `hops.named_keys`
+    named: Tensor | None,  # keys of `rank.hops.named_keys`
 ) -> tuple[HopPairs, HopPairs]:
     """Return `title_pairs` and `entity_pairs` from the anchors of all shards to own documents."""
     titles, entities = _sent(
