@@ -52,13 +52,12 @@ class AgentTools:
             question: Question in full words: names instead of pronouns.
             k: Maximum number of memories, at least 1.
         """
-        found = self.memory.retrieve(question, k=k)
+        found = self.memory.retrieve(question, k=k, where={"kind": {"$ne": PLACEHOLDER}})
         return {
             "known": found.known,
             "memories": [
                 {"id": hit.id, "text": hit.text, "session": hit.session, "time": _shown(hit.time)}
                 for hit in found.hits
-                if hit.kind != PLACEHOLDER
             ],
         }
 

@@ -58,7 +58,7 @@ class GraphTools:
     ) -> Annotated[CallToolResult, CreatedRelations]:
         """Create multiple new relations between entities in the knowledge graph.
 
-        CreatedRelations should be in active voice.
+        Relations should be in active voice.
         """
         made = self._knowledge.create_relations(relations)
         return _reply(made, relations=made)

@@ -8,8 +8,6 @@ a mirror of these items in the process, which follows the store by its log of ch
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import math
 import os
 import threading
@@ -21,11 +19,13 @@ from itertools import chain, islice
 from typing import Any, Self
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.checks import check_flag
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.lookup import refresh_expiry
+from graphmem_torch.readers.langgraph_items import item_fields, item_id, value_text
 
 with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
     from langgraph.store.base import (
@@ -50,7 +50,6 @@ with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
 
 __all__ = ["FilterTypeError", "GraphMemStore"]
 
-_KIND = "item"
 _WHOLE = "$"  # path of the whole value
 _MINUTE = 60.0
 _ORDERED: Mapping[str, Callable[[float, float], bool]] = {
@@ -208,6 +207,7 @@ class GraphMemStore(BaseStore):
         with self._lock, self.memory.store.reading():
             self._follow()
             for place, op in enumerate(ops):
+                _expect_types(op)
                 validate_op_namespace(op)
                 results.append(None)
                 if isinstance(op, GetOp):
@@ -277,10 +277,18 @@ class GraphMemStore(BaseStore):
         for entry in left:
             if (entry.id, entry.order) not in kept:
                 del self._spaces[entry.namespace][entry.key]
+        unsorted = set[_Namespace]()  # an import or another process may give earlier numbers
         for entry in fresh:
             self._entries[entry.node] = entry
-            self._spaces.setdefault(entry.namespace, {})[entry.key] = entry
+            items = self._spaces.setdefault(entry.namespace, {})
+            if items and entry.key not in items:
+                last = items[next(reversed(items))]
+                unsorted |= {entry.namespace} if entry.order < last.order else set()
+            items[entry.key] = entry
             self._number = max(self._number, entry.order[1] + 1)
+        for name in unsorted:
+            items = self._spaces[name]
+            self._spaces[name] = dict(sorted(items.items(), key=lambda pair: pair[1].order))
         self._arrange(dict.fromkeys(entry.namespace for entry in (*left, *fresh)))
         self._state, self._start = state, stop
 
@@ -407,20 +415,17 @@ class GraphMemStore(BaseStore):
         value = json_copy(op.value, place)
         text = self._text(value, op.index)
         moment = datetime.fromtimestamp(now, UTC).isoformat()
-        meta = {
-            "namespace": list(namespace),
-            "key": key,
-            "value": value,
-            "within": [".".join(namespace[:depth]) for depth in range(len(namespace) + 1)],
-            "indexed": bool(text),
-            "created": moment if earlier is None else earlier.created,
-            "updated": moment,
-            "order": list(order),
-        }
-        # An atom needs a text: that of an item without one is its place, and no search finds it.
-        text = text or f"{'.'.join(namespace)}/{key}"
+        fields = item_fields(
+            namespace,
+            key,
+            value,
+            text,
+            created=moment if earlier is None else earlier.created,
+            updated=moment,
+            order=order,
+        )
         ttl = None if op.ttl is None else _minutes("ttl", op.ttl) * _MINUTE
-        return Atom(_id_of(namespace, key), text, _KIND, time=now, meta=meta, ttl=ttl)
+        return Atom(**fields, time=now, ttl=ttl)
 
     def _text(self, value: dict[str, Any], index: object) -> str:
         """Return the text of the indexed fields; empty if there is none."""
@@ -431,9 +436,45 @@ class GraphMemStore(BaseStore):
         for path in paths:
             whole = path == _WHOLE
             texts |= dict.fromkeys(
-                [_readable(value)] if whole else get_text_at_path(value, tokenize_path(path))
+                [value_text(value)] if whole else get_text_at_path(value, tokenize_path(path))
             )
         return "\n".join(text for text in texts if text.strip())
+
+
+def _expect_types(op: Op) -> None:
+    """Raise `InputError` if an operation has an argument of a wrong type."""
+    if isinstance(op, ListNamespacesOp):
+        for condition in op.match_conditions or ():
+            _expect_labels(condition.match_type, condition.path)
+        if op.max_depth is not None:
+            _expect_integer("max_depth", op.max_depth)
+    elif isinstance(op, SearchOp):
+        _expect_labels("namespace_prefix", op.namespace_prefix)
+        if not isinstance(op.query, str | None):
+            raise InputError(f"query: expected a text, got {op.query!r:.60}; give one")
+        if not isinstance(op.filter, Mapping | None):
+            raise InputError(
+                f"filter: expected conditions by field, got {op.filter!r:.60}; write "
+                '{"year": {"$gte": 1986}}'
+            )
+    elif isinstance(op, GetOp | PutOp):
+        _expect_labels("namespace", op.namespace)
+    if isinstance(op, SearchOp | ListNamespacesOp):
+        _expect_integer("limit", op.limit)
+        _expect_integer("offset", op.offset)
+
+
+def _expect_labels(name: str, labels: object) -> None:
+    """Raise `InputError` for a string, each letter of which would be a label, and other types."""
+    if not isinstance(labels, tuple | list):
+        raise InputError(
+            f"{name}: expected a tuple of labels, got {labels!r:.60}; write ({labels!r:.60},)"
+        )
+
+
+def _expect_integer(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name}: expected an integer, got {value!r:.60}; give a whole number")
 
 
 def _asks(op: SearchOp) -> bool:
@@ -466,22 +507,19 @@ def _checked_expiry(ttl: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in numbers:
         if config.get(name) is not None:
             _minutes(f"ttl: {name}", config[name])
+    for name in ("refresh_on_read", "omit_expired"):
+        if config.get(name) is not None:
+            check_flag(f"ttl: {name}", config[name])
     return config
 
 
 def _minutes(name: str, value: object) -> float:
     """Return a positive number of minutes."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
         return float(value)
     raise InputError(
         f"{name}: expected minutes above 0, got {value!r:.60}; leave it out for items that stay"
     )
-
-
-def _id_of(namespace: _Namespace, key: str) -> str:
-    """Return the id of the atom of an item."""
-    named = json.dumps([namespace, key])
-    return f"{_KIND}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
 
 
 def _entry(id: str, node: int, meta: Mapping[str, Any]) -> _Entry | None:
@@ -489,7 +527,7 @@ def _entry(id: str, node: int, meta: Mapping[str, Any]) -> _Entry | None:
     namespace, key = meta.get("namespace"), meta.get("key")
     if not isinstance(namespace, list) or not isinstance(key, str):
         return None
-    if id != _id_of(tuple(namespace), key):
+    if id != item_id(tuple(namespace), key):
         return None
     first, number = meta["order"]
     times = meta["created"], meta["updated"]
@@ -513,26 +551,6 @@ def _checked_paths(paths: object) -> list[str]:
         f"index: expected False, or a list of paths such as 'memory' or 'tags[*]', got "
         f"{paths!r:.80}; give one"
     )
-
-
-def _readable(value: Mapping[str, Any]) -> str:
-    """Return the strings and numbers in a value as lines, each after its name if there are more."""
-    found: list[tuple[str, str]] = []
-
-    def collect(name: str, own: Any) -> None:
-        if isinstance(own, dict):
-            for inner, each in own.items():
-                collect(inner, each)
-        elif isinstance(own, list):
-            for each in own:
-                collect(name, each)
-        elif own is not None and str(own).strip():
-            found.append((name, str(own)))
-
-    collect("", value)
-    if len(found) == 1:
-        return found[0][1]
-    return "\n".join(f"{name}: {text}" for name, text in found)
 
 
 def _fits(condition: MatchCondition, namespace: _Namespace) -> bool:

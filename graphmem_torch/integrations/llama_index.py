@@ -157,7 +157,7 @@ class GraphMemBlock(BaseMemoryBlock[str]):
         if not said:
             return ""
         session = block_kwargs.get("session_id")
-        limits = {"where": {"session": session}} if self.own_session and session else {}
+        limits = {"where": {"session": session}} if self.own_session else {}
         return await self._compiled(said[-1], self.budget, limits)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:

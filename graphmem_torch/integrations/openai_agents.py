@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -109,7 +109,7 @@ class GraphMemSession:
             InputError: An item that is no mapping of JSON values; nothing is stored.
             EmbedderError, StoreError: See `Memory.add`.
         """
-        if isinstance(items, str | Mapping):
+        if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
             raise InputError(
                 f"items: expected a list of items, got {type(items).__name__}; put it in a list"
             )

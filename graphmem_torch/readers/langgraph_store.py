@@ -6,8 +6,6 @@ langgraph-checkpoint-postgres 3.2. An item keeps its namespace, key and value in
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -16,6 +14,7 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import load_json
+from graphmem_torch.readers.langgraph_items import item_fields, value_text
 from graphmem_torch.readers.moved import EMBEDDING, MovedMemories
 
 __all__ = [
@@ -144,27 +143,22 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
                 f"item {key!r:.60} of {prefix!r:.60}: expected an object, got {value!r:.60}; "
                 "correct it there"
             )
-        namespace = prefix.split(".")
         created, updated = (found.moment(row[name]) for name in ("created_at", "updated_at"))
-        text, minutes = _readable(value), row.get("ttl_minutes")
-        expires = found.moment(row.get("expires_at"))
+        minutes, expires = row.get("ttl_minutes"), found.moment(row.get("expires_at"))
+        fields = item_fields(
+            prefix.split("."),
+            key,
+            value,
+            value_text(value),
+            created=_iso(created),
+            updated=_iso(updated),
+            order=(begun.setdefault(prefix, number), number),
+        )
         found.add(
-            "item:" + hashlib.sha256(json.dumps([namespace, key]).encode()).hexdigest()[:32],
-            text or f"{prefix}/{key}",
-            kind="item",
+            **fields,
             time=updated,
             expires=expires,
             ttl=None if minutes is None or expires is None else 60.0 * float(minutes),
-            meta={
-                "namespace": namespace,
-                "key": key,
-                "value": value,
-                "within": [".".join(namespace[:depth]) for depth in range(len(namespace) + 1)],
-                "indexed": bool(text),
-                "created": _iso(created),
-                "updated": _iso(updated),
-                "order": [begun.setdefault(prefix, number), number],
-            },
         )
 
 
@@ -174,23 +168,3 @@ def _text(value: Any) -> str:
 
 def _iso(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat()
-
-
-def _readable(value: Mapping[str, Any]) -> str:
-    """Return the strings and numbers in a value as lines, each after its name if there are more."""
-    found: list[tuple[str, str]] = []
-
-    def collect(name: str, own: Any) -> None:
-        if isinstance(own, dict):
-            for inner, each in own.items():
-                collect(inner, each)
-        elif isinstance(own, list):
-            for each in own:
-                collect(name, each)
-        elif own is not None and str(own).strip():
-            found.append((name, str(own)))
-
-    collect("", value)
-    if len(found) == 1:
-        return found[0][1]
-    return "\n".join(f"{name}: {text}" for name, text in found)

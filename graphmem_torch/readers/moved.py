@@ -144,9 +144,11 @@ def sqlite_copy(path: Path) -> Iterator[sqlite3.Connection]:
         _expect_whole(copy, path)
         try:
             with closing(sqlite3.connect(copy)) as connection:
-                connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+                (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                if said != "ok":  # rows of a damaged page would be missing silently
+                    raise sqlite3.DatabaseError(" ".join(said.split()))
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(
                 f"expected a whole SQLite database, got one that cannot be read ({error}); copy it "
                 "again",

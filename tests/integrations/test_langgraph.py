@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 import random
 import subprocess
 import sys
@@ -466,6 +467,24 @@ def test_processes_and_threads_share_a_store(tmp_path: Path) -> None:
         assert store.memory.check() == []
 
 
+def test_imported_items_are_in_the_same_order_before_and_after_opening(tmp_path: Path) -> None:
+    with opened(tmp_path / "from") as other:
+        for key in ("c", "a"):
+            other.put(("users", "ada"), key, {"text": f"given {key}"})
+        other.put(("notes",), "n", {"text": "a note"})
+        other.memory.export(tmp_path / "export")
+    with opened(tmp_path / "s") as store:
+        store.put(("first",), "x", {"text": "own"})
+        for key in ("own1", "own2"):
+            store.put(("users", "ada"), key, {"text": f"own {key}"})
+        store.memory.import_(tmp_path / "export")
+        store.put(("users", "ada"), "last", {"text": "the last"})
+        before = store.search(())
+    with opened(tmp_path / "s") as store:
+        assert store.search(()) == before and len(before) == 7
+        assert store.memory.check() == []
+
+
 # Bad input.
 
 
@@ -504,6 +523,18 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
             (lambda: GraphMemStore(index={"field": ["t"]}), InputError, "did you mean 'fields'"),  # type: ignore[typeddict-unknown-key]
             (lambda: GraphMemStore(index={"fields": "t"}), InputError, "index: expected False"),  # type: ignore[typeddict-item]
             (lambda: GraphMemStore(ttl={"default": 1}), InputError, "ttl: expected one of"),  # type: ignore[typeddict-unknown-key]
+            (lambda: GraphMemStore(ttl={"default_ttl": math.inf}), InputError, "got inf"),
+            (lambda: GraphMemStore(ttl={"refresh_on_read": "no"}), InputError, "True or False"),  # type: ignore[typeddict-item]
+            (lambda: store.put("ab", "k", {}), InputError, r"namespace: .* write \('ab',\)"),  # type: ignore[arg-type]
+            (lambda: store.get("ab", "k"), InputError, r"namespace: .* write \('ab',\)"),  # type: ignore[arg-type]
+            (lambda: store.search("ab"), InputError, "namespace_prefix: expected a tuple"),  # type: ignore[arg-type]
+            (lambda: store.list_namespaces(prefix="ab"), InputError, "prefix: expected a tuple"),  # type: ignore[arg-type]
+            (lambda: store.search(("a",), limit="3"), InputError, "limit: expected an integer"),  # type: ignore[arg-type]
+            (lambda: store.search(("a",), limit=2.0), InputError, "limit: expected an integer"),  # type: ignore[arg-type]
+            (lambda: store.search(("a",), offset=None), InputError, "offset: expected an integer"),  # type: ignore[arg-type]
+            (lambda: store.search(("a",), query=5), InputError, "query: expected a text"),  # type: ignore[arg-type]
+            (lambda: store.search(("a",), filter=[1]), InputError, "filter: expected conditions"),  # type: ignore[arg-type]
+            (lambda: store.list_namespaces(max_depth="1"), InputError, "max_depth: expected"),  # type: ignore[arg-type]
             (lambda: GraphMemStore(store.memory, preset="default"), InputError, "no options"),
             (lambda: GraphMemStore(5), InputError, "memory: expected a path"),  # type: ignore[arg-type]
         ]

@@ -167,6 +167,7 @@ def test_block_of_other_sessions() -> None:
         assert "Bertrand" in content(every, "tuesday")
         assert "Bertrand" in content(own, "monday")
         assert "Bertrand" not in content(own, "tuesday")
+        assert asyncio.run(own.aget(question)) == ""  # a call without a session sees none
         assert asyncio.run(every.aget([])) == "" == asyncio.run(every.aget(None))
         assert asyncio.run(every.aget([said("assistant", "Hm.")])) == ""
 

@@ -111,6 +111,8 @@ def test_tools_have_titles_descriptions_schemas_and_hints(memory: Memory) -> Non
                 assert all(each.get("description") for each in described) or name in GRAPH
             entity = tools["create_entities"].input_schema
             assert entity["required"] == ["entities"] and [*entity["properties"]] == ["entities"]
+            said = tools["create_relations"].description
+            assert said and said.endswith("knowledge graph. Relations should be in active voice.")
             assert client.instructions and "recall" in client.instructions
 
     anyio.run(run)

@@ -319,11 +319,21 @@ def test_placeholders_are_not_recalled(memory: Memory) -> None:
     assert not any("without text" in each["text"] for each in found["memories"])
 
 
+def test_placeholders_take_no_place_of_a_memory(memory: Memory) -> None:
+    thoughts: Any = [{"type": "reasoning", "id": f"r{n}", "summary": []} for n in range(9)]
+    asyncio.run(GraphMemSession("s1", memory).add_items(thoughts))
+    call(memory, "remember", '{"text": "Nora keeps bees."}')
+    found = call(memory, "recall", '{"question": "Which reasoning is without text?", "k": 3}')
+    assert [each["text"] for each in found["memories"]] == ["Nora keeps bees."]
+
+
 @pytest.mark.parametrize(
     ("items", "message"),
     [
         ("text", "items: expected a list"),
         ({"role": "user", "content": "x"}, "items: expected a list"),
+        (None, "items: expected a list"),
+        (5, "items: expected a list"),
         (["text"], "items: expected a mapping"),
         ([None], "items: expected a mapping"),
         ([{"role": "user", "content": {1, 2}}], "items: expected JSON values"),

@@ -287,6 +287,16 @@ def test_a_database_that_was_cut_off_stores_nothing(name: str, tmp_path: Path) -
     refused(source, "cannot be read|expected")
 
 
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_database_with_a_damaged_page_stores_nothing(name: str, tmp_path: Path) -> None:
+    source = made(name, tmp_path)
+    whole = source.read_bytes()
+    size = int.from_bytes(whole[16:18], "big")
+    for start in range(size, len(whole), size):
+        source.write_bytes(whole[:start] + bytes(size) + whole[start + size :])
+        refused(source, "expected a whole SQLite database, got one that cannot be read")
+
+
 def test_texts_that_are_no_memories(tmp_path: Path) -> None:
     source = tmp_path / "given"
     for content, says in [
