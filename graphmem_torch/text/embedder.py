@@ -98,6 +98,10 @@ class EmbeddedQuestion(str):
         question.embedding = row
         return question
 
+    def __getnewargs__(self) -> tuple[str, Tensor]:
+        """Return the arguments of a copy, or of the same question in another process."""
+        return str(self), self.embedding
+
 
 @runtime_checkable
 class Embedder(Protocol):

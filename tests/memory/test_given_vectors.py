@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -576,6 +578,33 @@ def test_an_embedded_question_is_asked_as_the_encoder_asks_it(tmp_path: Path) ->
     for wrong in ([], [[1.0]], [0.0, 0.0], ["a"], [3.0], [float("nan")], None):
         with pytest.raises(InputError, match="embedding: expected"):
             EmbeddedQuestion("x?", wrong)
+
+
+def test_an_embedded_question_is_copied_and_sent_with_its_vector() -> None:
+    question = EmbeddedQuestion("Who?", torch.tensor([0.6, 0.8]))
+    for same in (copy.deepcopy(question), pickle.loads(pickle.dumps(question))):
+        assert same == "Who?" and torch.equal(same.embedding, question.embedding)
+    with pytest.raises(InputError, match="embedding: expected a vector"):
+        EmbeddedQuestion("Who?", [10**400, 0])
+
+
+def _breaks() -> Any:
+    raise ZeroDivisionError("no model\nhere")
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        ("hashing:32", "load: expected a function that returns the encoder, got 'hashing:32'"),
+        (_breaks, "load: .*ZeroDivisionError: no model; mend"),
+        (lambda: None, "load: .*got NoneType"),
+        (lambda: vectors, "load: .*got function"),
+    ],
+)
+def test_a_function_that_loads_no_encoder_is_told(load: Any, why: str) -> None:
+    with pytest.raises(EmbedderError, match=why) as caught:
+        DeferredEmbedder("e", DIM, load=load).encode(["text"])
+    assert "\n" not in str(caught.value)
 
 
 def test_a_deferred_store_is_exported_and_gets_another_encoder(tmp_path: Path) -> None:
