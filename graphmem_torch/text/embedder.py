@@ -98,9 +98,9 @@ class EmbeddedQuestion(str):
         question.embedding = row
         return question
 
-    def __getnewargs__(self) -> tuple[str, Tensor]:
-        """Return the arguments of a copy, or of the same question in another process."""
-        return str(self), self.embedding
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy, also in another process."""
+        return EmbeddedQuestion, (str(self), self.embedding)
 
 
 @runtime_checkable
