@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +23,10 @@ __all__ = [
     "is_within",
     "renumbered",
     "settled",
+    "stamp_of",
     "staying_ids",
     "was_followed",
+    "while_unchanged",
 ]
 
 _FRESH = 2_000_000_000  # ns: a file changed just now may change again with the same time stamp
@@ -145,6 +147,36 @@ class StoredIds:
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and id in self._store.known([id])
+
+
+def stamp_of(paths: Sequence[Path]) -> str:
+    """Return sizes and times, ns, of files; empty if unavailable."""
+    try:
+        found = [path.stat() for path in paths]
+    except OSError:
+        return ""
+    return json.dumps([[each.st_size, each.st_mtime_ns, each.st_ctime_ns] for each in found])
+
+
+def while_unchanged(atoms: Iterable[Atom], paths: Sequence[Path], stamp: str) -> Iterator[Atom]:
+    """Yield the atoms of files that stay as they are.
+
+    Args:
+        atoms: Atoms, read as they are taken.
+        paths: The files, the one they are named by first.
+        stamp: Their `stamp_of` before they were read.
+
+    Raises:
+        InputError: A file has changed.
+    """
+    for atom in atoms:
+        if stamp_of(paths) != stamp:
+            raise InputError(
+                "expected a file that stays as it is beside rows in order, got a changed one; let "
+                "what writes it end, and run this again",
+                where=str(paths[0]),
+            )
+        yield atom
 
 
 def settled(stamp: str) -> str:

@@ -30,8 +30,10 @@ from graphmem_torch.memory.file_diff import (
     is_within,
     renumbered,
     settled,
+    stamp_of,
     staying_ids,
     was_followed,
+    while_unchanged,
 )
 from graphmem_torch.memory.file_vectors import FileVectors
 from graphmem_torch.memory.intake import batched, with_expiry, with_expiry_of
@@ -469,7 +471,9 @@ class FileSync:
             row = file.row or SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
             self._starts[file.name] = count
             atoms = self._atoms(file, row, again=True)
-            count += self._expect_rows(file, atoms) if file.name in changed else _length(atoms)
+            count += (
+                self._expect_rows(file, atoms) if file.name in changed else sum(1 for _ in atoms)
+            )
         self._vectors.expect_count(count)
 
     def _matched(self, file: _File, first: Iterable[Atom], atoms: Iterable[Atom]) -> Iterator[Atom]:
@@ -478,7 +482,9 @@ class FileSync:
             return iter(atoms)
         if self._vectors.by_id:
             self._expect_rows(file, first)
-        return self._vectors.matched(atoms, self._starts.get(file.name, 0))
+            return self._vectors.matched(atoms, 0)
+        matched = self._vectors.matched(atoms, self._starts[file.name])
+        return while_unchanged(matched, _parts(file), file.stamp)
 
     def _expect_rows(self, file: _File, atoms: Iterable[Atom]) -> int:
         """Check the vectors of the atoms of a file, and return the number of these."""
@@ -858,12 +864,7 @@ def _parts(file: _File) -> list[Path]:
 
 
 def _stamp(file: _File) -> str:
-    """Return sizes and times, ns, of the files read for a file; empty if unavailable."""
-    try:
-        found = [path.stat() for path in _parts(file)]
-    except OSError:
-        return ""
-    return json.dumps([[each.st_size, each.st_mtime_ns, each.st_ctime_ns] for each in found])
+    return stamp_of(_parts(file))
 
 
 def _digest(file: _File) -> str:
@@ -880,7 +881,3 @@ def _digest(file: _File) -> str:
             file.lines += part.count(b"\n")
             blank = blank and says_nothing([part])
     return "" if blank else digest.hexdigest()
-
-
-def _length(items: Iterable[object]) -> int:
-    return sum(1 for _ in items)

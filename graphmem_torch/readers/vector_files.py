@@ -236,8 +236,7 @@ class VectorFile:
                 "tokens: expected vectors, got some of width 0; leave them out",
                 where=str(self.path),
             )
-        entries, tile = tokens.pieces.shape[0], _TILE * _TILE // 16
-        last = 0
+        entries, tile, last = tokens.pieces.shape[0], _TILE * 64, 0
         for start in range(0, entries, tile):
             part = tokens.pieces.read(start, min(start + tile, entries))
             low = int(part.argmin())
@@ -466,7 +465,8 @@ class _Unpacked:
 
     def append(self, batch: Any) -> None:
         """Unpack the rows of a batch."""
-        values, counts = self._flat(batch.column(self._column), self._column)
+        column, counts = self._lists(batch.column(self._column), self._column)
+        values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind != "f":
             raise InputError(
                 f"{self._column}: expected lists of floating-point numbers, got {values.dtype}; "
@@ -492,16 +492,17 @@ class _Unpacked:
         self._rows += len(counts)
 
     def _append_tokens(self, batch: Any) -> None:
-        rows, own = self._flat(batch.column("pieces"), "pieces")
-        column = batch.column("tokens")
-        inner, vectors, widths = self._nested(column)
+        pieces, own = self._lists(batch.column("pieces"), "pieces")
+        vectors, counts = self._lists(batch.column("tokens"), "tokens")
         self._expect(
-            own == vectors,
+            own == counts,
             "tokens: expected a vector for each piece, got other numbers of them; make them again",
         )
+        place = np.arange(len(own)).repeat(own)
+        values, widths = self._lists(vectors, "tokens", place)
+        inner, rows = (each.to_numpy(zero_copy_only=False) for each in (values, pieces))
         if not self._token_dim and len(widths):
             self._token_dim = int(widths[0])
-        place = np.arange(len(own)).repeat(own)
         self._expect(
             widths == self._token_dim,
             f"tokens: expected vectors of width {self._token_dim}, got another; make them again",
@@ -512,14 +513,8 @@ class _Unpacked:
             ("pieces", rows, np.int32, place),
         ):
             bounds = np.iinfo(kind)
-            if values.dtype.kind not in "iu":
-                raise InputError(
-                    f"{name}: expected integers of {bounds.min:,} to {bounds.max:,}, got "
-                    f"{values.dtype}; convert them",
-                    where=self._where,
-                )
             self._expect(
-                (values >= bounds.min) & (values <= bounds.max),
+                (values >= bounds.min) & (values <= bounds.max) & (values % 1 == 0),
                 f"{name}: expected integers of {bounds.min:,} to {bounds.max:,}, got others; make "
                 "them again",
                 at,
@@ -543,33 +538,18 @@ class _Unpacked:
             row = int(bad[0]) if place is None else int(place[bad[0]])
             raise InputError(message, where=f"{self._where}, row {self._rows + row}")
 
-    def _flat(self, column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of a column of lists, and the length of each list."""
+    def _lists(
+        self, column: Any, name: str, place: np.ndarray | None = None
+    ) -> tuple[Any, np.ndarray]:
+        """Return the values of a column of lists, and the length of each list; see `_expect`."""
         if not hasattr(column, "value_lengths"):
             raise InputError(
                 f"{name}: expected lists of numbers, got {column.type}; convert them",
                 where=self._where,
             )
-        self._expect(
-            ~np.asarray(column.is_null()), f"{name}: expected numbers, got none; leave the row out"
-        )
-        return column.flatten().to_numpy(zero_copy_only=False), np.asarray(column.value_lengths())
-
-    def _nested(self, column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the numbers of a column of lists of lists, and both lengths of the lists."""
-        if not hasattr(column, "value_lengths") or not hasattr(column.flatten(), "value_lengths"):
-            raise InputError(
-                f"tokens: expected lists of lists of int8, got {column.type}; write a list for "
-                "each piece",
-                where=self._where,
-            )
-        self._expect(
-            ~np.asarray(column.is_null()), "tokens: expected lists, got none; give an empty list"
-        )
-        inner = column.flatten()
-        numbers = inner.flatten().to_numpy(zero_copy_only=False)
-        lengths = inner.value_lengths().to_numpy(zero_copy_only=False)
-        return numbers, np.asarray(column.value_lengths()), np.nan_to_num(lengths).astype(np.int64)
+        missing = f"{name}: expected numbers, got none; leave the row out"
+        self._expect(~np.asarray(column.is_null()), missing, place)
+        return column.flatten(), np.asarray(column.value_lengths())
 
     def opened(self, *, with_ids: bool, with_tokens: bool) -> _Opened:
         """Return the unpacked columns."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphmem_torch.checks import check_count
-from graphmem_torch.errors import EmbedderError
+from graphmem_torch.errors import EmbedderError, first_line
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
@@ -63,6 +63,11 @@ class DeferredEmbedder:
         check_count("dim", dim)
         check_count("token_dim", token_dim, 0)
         check_count("num_pieces", num_pieces, 1 if token_dim else 0)
+        if load is not None and not callable(load):
+            raise EmbedderError(
+                f"load: expected a function that returns the encoder, got {load!r:.60}; give its "
+                "name as `spec`"
+            )
         self.fingerprint, self.dim, self.spec = fingerprint, dim, spec
         self.name = spec or fingerprint
         self.token_dim, self.num_pieces, self.background = token_dim, num_pieces, background
@@ -117,6 +122,16 @@ class DeferredEmbedder:
             raise EmbedderError(
                 f"embedder: expected the encoder {self.name!r} to encode a text, got: {error}; {do}"
             ) from error
+        except Exception as error:  # the caller's function raises any kind
+            raise EmbedderError(
+                f"load: expected the encoder {self.name!r}, got {type(error).__name__}: "
+                f"{first_line(error)}; mend the function"
+            ) from error
+        if not isinstance(found, Embedder):
+            raise EmbedderError(
+                f"load: expected a function that returns the encoder {self.name!r}, got "
+                f"{type(found).__name__}; return an object with the methods of Embedder"
+            )
         if isinstance(found, HashingEmbedder):
             found = found.like(self.fingerprint)
         if (found.fingerprint, found.dim) != (self.fingerprint, self.dim):

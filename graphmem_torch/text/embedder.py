@@ -98,6 +98,10 @@ class EmbeddedQuestion(str):
         question.embedding = row
         return question
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy, also in another process."""
+        return EmbeddedQuestion, (str(self), self.embedding)
+
 
 @runtime_checkable
 class Embedder(Protocol):

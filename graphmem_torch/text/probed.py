@@ -7,6 +7,7 @@ import copy
 import hashlib
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,8 @@ def function_embedder(
         document_prompt: Text before a document; `auto` is none.
 
     Raises:
-        EmbedderError: A function without a name, or that gives something else than vectors.
+        EmbedderError: A function without a name, that gives something else than vectors, or other
+            vectors at a second call.
     """
     name = getattr(function, "name", None) or getattr(function, "__name__", None)
     if not isinstance(name, str) or not name or name == "<lambda>":
@@ -116,9 +118,22 @@ def function_embedder(
     question, document = (
         "" if given == AUTO else given for given in (query_prompt, document_prompt)
     )
-    return ProbedEmbedder(
-        "function", name, function, query_prompt=question, document_prompt=document
+    make = partial(
+        ProbedEmbedder,
+        "function",
+        name,
+        function,
+        query_prompt=question,
+        document_prompt=document,
     )
+    made = make()
+    # A store that one with dropout fills could never be opened again.
+    if make().like(made.fingerprint).fingerprint != made.fingerprint:
+        raise EmbedderError(
+            f"embedder {name!r}: expected the same vectors for the same texts, got others at a "
+            "second call; switch off dropout (`model.eval()`) and sampling"
+        )
+    return made
 
 
 def _prompted(encode: Callable[[list[str]], Any], prompt: str) -> Callable[[list[str]], Any]:

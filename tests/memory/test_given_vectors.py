@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -306,6 +308,45 @@ def test_a_file_of_vectors_is_given_once(tmp_path: Path) -> None:
         assert len(memory) == 0
 
 
+class Meddling(HashingEmbedder):
+    """Encoder that turns the lines of a file around when its vectors are compared with texts."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(DIM, 0)
+        self.file, self.armed = file, False
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        if self.armed and texts:
+            self.armed = False
+            turned = reversed(self.file.read_text().splitlines(keepends=True))
+            self.file.write_text("".join(["\n", *turned]))
+        return super().encode(texts)
+
+
+@pytest.mark.parametrize("held", [0, 20])
+def test_lines_that_move_while_they_are_read_get_no_vector_of_others(
+    tmp_path: Path, held: int
+) -> None:
+    atoms = turns(40)
+    rows = vectors(atoms, 0).pooled.numpy()
+    np.save(tmp_path / "few.npy", rows[:held])
+    np.save(tmp_path / "v.npy", rows)
+    file = tmp_path / "a.jsonl"
+    encoder = Meddling(file)
+    with opened(tmp_path / "s", config=config(), embedder=encoder) as memory:
+        if held:
+            memory.add_files(lines(file, atoms[:held]), embeddings=tmp_path / "few.npy")
+        lines(file, atoms)
+        encoder.armed = True
+        with pytest.raises(InputError, match=r"a\.jsonl: expected a file that stays as it is"):
+            memory.add_files(file, embeddings=tmp_path / "v.npy")
+        assert len(memory) == held
+        lines(file, atoms)
+        memory.add_files(file, embeddings=tmp_path / "v.npy")
+        found = dict(zip(memory.store.ids(), memory.store.embeddings().numpy(), strict=True))
+        assert all(np.array_equal(found[atom.id], rows[i]) for i, atom in enumerate(atoms))
+
+
 @pytest.mark.parametrize("way", ["rows", "array", "lines"])
 def test_of_equal_memories_the_first_has_its_vector(tmp_path: Path, way: str) -> None:
     atoms = [*turns(3), turns(3)[0]]
@@ -537,6 +578,33 @@ def test_an_embedded_question_is_asked_as_the_encoder_asks_it(tmp_path: Path) ->
     for wrong in ([], [[1.0]], [0.0, 0.0], ["a"], [3.0], [float("nan")], None):
         with pytest.raises(InputError, match="embedding: expected"):
             EmbeddedQuestion("x?", wrong)
+
+
+def test_an_embedded_question_is_copied_and_sent_with_its_vector() -> None:
+    question = EmbeddedQuestion("Who?", torch.tensor([0.6, 0.8]))
+    for same in (copy.deepcopy(question), pickle.loads(pickle.dumps(question))):
+        assert same == "Who?" and torch.equal(same.embedding, question.embedding)
+    with pytest.raises(InputError, match="embedding: expected a vector"):
+        EmbeddedQuestion("Who?", [10**400, 0])
+
+
+def _breaks() -> Any:
+    raise ZeroDivisionError("no model\nhere")
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        ("hashing:32", "load: expected a function that returns the encoder, got 'hashing:32'"),
+        (_breaks, "load: .*ZeroDivisionError: no model; mend"),
+        (lambda: None, "load: .*got NoneType"),
+        (lambda: vectors, "load: .*got function"),
+    ],
+)
+def test_a_function_that_loads_no_encoder_is_told(load: Any, why: str) -> None:
+    with pytest.raises(EmbedderError, match=why) as caught:
+        DeferredEmbedder("e", DIM, load=load).encode(["text"])
+    assert "\n" not in str(caught.value)
 
 
 def test_a_deferred_store_is_exported_and_gets_another_encoder(tmp_path: Path) -> None:

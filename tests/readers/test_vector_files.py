@@ -301,9 +301,12 @@ COLUMNS: dict[str, tuple[dict[str, list[Any]], str]] = {
     "texts": ({"embedding": ["a", "b"]}, "lists of numbers, got string"),
     "no id": ({"embedding": [ONE, TWO], "id": ["a", None]}, "row 1: id: .*got none"),
     "tokens too large": ({"tokens": [[[1, 2], [3, 4]], [[5, 600]]]}, "row 1: tokens: .*-128 to"),
-    "tokens in fractions": ({"tokens": [[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6]]]}, "got float64"),
+    "tokens in fractions": (
+        {"tokens": [[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6]]]},
+        "row 0: tokens: expected integers",
+    ),
     "tokens of two widths": ({"tokens": [[[1, 2], [3, 4]], [[5, 6, 7]]]}, "row 1: .*width 2"),
-    "tokens in one list": ({"tokens": [[1, 2, 3, 4], [5, 6]]}, "expected lists of lists"),
+    "tokens in one list": ({"tokens": [[1, 2], [5]]}, "tokens: expected lists of numbers"),
     "a piece too few": ({"pieces": [[1], [3]]}, "row 0: tokens: .*each piece"),
     "pieces too large": ({"pieces": [[1, 2], [2**40]]}, "row 1: pieces: expected integers"),
 }

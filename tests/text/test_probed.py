@@ -155,6 +155,10 @@ def _fails(texts: list[str]) -> Any:
     raise KeyError("no model\nis loaded")
 
 
+def _drops(texts: list[str]) -> Any:
+    return torch.nn.functional.dropout(torch.from_numpy(hashed(texts)), 0.5)
+
+
 async def _waits(texts: list[str]) -> Any:
     return hashed(texts)
 
@@ -165,6 +169,7 @@ async def _waits(texts: list[str]) -> Any:
         (lambda texts: hashed(texts), "a function with a name"),
         (functools.partial(hashed, dim=8), "a function with a name"),
         (_waits, "an async one"),
+        (_drops, "expected the same vectors for the same texts"),
         (_fails, "KeyError"),
         (_ragged, "an array of 3 vectors"),
         (HashingEmbedder, "a SentenceTransformer"),
