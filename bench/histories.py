@@ -91,8 +91,8 @@ class Outcome:
 def differences(memory: Memory) -> list[str]:
     """Return the names of differences between the memory's index and one built at once.
 
-    PageRank is incremental and may differ by its stated bound; sums over rows are, too, and round in
-    the order in which rows came and went.
+    PageRank is incremental and may differ by its stated bound. Sums over rows round in the order in
+    which rows came and went.
     """
     pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
     anew, found = IndexBuilder(), memory._state.current()
