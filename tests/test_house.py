@@ -305,7 +305,7 @@ LONGEST, MOST_PUBLIC = 600, 40
 LONG_FILES = {
     "index.module": 631,
     "memory.file_sync": 883,
-    "memory.memory": 675,
+    "memory.memory": 680,
     "memory.writer": 764,
 }
 """Files that are longer, with their lines."""

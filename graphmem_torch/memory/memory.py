@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TextIO, Unpack, 
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
+from graphmem_torch.errors import StoreError
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
 from graphmem_torch.text.times import DurationLike, TimeLike, parse_time
 
@@ -115,7 +116,11 @@ class Memory(MemoryQuestions):
         given = load_config(preset) if config is None else checked_config(config)
         settings, place = resolved_settings(given), usable_device(device)
         if ShardFolder.is_one(path):
-            assert path is not None and cls._of_shards is not None
+            if cls._of_shards is None:  # this file was imported by its own name
+                raise StoreError(
+                    f"{path}: expected the Memory of `graphmem_torch` for a memory of shards, got "
+                    "that of a module; import it from there"
+                )
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
             return cls._of_shards(path, mode, embedder, create, shared)

@@ -385,7 +385,7 @@ def test_what_needs_one_store_is_refused_by_name(memory: Any) -> None:
 
 def test_every_verb_of_a_memory_is_answered_for_all_shards() -> None:
     """What a later release adds to `Memory` must not silently ask the first shard alone."""
-    shared = {"open", "_of_shards", "aio", "config", "embedder", "add", "add_document", "update"}
+    shared = {"open", "aio", "config", "embedder", "add", "add_document", "update"}
     shared |= {"delete", "at", "retrieve", "compile", "answer", "explain"}
     names = {name for name in dir(Memory) if not name.startswith("_")}
     assert names - shared <= {*vars(ShardedMemory)}
