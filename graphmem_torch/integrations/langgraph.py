@@ -19,7 +19,6 @@ from itertools import chain, islice
 from typing import Any, Self
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.checks import check_flag
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.integrations.framework import given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
@@ -47,6 +46,13 @@ with importing("langgraph", "langgraph-checkpoint", ">=4.3,<5", "langgraph"):
     )
 
     from graphmem_torch.integrations.langchain_embeddings import as_embedder
+    from graphmem_torch.integrations.langgraph_arguments import (
+        checked_config,
+        checked_expiry,
+        checked_minutes,
+        checked_paths,
+        expect_types,
+    )
 
 __all__ = ["FilterTypeError", "GraphMemStore"]
 
@@ -152,11 +158,11 @@ class GraphMemStore(BaseStore):
             InputError: Unusable `index` or `ttl`, or options with an open memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
-        config = _config("index", index, ("dims", "embed", "fields"))
-        self._paths = _checked_paths(config.get("fields") or [_WHOLE])
+        config = checked_config("index", index, ("dims", "embed", "fields"))
+        self._paths = checked_paths(config.get("fields") or [_WHOLE])
         if config.get("embed") is not None:
             options["embedder"] = as_embedder(config["embed"])
-        interval = _checked_expiry(ttl).get("sweep_interval_minutes")
+        interval = checked_expiry(ttl).get("sweep_interval_minutes")
         if not isinstance(memory, Memory):
             options["clock"] = clock
         self.index_config, self.ttl_config = index, ttl
@@ -207,7 +213,7 @@ class GraphMemStore(BaseStore):
         with self._lock, self.memory.store.reading():
             self._follow()
             for place, op in enumerate(ops):
-                _expect_types(op)
+                expect_types(op)
                 validate_op_namespace(op)
                 results.append(None)
                 if isinstance(op, GetOp):
@@ -424,14 +430,14 @@ class GraphMemStore(BaseStore):
             updated=moment,
             order=order,
         )
-        ttl = None if op.ttl is None else _minutes("ttl", op.ttl) * _MINUTE
+        ttl = None if op.ttl is None else checked_minutes("ttl", op.ttl) * _MINUTE
         return Atom(**fields, time=now, ttl=ttl)
 
     def _text(self, value: dict[str, Any], index: object) -> str:
         """Return the text of the indexed fields; empty if there is none."""
         if index is False:
             return ""
-        paths = self._paths if index is None else _checked_paths(index)
+        paths = self._paths if index is None else checked_paths(index)
         texts = dict[str, None]()
         for path in paths:
             whole = path == _WHOLE
@@ -439,42 +445,6 @@ class GraphMemStore(BaseStore):
                 [value_text(value)] if whole else get_text_at_path(value, tokenize_path(path))
             )
         return "\n".join(text for text in texts if text.strip())
-
-
-def _expect_types(op: Op) -> None:
-    """Raise `InputError` if an operation has an argument of a wrong type."""
-    if isinstance(op, ListNamespacesOp):
-        for condition in op.match_conditions or ():
-            _expect_labels(condition.match_type, condition.path)
-        if op.max_depth is not None:
-            _expect_integer("max_depth", op.max_depth)
-    elif isinstance(op, SearchOp):
-        _expect_labels("namespace_prefix", op.namespace_prefix)
-        if not isinstance(op.query, str | None):
-            raise InputError(f"query: expected a text, got {op.query!r:.60}; give one")
-        if not isinstance(op.filter, Mapping | None):
-            raise InputError(
-                f"filter: expected conditions by field, got {op.filter!r:.60}; write "
-                '{"year": {"$gte": 1986}}'
-            )
-    elif isinstance(op, GetOp | PutOp):
-        _expect_labels("namespace", op.namespace)
-    if isinstance(op, SearchOp | ListNamespacesOp):
-        _expect_integer("limit", op.limit)
-        _expect_integer("offset", op.offset)
-
-
-def _expect_labels(name: str, labels: object) -> None:
-    """Raise `InputError` for a string, each letter of which would be a label, and other types."""
-    if not isinstance(labels, tuple | list):
-        raise InputError(
-            f"{name}: expected a tuple of labels, got {labels!r:.60}; write ({labels!r:.60},)"
-        )
-
-
-def _expect_integer(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name}: expected an integer, got {value!r:.60}; give a whole number")
 
 
 def _asks(op: SearchOp) -> bool:
@@ -488,38 +458,6 @@ def _page(op: SearchOp, entries: list[_Entry], scores: Mapping[str, float]) -> l
     rest = [entry for entry in entries if entry.id not in scores]
     rest.sort(key=lambda entry: bool(scores) and not entry.indexed)
     return [*(by_id[name] for name in scores), *rest][op.offset : op.offset + op.limit]
-
-
-def _config(name: str, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> dict[str, Any]:
-    """Return a configuration of LangGraph as a dictionary."""
-    if not isinstance(given, Mapping | None):
-        raise InputError(f"{name}: expected a mapping, got {given!r:.80}; write {{...}}")
-    config = dict(given or {})
-    if foreign := [each for each in config if each not in known]:
-        raise InputError(unknown(name, foreign[0], known))
-    return config
-
-
-def _checked_expiry(ttl: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return LangGraph's `TTLConfig`, whose numbers are minutes."""
-    numbers = ("default_ttl", "sweep_interval_minutes")
-    config = _config("ttl", ttl, ("refresh_on_read", "omit_expired", *numbers))
-    for name in numbers:
-        if config.get(name) is not None:
-            _minutes(f"ttl: {name}", config[name])
-    for name in ("refresh_on_read", "omit_expired"):
-        if config.get(name) is not None:
-            check_flag(f"ttl: {name}", config[name])
-    return config
-
-
-def _minutes(name: str, value: object) -> float:
-    """Return a positive number of minutes."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
-        return float(value)
-    raise InputError(
-        f"{name}: expected minutes above 0, got {value!r:.60}; leave it out for items that stay"
-    )
 
 
 def _entry(id: str, node: int, meta: Mapping[str, Any]) -> _Entry | None:
@@ -541,16 +479,6 @@ def _checked_names(op: PutOp) -> tuple[_Namespace, str]:
     if not isinstance(op.key, str):
         raise InputError(f"key: expected a string, got {op.key!r:.80}; give str(key)")
     return tuple(json_copy(list(op.namespace), "namespace")), json_copy(op.key, "key")
-
-
-def _checked_paths(paths: object) -> list[str]:
-    """Return the paths of indexed fields."""
-    if isinstance(paths, list | tuple) and all(isinstance(path, str) for path in paths):
-        return list(paths)
-    raise InputError(
-        f"index: expected False, or a list of paths such as 'memory' or 'tags[*]', got "
-        f"{paths!r:.80}; give one"
-    )
 
 
 def _fits(condition: MatchCondition, namespace: _Namespace) -> bool:
