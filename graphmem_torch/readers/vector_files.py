@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from graphmem_torch.errors import InputError, first_line, nearest_path, optional_import
+from graphmem_torch.readers.row_ids import read_ids, rows_by_id
 from graphmem_torch.readers.unit_rows import unit_rows
 from graphmem_torch.text.embedder import Encoded
 
@@ -201,10 +202,10 @@ class VectorFile:
         self.token_dim = 0 if self._tokens is None else self._tokens.vectors.shape[1]
         beside = self.path.with_name(f"{self.path.stem}.ids.txt")
         if ids is None and beside.is_file():
-            ids, named = _read_ids(beside), str(beside)
+            ids, named = read_ids(beside), str(beside)
         else:
             named = str(self.path)
-        self.ids = None if ids is None else _rows_by_id(ids, self.count, named)
+        self.ids = None if ids is None else rows_by_id(ids, self.count, named)
 
     def _check(self) -> None:
         """Check all rows, in tiles."""
@@ -567,36 +568,3 @@ class _Unpacked:
             _Array(offsets, "offsets", 0, "int64", (self._rows + 1,)),
         )
         return rows, own, ids
-
-
-def _read_ids(path: Path) -> list[str]:
-    """Return the ids in a text file, one a line."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="\n") as file:
-            return [line.rstrip("\r\n") for line in file]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"expected ids, one a line, got: {first_line(error)}; write UTF-8", where=str(path)
-        ) from error
-
-
-def _rows_by_id(ids: Sequence[str], count: int, where: str) -> dict[str, int]:
-    """Return the row of each id.
-
-    Raises:
-        InputError: Another number of ids than rows, an empty id, or one that comes twice.
-    """
-    if len(ids) != count:
-        raise InputError(
-            f"expected {count:,} ids, one for each row, got {len(ids):,}; write them again",
-            where=where,
-        )
-    found: dict[str, int] = {}
-    for row, name in enumerate(ids):
-        first = found.setdefault(name, row)
-        if first != row or not name.strip():
-            why = f"{name!r} again, which row {first} has" if name.strip() else "none"
-            raise InputError(
-                f"expected an id of its own, got {why}; mend it", where=f"{where}, row {row}"
-            )
-    return found
