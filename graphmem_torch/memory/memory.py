@@ -61,7 +61,7 @@ class Memory(MemoryQuestions):
         name: Name of a namespace; None for a memory of its own.
     """
 
-    of_shards: ClassVar[Callable[..., Any] | None] = None
+    _of_shards: ClassVar[Callable[..., Any] | None] = None
     """Opens a folder of shards; set by `memory.sharded`, which builds on this class."""
 
     def __init__(self, state: State) -> None:
@@ -115,10 +115,10 @@ class Memory(MemoryQuestions):
         given = load_config(preset) if config is None else checked_config(config)
         settings, place = resolved_settings(given), usable_device(device)
         if ShardFolder.is_one(path):
-            assert path is not None and cls.of_shards is not None
+            assert path is not None and cls._of_shards is not None
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
-            return cls.of_shards(path, mode, embedder, create, shared)
+            return cls._of_shards(path, mode, embedder, create, shared)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )
