@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from graphmem_torch.cli.index_command import make_shards
+from graphmem_torch.cli.index_command import make_shards, uneven_notes
 from graphmem_torch.cli.main import run_command
 from graphmem_torch.cli.options import Target, store_options
 from graphmem_torch.cli.syntax import COUNT, Leaf, Tree, choice, option
@@ -227,8 +227,14 @@ def _together(device: str) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _agree(group: Processes, folder: ShardFolder, config: Config, encoder: str | None) -> None:
-    """Check that all ranks have the same release, settings, encoder and shards.
+def _agree(
+    group: Processes,
+    folder: ShardFolder,
+    config: Config,
+    encoder: str | None,
+    files: Sequence[str],
+) -> None:
+    """Check that all ranks have the same release, settings, encoder, shards and files.
 
     Raises:
         InputError: A rank has others; names it and what differs.
@@ -239,6 +245,7 @@ def _agree(group: Processes, folder: ShardFolder, config: Config, encoder: str |
         "configuration": hashlib.sha256(settings.encode()).hexdigest()[:16],
         "encoder": str(encoder),
         "shards": f"{folder.shards} of memory {folder.id}",
+        "files": " ".join(files),
     }
     told = group.gather(own, "configuration")
     for rank, other in enumerate(told):
@@ -321,6 +328,7 @@ def _opened(
     embedder: Any,
     device: str,
     clock: Callable[[], float] = time.time,
+    files: Sequence[str] = (),
 ) -> tuple[ShardedMemory, Processes]:
     """Open the shards of this rank, after all ranks have agreed."""
     place = usable_device(device)
@@ -329,9 +337,8 @@ def _opened(
     folder = ShardFolder.open(path)
     group = Processes(folder.shards, place)
     settings = resolved_settings(config)
-    _agree(
-        group, folder, settings, embedder if isinstance(embedder, str) else type(embedder).__name__
-    )
+    named = embedder if isinstance(embedder, str) else type(embedder).__name__
+    _agree(group, folder, settings, named, files)
     shared = {"config": settings, "device": place, "clock": clock, "namespaces_open": 64}
     memory = open_shards(path, mode, embedder, False, shared, group)
     prints = {str(each.store.fingerprint) for each in memory.shards}
@@ -384,7 +391,8 @@ def _index(
     folder = ShardFolder.open(target.store, shards)
     watch = _Watch(folder.shards)
     start = time.perf_counter()
-    memory, group = _opened(target.store, "w", config, embedder, target.settings.device)
+    device = target.settings.device
+    memory, group = _opened(target.store, "w", config, embedder, device, files=files)
     with memory:
         given: Any = {"format": format, "input": "raw", "prune": prune, "dry_run": False}
         given |= {"skip_bad": skip_bad, "progress": group.rank == 0}
@@ -398,6 +406,7 @@ def _index(
         data={"store": str(target.store), "processes": group.world, **asdict(done)}
         | {"seconds": seconds},
         text=f"{text} in {seconds:.1f} s, {done.known:,} were there already",
+        note="\n".join(uneven_notes(target)) if group.rank == 0 else "",
         code=3 if done.skipped else 0,
     )
 

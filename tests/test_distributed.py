@@ -138,6 +138,13 @@ def test_ranks_that_differ_refuse_to_begin(other: list[str], named: str, indexed
         assert f"rank 1: expected the {named} of rank 0" in said
 
 
+def test_ranks_with_other_files_refuse_to_begin(indexed: Path) -> None:
+    command = ["index", __file__, "--store", str(indexed), "--embedder", "hashing", *OWN]
+    other = ["index", str(indexed.parent / "turns.jsonl"), *command[2:]]
+    for code, _, said in ended(started(2, command, rank_1=other)):
+        assert code == 2 and "rank 1: expected the files of rank 0" in said
+
+
 def test_more_processes_than_shards_and_another_number_are_refused(indexed: Path) -> None:
     command = ["query", "canoe?", "--store", str(indexed), *OWN]
     for code, _, said in ended(started(6, command)):

@@ -18,7 +18,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.results import Added, Indexed
 from graphmem_torch.store.shard_folder import ShardFolder
 
-__all__ = ["RESUMES", "added_reply", "index", "make_shards"]
+__all__ = ["RESUMES", "added_reply", "index", "make_shards", "uneven_notes"]
 
 RESUMES = "what was acknowledged is safe, and running the same command again resumes"
 """State that Ctrl-C leaves while memories are added."""
@@ -134,7 +134,12 @@ def index(
     return Reply(
         data=data,
         text="\n".join(_lines(done, str(target.store), None if dry_run else data["seconds"])),
-        note="\n".join(f"graphmem: left out: {' '.join(why.split())}" for why in done.skipped),
+        note="\n".join(
+            [
+                *(f"graphmem: left out: {' '.join(why.split())}" for why in done.skipped),
+                *uneven_notes(target),
+            ]
+        ),
         code=3 if done.skipped else 0,
     )
 
@@ -144,6 +149,20 @@ def _check_options(embeddings: tuple[Path, ...], normalise: bool, fingerprint: s
     for name, given in (("--normalise", normalise), ("--fingerprint", fingerprint is not None)):
         if given and not embeddings:
             raise InputError(f"{name}: expected --embeddings beside it, got none; name the vectors")
+
+
+def uneven_notes(target: Target) -> list[str]:
+    """Return a note if one session has more than its share of the shards of a store."""
+    if not target.sharded:
+        return []
+    with target.read() as stored:
+        told = stored.stats()["shards"]
+    if not told["uneven"]:
+        return []
+    return [
+        f"graphmem: the session {told['largest_session']!r} has {told['memories_of_it']:,} of "
+        f"{sum(told['memories']):,} memories, more than one of {told['number']} shards should"
+    ]
 
 
 def make_shards(target: Target, shards: int, *, dry_run: bool) -> None:

@@ -295,11 +295,12 @@ class ShardedMemory(Memory):
 
     def check(self) -> list[str]:
         """Return the problems of all shards; none if all are sound."""
-        return [
-            f"shard {number}: {problem}"
-            for number, shard in zip(self._shards.group.numbers, self.shards, strict=True)
-            for problem in shard.check()
-        ]
+        from graphmem_torch.store.shard_folder import ids_in_several
+
+        each = zip(self._shards.group.numbers, self.shards, strict=True)
+        problems = [f"shard {number}: {own}" for number, shard in each for own in shard.check()]
+        listed = ((row[2] for row in shard.store.listed()) for shard in self.shards)
+        return problems + ids_in_several(listed)
 
     def close(self) -> None:
         """Save statistics and snapshots, and close all shards."""
@@ -405,7 +406,7 @@ def open_shards(
     from graphmem_torch.memory.shards import LocalGroup, Shards
     from graphmem_torch.memory.state import State
     from graphmem_torch.store import MemoryStore
-    from graphmem_torch.store.shard_folder import ShardFolder
+    from graphmem_torch.store.shard_folder import SHARD_KEY, ShardFolder
 
     folder = ShardFolder.open(path)
     group = LocalGroup(folder.shards) if processes is None else processes
@@ -441,6 +442,10 @@ def open_shards(
                 if mode == "w":
                     copy_binding(first.store, store)
             undo.callback(store.close)
+            kept = store.meta_get(SHARD_KEY)
+            mark = folder.expect_own(number, kept)
+            if mode == "w" and kept is None:
+                store.meta_set(SHARD_KEY, mark)
             encoder = {"embedder": loaded} if not states else {"embedder": None}
             sibling = states[0] if states else None
             states.append(State(store, sibling=sibling, **encoder, **shared))

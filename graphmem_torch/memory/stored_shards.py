@@ -15,7 +15,7 @@ from graphmem_torch.memory.sharded_listing import listed_in_shards
 from graphmem_torch.memory.stored import StoredMemory
 from graphmem_torch.results import Change, History, Page
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.store.shard_folder import ShardFolder
+from graphmem_torch.store.shard_folder import SHARD_KEY, ShardFolder, ids_in_several
 from graphmem_torch.text.times import TimeLike
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ class StoredShards:
         folder.expect_all()
         with ExitStack() as undo:
             opened = []
-            for place in folder.stores:
+            for number, place in enumerate(folder.stores):
                 reader = StoredMemory.open(place, namespace=namespace, clock=clock)
                 undo.callback(reader.close)
+                if namespace is None:
+                    folder.expect_own(number, reader.store.meta_get(SHARD_KEY))
                 opened.append(reader)
             undo.pop_all()
         return cls(opened, folder.path)
@@ -109,7 +111,9 @@ class StoredShards:
     def check(self) -> Sequence[str]:
         """Return the problems of all shards; none if all are sound."""
         each = enumerate(memory.check() for memory in self._memories)
-        return [f"shard {number}: {problem}" for number, own in each for problem in own]
+        problems = [f"shard {number}: {problem}" for number, own in each for problem in own]
+        listed = ((row[2] for row in memory.store.listed()) for memory in self._memories)
+        return problems + ids_in_several(listed)
 
     def check_receipt(self, receipt: Any) -> Sequence[str]:
         """Return the problems of a receipt with the shard that it fits best."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,20 @@ from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import DATABASE_NAME, store_folder, sync_folder
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = ["MANIFEST_NAME", "MOST_SHARDS", "STATISTICS_NAME", "ShardFolder", "shard_of"]
+__all__ = [
+    "MANIFEST_NAME",
+    "MOST_SHARDS",
+    "SHARD_KEY",
+    "STATISTICS_NAME",
+    "ShardFolder",
+    "ids_in_several",
+    "shard_of",
+]
 
 MANIFEST_NAME = "shards.json"
 STATISTICS_NAME = "statistics.safetensors"
+SHARD_KEY = "shard"
+"""Key in a store for the memory and the number of the shard that it is."""
 MOST_SHARDS = 4096
 _FORMAT = 1
 _RULE = "blake2b-64 of the session, else the document, else the id"
@@ -178,6 +189,24 @@ class ShardFolder:
                 f"{named}; {do}"
             )
 
+    def expect_own(self, number: int, kept: str | None) -> str:
+        """Return the mark that the store of a shard keeps (`SHARD_KEY`).
+
+        Args:
+            number: Number of the shard.
+            kept: Mark in its store; None if it has none yet.
+
+        Raises:
+            StoreError: The store is of another memory, or another shard of this one.
+        """
+        mark = f"{self.id} {number} of {self.shards}"
+        if kept not in (None, mark):
+            raise StoreError(
+                f"shard {number}: expected the store of this memory ({mark}), got another ({kept}) "
+                f"in {self.stores[number]}; restore the right one from a backup"
+            )
+        return mark
+
     def drop_statistics(self) -> None:
         """Delete the statistics file, which is rebuilt from the shards.
 
@@ -188,6 +217,21 @@ class ShardFolder:
             (self.path / STATISTICS_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise store_error(error, self.path / STATISTICS_NAME) from error
+
+
+def ids_in_several(ids: Iterable[Iterable[str]]) -> list[str]:
+    """Return a problem for each id that several shards hold.
+
+    Args:
+        ids: Ids of each shard.
+    """
+    first: dict[str, int] = {}
+    problems = []
+    for number, own in enumerate(ids):
+        for name in own:
+            if (other := first.setdefault(name, number)) != number:
+                problems.append(f"id {name!r:.80} is in the shards {other} and {number}")
+    return problems
 
 
 def _damaged(file: Path, got: str) -> StoreDamagedError:

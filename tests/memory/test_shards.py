@@ -408,6 +408,28 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
             opened(path, mode)
 
 
+def test_a_shard_of_another_memory_is_named(tmp_path: Path) -> None:
+    path, other = (folder_of(tmp_path / name, turns(60)) for name in ("m", "n"))
+    (path / "0001").rename(tmp_path / "elsewhere")
+    (other / "0001").rename(path / "0001")
+    for mode in ("r", "w"):
+        with pytest.raises(StoreError, match="shard 1: expected the store of this memory"):
+            opened(path, mode)
+    (path / "0001").rename(other / "0001")
+    (other / "0000").rename(path / "0001")  # of another number
+    with pytest.raises(StoreError, match="shard 1: expected"):
+        opened(path, "r")
+
+
+def test_one_id_in_two_shards_is_a_problem(tmp_path: Path) -> None:
+    path = folder_of(tmp_path / "m", turns(60))
+    with opened(path) as memory:
+        many: Any = memory
+        shard = next(each for each in many.shards if "a7" not in each)
+        shard.add(Atom("a7", "An intruder", session="elsewhere"))
+        assert any("id 'a7' is in the shards" in each for each in memory.check())
+
+
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     path = folder_of(tmp_path / "m", turns(60))
     (path / "0002" / DATABASE_NAME).write_bytes(b"nothing of use" * 999)
@@ -504,6 +526,9 @@ def test_index_makes_and_follows_shards(tmp_path: Path, capsys: Any) -> None:
     assert "shards: expected 3" in capsys.readouterr().err
     assert main(["index", "-", "--store", store, *own]) != 0
     assert "standard input" in capsys.readouterr().err
+    lines.write_text(lines.read_text() + "{no JSON\n")
+    assert main([*command, "--skip-bad"]) == 3
+    assert len(json.loads(capsys.readouterr().out)["skipped"]) == 1, "named once, not by each shard"
     assert main(["query", "walrus", "--store", store, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["results"]
     for tree in (["store", "stats"], ["store", "check"], ["atoms", "list"], ["atoms", "get", "a5"]):
