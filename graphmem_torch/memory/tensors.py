@@ -73,11 +73,14 @@ class Tensors:
         """
         check_count("k", k)
         width = self._state.store.dim
-        own = torch.as_tensor(vector, dtype=torch.float32)
+        do = "give one vector of the memory's encoder"
+        try:
+            own = torch.as_tensor(vector, dtype=torch.float32)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"vector: expected numbers, got {vector!r:.60}; {do}") from error
         if own.dim() != 1 or len(own) != (width or len(own)) or not own.isfinite().all():
             raise InputError(
-                f"vector: expected {width} finite numbers, got {list(own.shape)}; give one vector "
-                "of the memory's encoder"
+                f"vector: expected {width} finite numbers, got {list(own.shape)}; {do}"
             )
 
         def work(view: IndexView) -> list[tuple[str, float]]:

@@ -321,6 +321,8 @@ def test_bad_input_is_one_clear_line(store: GraphMemVectorStore, tmp_path: Path)
         (lambda: store.similarity_search("a", filter={"p": {"$near": 1}}), "near"),
         (lambda: store.similarity_search_by_vector([1.0]), "vector: expected 64 finite numbers"),
         (lambda: store.similarity_search_by_vector([float("nan")] * 64), "vector: expected"),
+        (lambda: store.similarity_search_by_vector("x"), "vector: expected numbers, got 'x'"),  # type: ignore[arg-type]
+        (lambda: store.similarity_search_by_vector(None), "vector: expected numbers, got None"),  # type: ignore[arg-type]
         (lambda: GraphMemVectorStore(store.memory, "hashing"), "embedder: expected no options"),
         (lambda: GraphMemVectorStore(7), "memory: expected a path or a `Memory`"),  # type: ignore[arg-type]
         (lambda: GraphMemRetriever(memory=store.memory, k=0), "greater than or equal to 1"),
