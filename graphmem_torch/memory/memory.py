@@ -609,7 +609,7 @@ class Memory(MemoryQuestions):
         A truncated or changed file stores nothing; an interrupted import can be repeated.
 
         Args:
-            path: An export, or memories of another program (`readers.moving`), told by content.
+            path: An export, or a file of another program (`readers.moving`), detected by content.
             format: Name of another program's format, to try no other.
             progress: Whether to show a bar on stderr.
         """

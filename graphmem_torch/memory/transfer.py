@@ -95,6 +95,8 @@ def import_file(
 ) -> Added:
     """Add what `export` wrote, or the memories of another program; see `Memory.import_`."""
     state.store.expect_writable()
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"path: expected the path of a file, got {path!r:.60}; give one")
     source = Path(path)
     if format is None and is_export_file(source):
         return _import_export(state, source, progress)

@@ -1,4 +1,4 @@
-"""Memories of other programs: the format is told by content, and a file is read whole.
+"""Memories of other programs: detects the format by content, and reads a file whole.
 
 Formats: `mem0`, `zep` (and Graphiti), `letta`, `langgraph`, `chroma`, each in the module of its
 name, and `mcp`, the memory.jsonl of the reference memory server (`entities`). `graphmem index`
@@ -153,7 +153,7 @@ def _parsed(text: str, where: str) -> Any:
 def _read(
     read: Callable[[Any, MovedMemories], None], given: Any, found: MovedMemories, where: str
 ) -> MovedMemories:
-    """Run a reader; what it stumbles over is a fault of the file."""
+    """Run a reader; an error inside it is a fault of the file."""
     try:
         read(given, found)
     except InputError as error:

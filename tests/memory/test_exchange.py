@@ -222,6 +222,13 @@ def test_vectors_of_another_encoder_are_made_anew(
         assert torch.equal(memory.store.embeddings()[:3], expected)
 
 
+def test_import_of_no_path() -> None:
+    with opened() as memory:
+        for wrong in (5, None, ["x"]):
+            with pytest.raises(InputError, match="path: expected the path of a file"):
+                memory.import_(wrong)  # type: ignore[arg-type]
+
+
 def test_export_of_nothing(tmp_path: Path) -> None:
     with opened() as memory, opened() as other:
         assert memory.export(tmp_path / "x") == 0
