@@ -30,6 +30,7 @@ from graphmem_torch.integrations.mcp import MemoryServer
 from graphmem_torch.memory import Memory
 from tests.integrations.reference_memory import ReferenceMemory, random_call
 from tests.memories import opened
+from tests.processes import interruptible
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = {"recall", "remember", "update", "forget", "explain", "as_of", "context", "list"}
@@ -82,9 +83,8 @@ async def process(store: Path, *options: str) -> AsyncIterator[subprocess.Popen[
     pipe = subprocess.PIPE
     command = [given.command, *given.args]
     env = {**os.environ, **(given.env or {})}
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
-    ) as running:
+    shared: Any = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True, "env": env}
+    with subprocess.Popen(command, preexec_fn=interruptible, **shared) as running:
         yield running
         running.kill()
 
