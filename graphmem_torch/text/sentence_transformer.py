@@ -120,7 +120,9 @@ class Pieces:
         byte_level = any(word and word[0] == _MARKS[2] for word in words)
         self.scripts = None if byte_level else scripts_of(bare_words)
         self.languages = languages_of(bare_words)
-        self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
+        self._is_mark = np.array(
+            [not (word.isalnum() or any(map(str.isalnum, word))) for word in bare_words]
+        )
 
     def prompted(self, prompt: str) -> Pieces:
         """Return the same with a prompt in each window, whose pieces belong to no text."""
