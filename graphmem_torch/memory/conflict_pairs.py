@@ -7,6 +7,7 @@ key is a statement's subject or a rare word, which few memories share. `docs/mat
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,11 +15,12 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, EdgeType
 from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.judge.contradiction import keys_of
-from graphmem_torch.judge.statements import Statements, read_statements
-from graphmem_torch.judge.suspicion import asked_words, owned_keys
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.terms import terms
+
+# The rules are loaded by what looks for contradictions: every memory has an object of this.
+if TYPE_CHECKING:
+    from graphmem_torch.judge.statements import Statements
 
 __all__ = ["SharedKeys", "similar_nodes"]
 
@@ -99,6 +101,8 @@ class SharedKeys:
 
     def _read(self, store: TensorReader) -> None:
         """Read the keys of new memories."""
+        from graphmem_torch.judge.statements import read_statements
+
         with store.reading():
             stop, fresh = store.next_node, store.nodes(self._read_to, concepts=False)
         keys, nodes, asks = [self._key], [self._node], [self._asks]
@@ -121,6 +125,9 @@ class SharedKeys:
 
     def _keys_of(self, text: str, stated: Statements) -> dict[int, bool]:
         """Return the keys of a text, each with whether it also searches earlier memories."""
+        from graphmem_torch.judge.contradiction import keys_of
+        from graphmem_torch.judge.suspicion import asked_words, owned_keys
+
         found = {self._numbered(f"w {term}", stated=False): False for term in terms(text)}
         told = {key for said in stated.propositions for key in keys_of(said)}
         told |= {key for said in stated.sketches for key in owned_keys(said)}

@@ -11,10 +11,6 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.component import components, undirected
 from graphmem_torch.ops.pagerank import pagerank
-from graphmem_torch.spectral.bridge import bridge_scores
-from graphmem_torch.spectral.community import communities, fiedler
-from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.resistance import resistance_embedding
 
 __all__ = [
     "ROUTING_PARTS",
@@ -109,6 +105,8 @@ def resistance_directions(
     is their pseudo-inverse kernel without the local part, relative to their sizes (the cosine of
     Fouss et al. 2007). So neither poorly nor richly connected atoms are preferred.
     """
+    from graphmem_torch.spectral.resistance import resistance_embedding
+
     found = resistance_embedding(graph, columns)
     points, component = found.far[node], found.component[node]
     count = int(component.max()) + 1 if len(node) else 0
@@ -136,6 +134,8 @@ def published_resistance(
         atom; `component` [A] int32.
     """
     generator = torch.Generator().manual_seed(0)
+    from graphmem_torch.spectral.electrical import ElectricalNetwork
+
     network = ElectricalNetwork(graph, columns=columns, generator=generator)
     operator = network.operator
     return {
@@ -164,6 +164,8 @@ def sign_changes(graph: Graph) -> Tensor:  # [N] float32
     ends = torch.stack([number[low], number[high]])
     part = Graph.from_edges(ends, weight[kept], num_nodes=int(inside.sum()))
     positive = torch.zeros_like(inside)
+    from graphmem_torch.spectral.community import fiedler
+
     vector = fiedler(part).vectors
     assert vector is not None
     positive[inside] = vector >= 0
@@ -184,6 +186,10 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     bonus = torch.zeros(graph.num_nodes, device=graph.device)
     if low.numel() == 0:
         return bonus
+    from graphmem_torch.spectral.bridge import bridge_scores
+    from graphmem_torch.spectral.community import communities
+    from graphmem_torch.spectral.electrical import ElectricalNetwork
+
     # Leiden comes from a library; both methods find connected communities.
     label = communities(graph, "leiden" if find_spec("graspologic_native") else "fiedler")
     across = label[low] != label[high]
