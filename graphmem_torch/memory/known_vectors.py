@@ -100,8 +100,12 @@ class KnownVectors:
 
 def embedding_alone(row: np.ndarray) -> AtomVectors:
     """Return the vectors of an atom that has an embedding [d] and no token vectors."""
-    none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
-    return torch.from_numpy(row), *none
+    return torch.from_numpy(row), *_no_tokens()
+
+
+def _no_tokens() -> tuple[Tensor, Tensor]:
+    """Return the token vectors [0, 0] and pieces [0] of an atom without any."""
+    return torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
 
 
 NOTHING_KNOWN = KnownVectors.listed({})
@@ -123,8 +127,7 @@ def rows_of(encoded: Encoded) -> list[AtomVectors]:
     """Return the vectors of each text; empty ones without token vectors."""
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
     if tokens is None or pieces is None or offsets is None:
-        none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
-        return [(row, *none) for row in encoded.pooled]
+        return [(row, *_no_tokens()) for row in encoded.pooled]
     counts = offsets.diff().tolist()
     parts = encoded.pooled, tokens.split(counts), pieces.split(counts)
     return list(zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""What expires, and what comes from other programs, at the command line."""
+"""Expiry and memories of other programs at the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an adapter says without its framework, or with one that is older or newer."""
+"""Messages of an adapter without its framework, or with one that is older or newer."""
 
 from __future__ import annotations
 

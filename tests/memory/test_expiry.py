@@ -481,7 +481,7 @@ def test_forms_of_it(given: dict[str, Any], expires: float | None, ttl: float | 
 
 @dataclass
 class Model:
-    """What should be there: expiry and seconds by id."""
+    """Expected memories: expiry and seconds by id."""
 
     atoms: dict[str, tuple[float | None, float | None]]
 
@@ -680,7 +680,7 @@ def test_layout_is_independent_of_it() -> None:
 
 
 def _hidden(of: dict[str, list[str]], expires: dict[str, float | None], now: float) -> set[str]:
-    """What has expired, and what is derived from such memories alone, one by one."""
+    """Expired memories, and those derived from such memories alone, one by one."""
     hidden = {name for name, at in expires.items() if at is not None and at <= now}
     while True:
         more = {n for n, sources in of.items() if sources and {*sources} <= hidden} - hidden

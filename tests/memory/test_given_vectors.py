@@ -155,7 +155,7 @@ def test_a_store_is_as_its_encoder_fills_it(
 
 
 def test_a_vector_is_of_the_atom_and_not_of_its_text(tmp_path: Path) -> None:
-    """As those are that an encoder makes of a text among others."""
+    """Vectors in the form in which an encoder returns those of one text among others."""
     rows = torch.nn.functional.normalize(torch.randn(3, DIM, generator=seeded()), dim=1)
     with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
         memory.add(["Yes.", "Yes.", "Yes."], embeddings=rows)
