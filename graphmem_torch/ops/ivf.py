@@ -22,7 +22,14 @@ from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
 from graphmem_torch.ops.topk_cosine import nearest_keys
 
-__all__ = ["IVF", "nearest_centroid", "scan_each_list", "scan_lists", "spherical_kmeans"]
+__all__ = [
+    "IVF",
+    "nearest_centroid",
+    "scan_each_list",
+    "scan_lists",
+    "scores_by_list",
+    "spherical_kmeans",
+]
 
 _SAMPLE = 48  # training rows a list; more improve recall less than another probe does
 _NUMBERS = 1 << 22  # floats gathered or scored at once on a CPU: 16 MB
@@ -131,7 +138,8 @@ class IVF:
         for part in queries.float().split(max(1, tile // expected)):
             probe = nearest_keys(part, self.centroids, probes)[1]
             for own in _tiles(self.offsets.diff()[probe].sum(1), _LONG * tile):
-                parts.append(scan_lists(part[own], self.rows, self.offsets, probe[own], k))
+                first, size = self.offsets[:-1], self.offsets.diff()
+                parts.append(scan_lists(part[own], self.rows, first, size, probe[own], k))
         values, places = (torch.cat(column) for column in zip(*parts, strict=True))
         if len(self) == 0:
             return values, places
@@ -243,8 +251,9 @@ def nearest_centroid(x: Tensor, centroids: Tensor) -> Tensor:  # [N] int64
 
 def scan_lists(
     queries: Tensor,  # [B, d] float32
-    rows: Tensor,  # [N, d], packed list by list
-    offsets: Tensor,  # [L + 1] int64
+    rows: Tensor,  # [N, d], the rows of each list side by side
+    first: Tensor,  # [L] int64, first row of each list
+    count: Tensor,  # [L] int64, rows of each list
     probe: Tensor,  # [B, p] int64, the lists of each query
     k: int,
     *,
@@ -260,7 +269,7 @@ def scan_lists(
     """
     gather = queries.is_cuda if gather is None else gather
     values, places = empty_best(queries.shape[0], k, queries.device)
-    size = offsets.diff()[probe]
+    size = count[probe]
     end = size.cumsum(1)
     total = end[:, -1:]
     longest = int(total.max()) if total.numel() else 0
@@ -268,18 +277,21 @@ def scan_lists(
         return values, places
     live = torch.arange(longest, device=queries.device) < total
     if gather:
-        _, place = ranges(offsets[probe].flatten(), size.flatten())
+        _, place = ranges(first[probe].flatten(), size.flatten())
         number = torch.zeros(live.shape, dtype=torch.int64, device=rows.device)
         scores = _scores_by_query(queries, rows, number.masked_scatter_(live, place), live, budget)
     else:
-        flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
+        flat, pair = scores_by_list(queries, rows, first, count, probe)
+        ordered = size.flatten()[pair]
+        begin = torch.empty_like(ordered)
+        begin[pair] = ordered.cumsum(0) - ordered
         # Reorder from lists to queries: the scores of each pair move as one run.
-        _, source = ranges(begin.flatten(), size.flatten(), total=len(flat))
+        _, source = ranges(begin, size.flatten(), total=len(flat))
         scores = flat.new_full(live.shape, -torch.inf).masked_scatter_(live, flat[source])
     merge_tile(values, places, scores, 0, finite=True)
-    pair = torch.searchsorted(end, places, right=True).clamp_(max=probe.shape[1] - 1)
-    before = (end - size).gather(1, pair)
-    places = offsets[probe.gather(1, pair)] + places - before
+    lane = torch.searchsorted(end, places, right=True).clamp_(max=probe.shape[1] - 1)
+    before = (end - size).gather(1, lane)
+    places = first[probe.gather(1, lane)] + places - before
     return values, places.masked_fill_(values == -torch.inf, -1)
 
 
@@ -303,7 +315,7 @@ def scan_each_list(
     if queries.is_cuda if gather is None else gather:
         return _scan_each_pair(queries, rows, order, offsets, probe, k, kept, budget)
     budget = _NUMBERS if budget is None else budget
-    pair, bounds = _by_list(probe, offsets)
+    pair, bounds = _by_list(probe, offsets[:-1], offsets.diff())
     query = pair // probe.shape[1]
     asked = queries[query]
     values, places = empty_best(len(pair), k, queries.device)
@@ -381,27 +393,33 @@ def _gathered_scores(
     return torch.cat(parts, dim=1)
 
 
-def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:
+def _by_list(probe: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, list[list[int]]]:
     """Return pairs of query and list sorted by list, and the begin, end and pair count of each."""
     pair = probe.flatten().argsort(stable=True)
-    asking = probe.flatten().bincount(minlength=len(offsets) - 1)
-    bounds = torch.stack([offsets[:-1], offsets[1:], asking])[:, asking > 0].T.tolist()
+    asking = probe.flatten().bincount(minlength=len(first))
+    bounds = torch.stack([first, first + count, asking])[:, asking > 0].T.tolist()
     return pair, bounds
 
 
-def _scores_by_list(
-    queries: Tensor, rows: Tensor, offsets: Tensor, probe: Tensor, size: Tensor
-) -> tuple[Tensor, Tensor]:  # [sum of size], [B, p] where each pair's scores begin
-    order, bounds = _by_list(probe, offsets)
-    asked = queries[order // probe.shape[1]]
-    ordered = size.flatten()[order]
-    begin = torch.empty_like(ordered)
-    begin[order] = ordered.cumsum(0) - ordered
-    flat = queries.new_empty(int(ordered.sum()))
+def scores_by_list(
+    queries: Tensor,  # [B, d] float32
+    rows: Tensor,  # [N, d]
+    first: Tensor,  # [L] int64, first row of each list
+    count: Tensor,  # [L] int64, rows of each list
+    probe: Tensor,  # [B, p] int64, the lists of each query
+) -> tuple[Tensor, Tensor]:  # [sum of all], [B p] int64
+    """Return the inner products of every query with the rows of its lists, pair after pair.
+
+    Every list is multiplied once by all its queries. The pairs of query and list, numbered as
+    `probe` is flattened, are sorted by list; the second result is their order.
+    """
+    pair, bounds = _by_list(probe, first, count)
+    asked = queries[pair // probe.shape[1]]
+    flat = queries.new_empty(int(count[probe].sum()))
     query = score = 0
-    for first, last, count in bounds:
-        out = flat[score : score + count * (last - first)].view(count, last - first)
-        torch.mm(asked[query : query + count], rows[first:last].float().T, out=out)
-        query += count
+    for begin, end, many in bounds:
+        out = flat[score : score + many * (end - begin)].view(many, end - begin)
+        torch.mm(asked[query : query + many], rows[begin:end].float().T, out=out)
+        query += many
         score += out.numel()
-    return flat, begin.view_as(probe)
+    return flat, pair

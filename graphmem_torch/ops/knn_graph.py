@@ -12,7 +12,7 @@ from graphmem_torch.checks import check_choice, check_count, check_matrix, check
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.ivf import IVF
-from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
+from graphmem_torch.ops.tiles import empty_best, merge_tile, stable_topk, tile_elements
 from graphmem_torch.ops.topk_cosine import nearest_keys, tile_scores
 
 __all__ = ["exact_knn", "knn_graph", "knn_of_lists", "takes_lists"]
@@ -23,6 +23,7 @@ _RECALL = 0.96  # on the sample; exceeds the promised 0.95 by the sample's error
 _SAMPLE = 512  # rows whose exact neighbours determine the number of probes
 _FEWEST = 8  # minimum number of lists
 _ROUNDING = 1e-6  # difference of one inner product between two tilings
+_EQUAL = 22  # candidates beyond k, to find ties
 _DENSE = 8  # reading more than one row in this many is slower than half of all products
 
 
@@ -36,8 +37,9 @@ def knn_graph(
 ) -> tuple[Tensor, Tensor]:  # [N - start, k], [N - start, k] int64
     """Return the k rows most similar to each row from `start` on, excluding itself, best first.
 
-    Missing neighbours have value minus infinity and index -1. The choice between equal rows is
-    unspecified. A row of zeros has cosine 0 with all.
+    Missing neighbours have value minus infinity and index -1. Of rows that are equally near within
+    rounding, the lower numbers are returned, in ascending order (by lists, of the rows that were
+    searched). A row of zeros has cosine 0 with all.
 
     Args:
         x: Unit rows; half precision is multiplied in float32.
@@ -68,7 +70,42 @@ def knn_graph(
             'method: expected "exact" with earlier=True, got "ivf"; leave it at "auto"'
         )
     check_unit_rows("x", x[start:])
-    return _knn_graph(x, k, start, earlier, takes_lists(x.shape[0], start, earlier, method))
+    approximate = takes_lists(x.shape[0], start, earlier, method)
+    values, indices = _knn_graph(x, k + _EQUAL, start, earlier, approximate)
+    return _by_number(x, values, indices, k, start, earlier, approximate)
+
+
+def _by_number(
+    x: Tensor,
+    values: Tensor,  # [n, c] descending
+    indices: Tensor,  # [n, c] int64, -1: missing
+    k: int,
+    start: int,
+    earlier: bool,
+    approximate: bool,
+) -> tuple[Tensor, Tensor]:  # [n, k], [n, k] int64
+    """Return the k best candidates of each row by `stable_topk`, ties by number.
+
+    Where more rows tie with the k-th than there are candidates, all rows are compared again.
+    """
+    key, order = indices.masked_fill(indices < 0, x.shape[0]).sort(dim=1, stable=True)
+    best, place = stable_topk(values.gather(1, order), k, plain=values.numel())
+    found = key.gather(1, place).masked_fill_(best == -torch.inf, -1)
+    if approximate or torch.compiler.is_compiling():
+        return best, found
+    floor = best[:, -1]
+    short = (values[:, -1] > -torch.inf) & (values[:, -1] >= floor - floor.abs() * _ROUNDING)
+    (again,) = short.nonzero(as_tuple=True)
+    if not len(again):
+        return best, found
+    for some in again.split(max(1, tile_elements(x.device, _TILE * _TILE) // len(x))):
+        row = start + some
+        scores = x[row].float() @ x.float().T
+        number = torch.arange(len(x), device=x.device)
+        out = number >= row[:, None] if earlier else number == row[:, None]
+        best[some], place = stable_topk(scores.masked_fill_(out, -torch.inf), k)
+        found[some] = place.masked_fill_(best[some] == -torch.inf, -1)
+    return best, found
 
 
 def takes_lists(rows: int, start: int, earlier: bool, method: str, *, large: int = _LARGE) -> bool:

@@ -172,6 +172,15 @@ def test_similarity_edges_are_the_best_earlier_atoms(k: int, least: float) -> No
     assert all(got[key] == pytest.approx(expected[key], abs=1e-6) for key in expected)
 
 
+@pytest.mark.parametrize("sizes", [[90], [1] * 90, [40, 50]])
+def test_of_equally_similar_atoms_the_earlier_get_the_edges(sizes: list[int]) -> None:
+    atoms = [Atom(f"a{i}", "x") for i in range(90)]
+    vectors = torch.eye(DIM)[torch.arange(90) % 2]
+    edges, _ = linked(atoms, vectors, sizes, LinkConfig(similarity_k=3, min_similarity=0.1))
+    expected = {(f"a{i}", f"a{j}") for i in range(90) for j in range(i % 2, min(i, 6), 2)}
+    assert of_type(edges, EdgeType.SIMILARITY).keys() == expected
+
+
 def test_concepts_of_near_names_are_one_and_chains_do_not_creep() -> None:
     # sea - séa - sëa - sêa are each near the next one, but sea is not near sëa.
     order = ["sea", "séa", "sëa", "sêa", "dog", "dög", "moon"]

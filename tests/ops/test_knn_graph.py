@@ -103,7 +103,7 @@ def test_knn_graph_is_exact_where_one_list_holds_most_rows(monkeypatch):
     x[:2000] = x[0]
     exact = knn_graph(x, 5, method="exact")
     monkeypatch.setattr(IVF, "search", _only_samples(IVF.search))
-    assert torch.equal(knn_graph(x, 5, method="ivf")[1], exact[1])
+    assert torch.equal(knn_graph(x, 5, method="ivf")[0], exact[0])
 
 
 def test_lists_with_fewer_others_than_asked_for():
@@ -169,3 +169,18 @@ def test_cuda_matches_cpu(earlier):
     x = _rows(5000, 1, 64)
     values, _ = knn_graph(x.cuda(), 7, earlier=earlier)
     torch.testing.assert_close(values.cpu(), knn_graph(x, 7, earlier=earlier)[0])
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("copies", [3, 60])
+def test_of_equally_near_rows_the_lower_numbers_are_neighbours(copies: int, earlier: bool) -> None:
+    """60 equal rows exceed the candidates, so that all rows are compared again."""
+    generator = torch.Generator().manual_seed(copies)
+    own = torch.nn.functional.normalize(torch.randn(20, 32, generator=generator), dim=1)
+    x = own[torch.randint(20, (20 * copies,), generator=generator)]
+    _, found = knn_graph(x, 5, earlier=earlier)
+    cosine = (x.double() @ x.double().T).round(decimals=5)
+    for row in range(len(x)):
+        others = [j for j in range(row if earlier else len(x)) if j != row]
+        best = sorted(others, key=lambda j: (-float(cosine[row, j]), j))[:5]
+        assert found[row].tolist() == best + [-1] * (5 - len(best))
