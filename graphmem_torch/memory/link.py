@@ -24,8 +24,8 @@ from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.mentions import concept_id, mention_ties
 from graphmem_torch.memory.people import People
 from graphmem_torch.memory.session_turns import Session, is_turn
+from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.memory.split_names import SplitNames
-from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.tensor_reader import TensorReader
 
@@ -67,6 +67,7 @@ class Linker:
         self._rows, self._rows_there = GrowingRows(torch.empty(0, dim)), RowsOnDevice(device)
         self._nodes = array("q")
         self._dead: set[int] = set()  # rows of deleted atoms
+        self._search = SimilarRows(config, device)
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes = array("q")
@@ -318,6 +319,7 @@ class Linker:
             self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
             self._nodes = array("q", [self._nodes[row] for row in kept_rows])
             self._dead = set()
+            self._search = SimilarRows(self._config, self._device.type)
 
     def rename(
         self,
@@ -413,7 +415,7 @@ class Linker:
             return EdgeBlock.empty()
         k = config.similarity_k + len(self._dead)
         there = self._where(self._rows, self._rows_there)
-        found = knn_graph(there, k, start=start, earlier=True)
+        found = self._search.earlier(there, start, k)
         cosine, neighbour = (each.cpu() for each in found)
         near = cosine >= config.min_similarity
         if self._dead:
