@@ -14,7 +14,7 @@ __all__ = ["SimilarRows"]
 _LARGE = 50_000  # rows from which an inverted file is used
 _PARTS = 16  # measurements of the probes until the rows have doubled
 _RECENT = 256  # rows of such a measurement
-_DENSE = 3  # reading more than one row in this many is slower than reading all
+_DENSE = 2  # reading more than one row in this many is hardly faster than reading all
 
 
 class SimilarRows:

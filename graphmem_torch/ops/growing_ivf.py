@@ -20,7 +20,7 @@ __all__ = ["GrowingIVF", "Training"]
 _WIDTH = 128  # principal axes that candidates are compared on
 _LISTS = 4.0  # lists of a square root of the rows
 _ITERATIONS = 3  # of k-means; more improve recall less than another probe does
-_PROBED = 0.993  # share of the neighbours of the sample that the probes contain
+_PROBED = 0.99  # share of the neighbours of the sample that the probes contain
 _COMPARED = 0.998  # share of the neighbours of the sample that are compared in full
 _SAMPLE = 512  # rows whose exact neighbours determine probes and candidates
 _NEAREST = 8  # lists read first, for a bound on what may be a candidate
@@ -51,7 +51,7 @@ class Training:
     def of(cls, x: Tensor, k: int, *, least: float) -> Training:
         """Train on rows.
 
-        Probes and candidates are the fewest that keep 99.3 and 99.8 % of the k nearest of 512 rows.
+        Probes and candidates are the fewest that keep 99 and 99.8 % of the k nearest of 512 rows.
 
         Args:
             x: [N, d] float32, unit rows, N > 0.
