@@ -82,9 +82,9 @@ class LinkConfig:
         cooccurrence: Number of co-occurrence edges of a new atom to earlier ones of its session:
             1, 2, 4, 8, ... places before it (`docs/mathematics.md` 2.1).
         batch_atoms: Number of atoms per acknowledged write.
-        exact: Whether a new atom is compared with all earlier ones. Otherwise, on a CPU and from
-            50,000 atoms on, with those of an inverted file, which finds some 98 % of the edges
-            (`docs/mathematics.md` 4.2). Edges that are stored stay as they are.
+        exact: Whether a new atom is compared with all earlier ones, as judging wants. Otherwise,
+            on a CPU and from 50,000 atoms on, with those of an inverted file, which finds some 98 %
+            of the edges (`docs/mathematics.md` 4.2). Stored edges stay as they are.
     """
 
     similarity_k: int = _bounded(10, 0)
@@ -95,7 +95,7 @@ class LinkConfig:
     concept_dedup: float = 0.92
     cooccurrence: int = _bounded(0, 0)
     batch_atoms: int = _bounded(256, 1)
-    exact: bool = True
+    exact: bool = False
 
 
 @dataclass(frozen=True)

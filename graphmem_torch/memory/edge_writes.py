@@ -12,12 +12,13 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, MAX_EDGE_WEIGHT, RESEMBLING, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.lookup import NamedEdge, nodes_of
-from graphmem_torch.ops import knn_graph
+from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.results import Added
@@ -294,7 +295,8 @@ def similar_pairs(
     check_range("min_cosine", min_cosine, -1.0, 1.0)
     if len(embeddings) < 2:
         return torch.empty(2, 0, dtype=torch.int64)
-    cosine, neighbour = knn_graph(embeddings, k, earlier=True)
+    link = LinkConfig(similarity_k=k, min_similarity=min_cosine)
+    cosine, neighbour = SimilarRows(link, embeddings.device.type).earlier(embeddings, 0, k)
     row, place = ((cosine >= min_cosine) & (neighbour >= 0)).nonzero(as_tuple=True)
     return torch.stack([row, neighbour[row, place].long()])
 

@@ -26,7 +26,7 @@ from graphmem_torch.memory.people import People
 from graphmem_torch.memory.session_turns import Session, is_turn
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.memory.split_names import SplitNames
-from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
+from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.store.tensor_reader import TensorReader
 
 __all__ = ["SURE", "Linker"]
@@ -63,8 +63,7 @@ class Linker:
         self._config = config
         self._extract = extract
         self._encode = encode
-        self._device = torch.device(device)
-        self._rows, self._rows_there = GrowingRows(torch.empty(0, dim)), RowsOnDevice(device)
+        self._rows = GrowingRows(torch.empty(0, dim))
         self._nodes = array("q")
         self._dead: set[int] = set()  # rows of deleted atoms
         self._search = SimilarRows(config, device)
@@ -161,6 +160,21 @@ class Linker:
         there = torch.ones(len(self._nodes), dtype=torch.bool)
         there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
         return _copied(self._nodes), self._rows.view, there
+
+    def lists(self) -> dict[str, Tensor]:
+        """Return the lists of similar atoms for `resume` if they have changed, else nothing."""
+        if not self._search.unsaved:
+            return {}
+        nodes, rows, there = self.rows()
+        state = self._search.state(rows)
+        state["nodes"] = nodes[: len(state["labels"])]
+        state["first"] = state["first"] * there[: len(state["labels"])]  # nothing of deleted ones
+        return state
+
+    def resume(self, lists: Mapping[str, Tensor]) -> None:
+        """Continue with `lists` of an earlier process, after `take_up`; others are ignored."""
+        if (known := lists.get("nodes")) is not None:
+            self._search.load(lists, torch.isin(known, _copied(self._nodes)), self._rows.view)
 
     def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
         """Return node numbers of concepts, -1 where deleted, and the vectors of their names."""
@@ -296,7 +310,7 @@ class Linker:
                 self._names.drop(name)
         for name in names:
             self._names.drop(name)
-        sessions = set[str]()
+        sessions, rows = set[str](), list[int]()
         for node, atom in atoms:
             self._node_of[atom.id] = None
             for link in atom.edges:
@@ -306,7 +320,7 @@ class Linker:
                         links[link.target] = kept
             if atom.kind == CONCEPT:
                 continue
-            self._dead.add(bisect_left(self._nodes, node))
+            rows.append(bisect_left(self._nodes, node))
             if atom.session in self._sessions and is_turn(atom):
                 sessions.add(atom.session)
         for session in sessions:
@@ -314,12 +328,15 @@ class Linker:
         for _, atom in atoms:
             if waiting := self._stated.get(atom.id):
                 self._pending[atom.id] = list(waiting)
+        self._dead.update(rows)
+        self._search.forget(self._rows.view, rows, self._dead)
         if len(self._dead) > _DEAD:
-            kept_rows = [row for row in range(len(self._nodes)) if row not in self._dead]
-            self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
-            self._nodes = array("q", [self._nodes[row] for row in kept_rows])
+            numbers, vectors, there = self.rows()
+            (left,) = there.nonzero(as_tuple=True)
+            self._rows = GrowingRows(vectors[left])
+            self._nodes = array("q", numbers[left].tolist())
             self._dead = set()
-            self._search = SimilarRows(self._config, self._device.type)
+            self._search.keep(left)
 
     def rename(
         self,
@@ -410,25 +427,11 @@ class Linker:
 
     def _similar(self, start: int) -> EdgeBlock:
         """Return the edges from each new atom to the most similar earlier ones."""
-        config = self._config
-        if config.similarity_k < 1 or start == len(self._rows):
+        if self._config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
-        k = config.similarity_k + len(self._dead)
-        there = self._where(self._rows, self._rows_there)
-        found = self._search.earlier(there, start, k)
-        cosine, neighbour = (each.cpu() for each in found)
-        near = cosine >= config.min_similarity
-        if self._dead:
-            near &= ~torch.isin(neighbour, torch.tensor(list(self._dead)))
-            near &= near.cumsum(1) <= config.similarity_k
-        row, place = near.nonzero(as_tuple=True)
-        rows = start + row, neighbour[row, place]
+        cosine, *rows = self._search.edges(self._rows.view, start, self._dead)
         source, target = ([self._nodes[i] for i in each.tolist()] for each in rows)
-        return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine[row, place])
-
-    def _where(self, rows: GrowingRows, there: RowsOnDevice) -> Tensor:
-        """Return the rows on the device that searches them."""
-        return rows.view if self._device.type == "cpu" else there.of(rows.view)
+        return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine)
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges

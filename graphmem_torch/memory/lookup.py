@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from graphmem_torch.store import MemoryStore
 
 __all__ = [
-    "WAITING",
     "NamedEdge",
     "atoms_by_id",
     "is_visible",
@@ -25,6 +24,7 @@ __all__ = [
     "nodes_that_fit",
     "num_visible",
     "refresh_expiry",
+    "waiting_meta",
     "waiting_nodes",
     "with_derived",
 ]
@@ -32,9 +32,7 @@ __all__ = [
 NamedEdge = tuple[str, str, str, float]
 """Source, target, type name and weight of an edge."""
 
-WAITING = "link.waiting"
-"""Key in a store for the nodes whose concepts are not linked yet."""
-
+_WAITING = "link.waiting"  # key in a store for the nodes whose concepts are not linked yet
 _LIKE = 0.75  # minimum `difflib` ratio of a suggested id: generated ids resemble each other
 _SHOWN = 16  # names that a message compares
 
@@ -158,8 +156,13 @@ def refresh_expiry(store: MemoryStore, nodes: Sequence[int]) -> None:
 
 def waiting_nodes(store: StoreReader) -> list[int]:
     """Return atoms whose concepts are not linked yet, ascending; see `link.batch_concepts`."""
-    kept = store.meta_get(WAITING)
+    kept = store.meta_get(_WAITING)
     return store.present(json.loads(kept)) if kept else []
+
+
+def waiting_meta(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
+    """Return the strings to store for waiting atoms; none if no atom waits or has waited."""
+    return {_WAITING: json.dumps(list(waiting))} if waiting or before else {}
 
 
 def is_visible(store: StoreReader, id: object) -> bool:

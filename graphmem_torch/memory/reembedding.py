@@ -32,7 +32,7 @@ from graphmem_torch.memory.compatibility import (
 from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import namespace_folders
-from graphmem_torch.ops import knn_graph
+from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.progress import Progress
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.batches import join_tokens, pick_tokens
@@ -302,7 +302,9 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
         ends = torch.stack([part.source, part.target])
         gone[at] = ((part.weight - cosine).abs() <= _SAME) & ~isin_pairs(ends, store.stated(kind))
     own = columns.node[~columns.is_concept]
-    cosine, neighbour = knn_graph(pooled[own], max(link.similarity_k, 1), earlier=True)
+    cosine, neighbour = SimilarRows(link, pooled.device.type).earlier(
+        pooled[own], 0, max(link.similarity_k, 1)
+    )
     row, place = (cosine >= link.min_similarity).nonzero(as_tuple=True)
     if link.similarity_k < 1:
         row, place = row[:0], place[:0]

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import torch
 from torch import Tensor
 
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.ops import knn_graph
+from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.growing_ivf import GrowingIVF, Training
 
 __all__ = ["SimilarRows"]
 
 _LARGE = 50_000  # rows from which an inverted file is used
-_PARTS = 16  # measurements of the probes until the rows have doubled
+_PARTS = 8  # measurements of the probes until the rows have doubled
 _RECENT = 256  # rows of such a measurement
-_DENSE = 2  # reading more than one row in this many is hardly faster than reading all
+_UNSAVED = 4096  # rows whose lists a new process computes again
+_DENSE = 0.3  # share of the rows beyond which reading lists is hardly faster than reading all
 
 
 class SimilarRows:
     """Search of rows that grow at their end.
 
-    With `link.exact` off, the lists are trained on the first 50,000 rows, and again whenever the
-    rows have doubled. The number of lists that are searched is measured sixteen times between. All
-    of it happens at fixed numbers of rows, so a result depends on the rows alone: not on batches,
-    and not on when a process began.
+    Unless `link.exact` is set, lists are trained on the first 50,000 rows, and again whenever the
+    rows have doubled. Which lists are searched is measured eight times between. All of it happens
+    at fixed numbers of rows, so a result depends on the rows alone: not on batches, and not on when
+    a process began.
     """
 
     def __init__(self, config: LinkConfig, device: str, *, large: int = _LARGE) -> None:
@@ -31,15 +35,39 @@ class SimilarRows:
 
         Args:
             config: Settings of linking.
-            device: Type of the device of the rows; only a CPU uses an inverted file.
-            large: Number of rows from which an inverted file is used, a multiple of 16.
+            device: Device that compares rows; only a CPU uses an inverted file.
+            large: Number of rows from which an inverted file is used, a multiple of 8.
         """
+        self._rows = RowsOnDevice(device)
         self._k, self._least = config.similarity_k, config.min_similarity
-        self._exact = config.exact or device != "cpu"
+        self._cpu = torch.device(device).type == "cpu"
+        self._exact = config.exact or not self._cpu
         self._large = large
         self._lists: GrowingIVF | None = None
         self._trained = self._measured = 0  # numbers of rows
         self._sparse = False  # whether lists are worth searching
+        self._saved = 0, 0, 0  # numbers of rows: trained, measured and known at the last save
+
+    def edges(self, x: Tensor, start: int, dead: Collection[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the similarity edges of the rows from `start` on.
+
+        Args:
+            x: [N, d], unit rows on the CPU. The first `start` are those of the last call, or more.
+            start: First row to search for.
+            dead: Rows that get no edges.
+
+        Returns:
+            Cosine [E] of each edge, its row and its earlier row [E] int64.
+        """
+        there = x if self._cpu else self._rows.of(x)
+        found = self.earlier(there, start, self._k + len(dead))
+        cosine, neighbour = (each.cpu() for each in found)
+        near = cosine >= self._least
+        if dead:
+            near &= ~torch.isin(neighbour, torch.tensor(list(dead)))
+            near &= near.cumsum(1) <= self._k
+        row, place = near.nonzero(as_tuple=True)
+        return cosine[row, place], start + row, neighbour[row, place]
 
     def earlier(self, x: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
         """Return the earlier rows most similar to each row from `start` on, as `knn_graph` does.
@@ -54,46 +82,134 @@ class SimilarRows:
         """
         parts = []
         while start < len(x):
+            lists = self._at(x[:start])
             stop = len(x) if self._exact else min(len(x), self._stop(start))
-            lists = None if self._exact else self._at(x[:start])
             if lists is None:
                 parts.append(knn_graph(x[:stop], k, start=start, earlier=True))
             else:
-                parts.append(lists.follow(x[:stop], k, least=self._least)[:2])
+                parts.append(lists.follow(x[:stop], k, least=self._least))
             start = stop
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             return knn_graph(x, k, start=start, earlier=True)
         values, rows = (torch.cat(column) for column in zip(*parts, strict=True))
         return values, rows
 
+    def forget(self, x: Tensor, gone: Collection[int], dead: Collection[int]) -> None:
+        """Remove what is kept of deleted rows.
+
+        Args:
+            x: [N, d], all rows.
+            gone: Rows deleted now.
+            dead: Rows deleted, now or before.
+        """
+        if self._lists is not None and (known := [row for row in gone if row < len(self._lists)]):
+            left = torch.ones(len(self._lists), dtype=torch.bool)
+            left[[row for row in dead if row < len(left)]] = False
+            self._lists.forget(x, torch.tensor(known), left)
+            self._saved = 0, 0, 0
+
+    def keep(self, rows: Tensor) -> None:  # [n] int64, ascending
+        """Keep only these rows, which are numbered anew."""
+        if self._lists is not None:
+            known = rows[rows < len(self._lists)]
+            self._lists = GrowingIVF(self._lists.training, self._lists.labels[known])
+            self._measured = int((rows < self._measured).sum())
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether `state` has changed by more than some rows since it was last given or taken."""
+        if self._lists is None:
+            return False
+        trained, measured, count = self._saved
+        grown = len(self._lists) - count
+        return (trained, measured) != (self._trained, self._measured) or grown >= _UNSAVED
+
+    def state(self, x: Tensor) -> dict[str, Tensor]:  # [N, d]
+        """Return what `load` takes, by name, for all rows x; there must be lists."""
+        assert self._lists is not None
+        training, labels = self._lists.training, self._lists.labels
+        self._saved = self._trained, self._measured, len(labels)
+        return {
+            "axes": training.axes,
+            "centroids": training.centroids,
+            "gaps": training.gaps,
+            "losses": training.losses,
+            "labels": labels,
+            "first": x[: len(labels), 0],
+            "counts": torch.tensor([self._trained, self._measured, int(self._sparse)]),
+            "settings": self._settings(),
+        }
+
+    def load(self, state: Mapping[str, Tensor], kept: Tensor, x: Tensor) -> None:
+        """Continue from a `state` of settings and rows like these; another is ignored.
+
+        Args:
+            state: Tensors by name.
+            kept: [n] bool, which rows of the state are still there.
+            x: [N, d], all rows; the first are those that are still there.
+        """
+        if self._exact or not self._fits(state, x.shape[1]):
+            return
+        labels = state["labels"][kept]
+        if len(labels) > len(x) or not torch.equal(state["first"][kept], x[: len(labels), 0]):
+            return
+        trained, measured, sparse = state["counts"].tolist()
+        training = Training(*(state[name] for name in ("axes", "centroids", "gaps", "losses")))
+        self._lists, self._sparse = GrowingIVF(training, labels), bool(sparse)
+        self._trained, self._measured = trained, int(kept[:measured].sum())
+        self._saved = self._trained, self._measured, len(labels)
+
+    def _settings(self) -> Tensor:
+        return torch.tensor([self._k, self._least, self._large], dtype=torch.float64)
+
+    def _fits(self, state: Mapping[str, Tensor], width: int) -> bool:
+        """Return whether a state is whole, and of these settings."""
+        try:
+            axes, centroids, labels = (state[name] for name in ("axes", "centroids", "labels"))
+            same = torch.equal(state["settings"], self._settings())
+            trained, measured, _ = state["counts"].tolist()
+            return (
+                same
+                and len(state["gaps"]) == len(state["losses"])
+                and axes.shape[0] == width
+                and centroids.shape[1] <= axes.shape[1]
+                and len(labels) == len(state["first"]) >= measured >= trained > 0
+                and 0 <= int(labels.min()) <= int(labels.max()) < len(centroids)
+            )
+        except (KeyError, ValueError, IndexError, RuntimeError):
+            return False
+
     def _stop(self, count: int) -> int:
         """Return the next number of rows at which something is trained or measured."""
-        trained = self._trained_at(count)
-        if trained == 0:
+        if self._trained == 0:
             return self._large
-        step = trained // _PARTS
-        return count - count % step + step
-
-    def _trained_at(self, count: int) -> int:
-        """Return the number of rows that the lists are trained on when there are `count` rows."""
-        if count < self._large:
-            return 0
-        return self._large << (count // self._large).bit_length() - 1
+        return min(2 * self._trained, self._measured + self._trained // _PARTS)
 
     def _at(self, x: Tensor) -> GrowingIVF | None:
         """Return the lists of all rows of x, if they are worth searching."""
-        trained = self._trained_at(len(x))
-        if trained == 0:
+        if self._exact or len(x) < self._large:
             return None
-        if self._lists is None or self._trained != trained:
+        trained = self._large << (len(x) // self._large).bit_length() - 1
+        if self._lists is None or self._trained < trained:
             training = Training.of(x[:trained], self._k, least=self._least)
-            self._lists, self._trained, self._measured = GrowingIVF(training), trained, 0
-        lists, step = self._lists, trained // _PARTS
-        if (last := len(x) - len(x) % step) > self._measured:
-            lists.add(x[len(lists) : last])
-            if last > trained:
-                recent = lists.training.measured(x[:last], _RECENT, self._k, least=self._least)
-                lists.training = recent
-            self._measured, self._sparse = last, lists.share * _DENSE < 1
+            self._lists, self._trained, self._measured = GrowingIVF(training), trained, trained
+            self._judge(x[:trained], trained)
+        lists, step = self._lists, self._trained // _PARTS
+        while (last := self._measured + step) <= len(x):
+            first = self._measured
+            lists.training = lists.training.measured(
+                x[:last], first, _RECENT, self._k, least=self._least
+            )
+            self._measured = last
+            self._judge(x[:last], _RECENT)
         lists.add(x[len(lists) :])
         return lists if self._sparse else None
+
+    def _judge(self, x: Tensor, recent: int) -> None:
+        """Decide whether lists are worth searching for rows like the last ones."""
+        assert self._lists is not None
+        self._lists.add(x[len(self._lists) :])
+        step = max(1, recent // _RECENT)
+        self._sparse = self._lists.share(x[len(x) - recent :: step]) < _DENSE

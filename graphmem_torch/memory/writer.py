@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,9 +44,10 @@ from graphmem_torch.memory.known_vectors import (
 )
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
-from graphmem_torch.memory.lookup import WAITING, waiting_nodes
+from graphmem_torch.memory.lookup import waiting_meta, waiting_nodes
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
+from graphmem_torch.memory.similar_lists import load_lists, save_lists
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore
@@ -443,7 +443,7 @@ class Writer:
         batch = self._batch_of(plan, stated, [atom], own.encoded, linked)
         batch = replace(batch, versions=[(node, new)])
         waits = [new if each == node else each for each in waiting]
-        store.append(batch, when=own.when, first=new, meta=_kept(waits, waiting))
+        store.append(batch, when=own.when, first=new, meta=waiting_meta(waits, waiting))
         self._wrote(batch)
 
     def _ready(self) -> None:
@@ -553,11 +553,12 @@ class Writer:
         batch = self._batch_of(plan, stated, atoms, encoded, linked)
         batch = replace(batch, rows=rows)
         waits = [*nodes, *range(first, first + len(atoms))][ready:]
-        meta = _kept(waits, nodes)
+        meta = waiting_meta(waits, nodes)
         if plan.names:
             meta[_RENAMED] = str(store.generation + 1)
         store.append(batch, when=when, first=first, meta=meta)
         self._wrote(batch)
+        save_lists(store, linker)
         return first
 
     def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
@@ -694,6 +695,7 @@ class Writer:
         self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
         self._sound = False
         linker.take_up(store)
+        load_lists(store, linker)
         self._follow(store.num_nodes)
         self._unsettled = linker.unsettled() if names is not None else []
         return linker
@@ -757,8 +759,3 @@ class Writer:
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:
         return [self._names[text] for text in texts]
-
-
-def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
-    """Return the strings to store for waiting atoms; none if no atom waits or has waited."""
-    return {WAITING: json.dumps(list(waiting))} if waiting or before else {}

@@ -9,87 +9,133 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops.growing import GrowingLists
-from graphmem_torch.ops.ivf import nearest_centroid, scan_lists, scores_by_list, spherical_kmeans
+from graphmem_torch.ops.growing import GrowingLists, GrowingRows
+from graphmem_torch.ops.ivf import spherical_kmeans
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.ops.topk_cosine import nearest_keys
 
 __all__ = ["GrowingIVF", "Training"]
 
-_WIDTH = 128  # principal axes that candidates are compared on
-_LISTS = 4.0  # lists of a square root of the rows
+_ENERGY = 0.85  # share of the squared length that the axes keep, on which rows are compared
+_STEP = 32  # axes are a multiple of this
+_COARSE = 96  # axes that lists are formed on
+_LISTS = 6.0  # lists of a square root of the rows
+_TRAINED = 16  # training rows a list
 _ITERATIONS = 3  # of k-means; more improve recall less than another probe does
-_PROBED = 0.99  # share of the neighbours of the sample that the probes contain
-_COMPARED = 0.998  # share of the neighbours of the sample that are compared in full
-_SAMPLE = 512  # rows whose exact neighbours determine probes and candidates
-_NEAREST = 8  # lists read first, for a bound on what may be a candidate
+_NEARER = 0.7  # share of the best centroid's cosine that the threshold of a list follows
+_PROBED = 0.985  # share of the neighbours of the sample that the probed lists contain
+_COMPARED = 0.997  # share of the neighbours of the sample that are compared in full
+_NEAR = 64  # nearest rows among which the k best on the axes are
+_SAMPLE = 1024  # rows whose exact neighbours determine the thresholds
 _MOST = 256  # maximum candidates of a row
-_TIE = 1e-5  # difference on the axes up to which a row is as near as the last candidate
 _TILE = 512  # rows taken in at once
 _SCORES = 1 << 24  # scores held at once: 64 MB
-_PAIRS = 8192  # pairs of rows multiplied at once: 12 MB of 384 columns
+_PAIRS = 4096  # pairs of rows multiplied at once: 6 MB of 384 columns
+_ROUNDING = 1e-5  # difference of a product on the axes between two tilings
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a `GrowingIVF` learns from its first rows.
+    """What a `GrowingIVF` learns from rows.
 
     Attributes:
         axes: [d, r] float32, orthonormal columns: the principal axes.
-        centroids: [L, r] float32, unit rows.
-        probes: Number of lists searched for a row.
-        candidates: Number of rows, nearest on the axes, that are compared in full.
+        centroids: [L, c] float32, unit rows on the first c axes.
+        gaps: [g] float32, for sampled neighbours: cosine of their list's centroid with the row,
+            less 0.7 of the cosine of the row's best centroid.
+        losses: [g] float32, for sampled neighbours: k-th best product on the axes of the row, less
+            the neighbour's.
     """
 
     axes: Tensor
     centroids: Tensor
-    probes: int
-    candidates: int
+    gaps: Tensor
+    losses: Tensor
 
     @classmethod
     def of(cls, x: Tensor, k: int, *, least: float) -> Training:
         """Train on rows.
-
-        Probes and candidates are the fewest that keep 99 and 99.8 % of the k nearest of 512 rows.
 
         Args:
             x: [N, d] float32, unit rows, N > 0.
             k: Number of neighbours.
             least: Cosine below which a neighbour does not count.
         """
-        axes = torch.linalg.eigh(x.T @ x)[1].flip(1)[:, :_WIDTH].contiguous()
-        low = x @ axes
-        lists = min(len(x), math.ceil(_LISTS * math.sqrt(len(x))))
-        generator = torch.Generator().manual_seed(0)
-        centroids = spherical_kmeans(low, lists, _ITERATIONS, generator)
         sample = torch.arange(0, len(x), max(1, len(x) // _SAMPLE))
-        near, counts = _neighbours(x, sample, k, least)
-        cosine = (low[near] @ low[sample, :, None]).squeeze(2)
-        order = nearest_keys(low[sample], low, min(_MOST, len(x)))[0]
-        place = torch.searchsorted(-order, -cosine)  # 0 is the row itself
-        compared = max(k, int(_quantile(place[counts], _COMPARED)))
-        own = cls(axes, centroids, lists, compared)
-        return replace(own, probes=own._enough(x, sample, near, counts))
+        # What is measured must not be known from the training.
+        free = torch.ones(len(x), dtype=torch.bool)
+        free[sample] = len(x) < 2 * _SAMPLE
+        (others,) = free.nonzero(as_tuple=True)
+        lists = min(len(others), math.ceil(_LISTS * math.sqrt(len(x))))
+        generator = torch.Generator().manual_seed(0)
+        chosen = torch.randperm(len(others), generator=generator)[: _TRAINED * lists]
+        some = x[others[chosen]]
+        energy, axes = (each.flip(-1) for each in torch.linalg.eigh(some.T @ some))
+        needed = int((energy.cumsum(0) < _ENERGY * energy.sum()).sum()) + 1
+        axes = axes[:, : _STEP * math.ceil(needed / _STEP)].contiguous()
+        low = _unit(some @ axes[:, :_COARSE])
+        centroids = spherical_kmeans(low, lists, _ITERATIONS, generator)
+        own = cls(axes, centroids, torch.empty(0), torch.empty(0))
+        return own._measured(x, sample, k, least)
 
-    def measured(self, x: Tensor, count: int, k: int, *, least: float) -> Training:
-        """Return the training with the probes that the last `count` rows of x need."""
-        sample = torch.arange(max(0, len(x) - count), len(x))
-        return replace(self, probes=self._enough(x, sample, *_neighbours(x, sample, k, least)))
+    def measured(self, x: Tensor, first: int, count: int, k: int, *, least: float) -> Training:
+        """Return the training with measures of `count` rows from `first` on for the oldest."""
+        sample = torch.arange(first, len(x), max(1, (len(x) - first) // count))
+        return self._measured(x, sample, k, least)
 
-    def _enough(self, x: Tensor, sample: Tensor, near: Tensor, counts: Tensor) -> int:
-        """Return the number of lists that contain `_PROBED` of the neighbours of a sample."""
-        rank = (x[sample] @ self.axes @ self.centroids.T).argsort(1, descending=True).argsort(1)
-        label = nearest_centroid(x[near.flatten()] @ self.axes, self.centroids).view_as(near)
-        return int(_quantile(rank.gather(1, label)[counts], _PROBED)) + 1
+    def _measured(self, x: Tensor, sample: Tensor, k: int, least: float) -> Training:
+        cosine, near = nearest_keys(x[sample], x, max(_NEAR, k + 1))
+        counts = (near != sample[:, None]).logical_and_(cosine >= least)
+        counts[:, k + 1 :] = False
+        row = counts.nonzero()[:, 0]
+        if not len(row):
+            return self
+        low = x[sample] @ self.axes
+        products = torch.cat(
+            [
+                (x[some] @ self.axes @ each[:, :, None]).squeeze(2)
+                for some, each in zip(near.split(_TILE), low.split(_TILE), strict=True)
+            ]
+        )
+        best = products.topk(min(k + 1, products.shape[1]), dim=1).values[:, -1]
+        losses = best[row] - products[counts]
+        centre = self._cosines(low)
+        each, place = near[counts].unique(return_inverse=True)
+        gaps = centre[row, self.labels(x[each] @ self.axes)[place]] - _NEARER * centre.amax(1)[row]
+        kept = -_SAMPLE * k
+        return replace(
+            self,
+            gaps=torch.cat([self.gaps, gaps])[kept:],
+            losses=torch.cat([self.losses, losses])[kept:],
+        )
+
+    @property
+    def reach(self) -> float:
+        """Threshold of the gaps: lists above it contain `_PROBED` of the sampled neighbours."""
+        return -_quantile(-self.gaps, _PROBED) if len(self.gaps) else math.inf
+
+    @property
+    def margin(self) -> float:
+        """Loss on the axes up to which rows are compared in full: `_COMPARED` of the sample's."""
+        return max(0.0, _quantile(self.losses, _COMPARED)) + _ROUNDING
+
+    def lists(self, low: Tensor, reach: float) -> tuple[Tensor, Tensor]:  # [n] int64, [n, L] bool
+        """Return the list of each row [n, r], and the lists to search: those about as near."""
+        cosine = self._cosines(low)
+        best, label = cosine.max(1, keepdim=True)
+        return label[:, 0], cosine >= best * _NEARER + reach
+
+    def labels(self, low: Tensor) -> Tensor:  # [n, r] -> [n] int64
+        """Return the list of each row."""
+        return torch.cat([self._cosines(part).argmax(1) for part in low.split(_TILE)])
+
+    def _cosines(self, low: Tensor) -> Tensor:  # [n, L]
+        return _unit(low[:, : self.centroids.shape[1]]) @ self.centroids.T
 
 
-def _neighbours(
-    x: Tensor, sample: Tensor, k: int, least: float
-) -> tuple[Tensor, Tensor]:  # [s, k + 1] int64, [s, k + 1] bool
-    """Return the nearest rows of a sample, and which of them count: not the row itself."""
-    cosine, near = nearest_keys(x[sample], x, k + 1)
-    return near, (near != sample[:, None]).logical_and_(cosine >= least)
+def _unit(low: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(low, dim=1)
 
 
 def _quantile(values: Tensor, share: float) -> float:
@@ -101,48 +147,60 @@ class GrowingIVF:
     """Rows in lists by nearest centroid, appended to in amortised constant time.
 
     Lists are compared on the principal axes; what is found is compared again in full. What is found
-    for a row depends on the training and the earlier rows only, not on how rows are batched. On a
-    CPU.
+    for a row depends on the training and the earlier rows only, not on how rows are batched. A list
+    is packed when it is first searched, so that a few searches cost little. On a CPU.
     """
 
-    def __init__(self, training: Training) -> None:
-        """Start without rows."""
+    def __init__(self, training: Training, labels: Tensor | None = None) -> None:
+        """Start with rows whose lists, [n] integers, are known; by default without rows."""
         self.training = training
-        lists, width = training.centroids.shape
-        # The last column is 1, so that a product also subtracts the bound of the query.
-        none = {"number": torch.empty(0, dtype=torch.int64), "row": torch.empty(0, width + 1)}
-        self._lists = GrowingLists.of(torch.zeros(lists, dtype=torch.int64), none)
-        self._count = 0
+        none = torch.empty(0, dtype=torch.int32)
+        self._labels = GrowingRows(none if labels is None else labels.to(torch.int32))
+        lists = len(training.centroids)
+        columns = {"number": none, "row": torch.empty(0, training.axes.shape[1])}
+        self._lists = GrowingLists.of(torch.zeros(lists, dtype=torch.int64), columns)
+        self._packed = np.zeros(lists, dtype=bool)
+        self._buffer = np.empty(0, dtype=np.float32)
 
     def __len__(self) -> int:
         """Number of rows."""
-        return self._count
+        return len(self._labels)
 
     @property
-    def share(self) -> float:
-        """Share of the rows that a row is compared with, on average over the rows."""
-        size = self._lists.count.double()
-        read = self.training.probes * float(size.square().sum())
-        return min(1.0, read / max(1, len(self)) ** 2)
+    def labels(self) -> Tensor:
+        """[n] int32, list of each row."""
+        return self._labels.view
 
-    def add(self, x: Tensor, labels: Tensor | None = None) -> Tensor:  # [n, d] -> [n] int64
-        """Take in rows without a search, and return the list of each.
+    def forget(self, x: Tensor, gone: Tensor, left: Tensor) -> None:  # [g] int64, [n] bool
+        """Form the centroids of lists without some rows, whose vectors they may reveal.
 
         Args:
-            x: [n, d] float32, unit rows.
-            labels: The lists, if known.
+            x: [N, d] float32, all rows.
+            gone: Rows that are no longer left.
+            left: Whether each row that was taken in is left.
         """
-        made = []
-        for first in range(0, len(x), _SCORES // 1024):
-            part = slice(first, first + _SCORES // 1024)
-            low = x[part] @ self.training.axes
-            made.append(self._nearest(low) if labels is None else labels[part])
-            self._put(low, made[-1])
-        return torch.cat(made) if made else torch.empty(0, dtype=torch.int64)
+        label, width = self._labels.view, self.training.centroids.shape[1]
+        lists = label[gone].unique()
+        (kept,) = (left & torch.isin(label, lists)).nonzero(as_tuple=True)
+        low = _unit(x[kept] @ self.training.axes[:, :width])
+        sums = torch.zeros(len(lists), width)
+        sums.index_add_(0, torch.searchsorted(lists, label[kept]), low)
+        centroids = self.training.centroids.index_copy(0, lists.long(), _unit(sums))
+        self.training = replace(self.training, centroids=centroids)
 
-    def follow(
-        self, x: Tensor, k: int, *, least: float
-    ) -> tuple[Tensor, Tensor, Tensor]:  # [n, k], [n, k] int64, [n] int64
+    def share(self, sample: Tensor) -> float:  # [s, d]
+        """Return the share of the rows that rows like these are compared with, on average."""
+        size = self._labels.view.bincount(minlength=len(self._packed)).double()
+        _, probed = self.training.lists(sample @ self.training.axes, self.training.reach)
+        return float((probed.double() @ size).mean()) / max(1, len(self))
+
+    def add(self, x: Tensor) -> None:  # [n, d]
+        """Take in rows without a search."""
+        for part in x.split(_SCORES // 1024):
+            low = part @ self.training.axes
+            self._put(low, self.training.labels(low))
+
+    def follow(self, x: Tensor, k: int, *, least: float) -> tuple[Tensor, Tensor]:
         """Take in the rows after the first `len(self)` and find the most similar earlier ones.
 
         Cosines that are equal within rounding are ordered by number, lower first.
@@ -153,97 +211,156 @@ class GrowingIVF:
             least: Cosine below which a row is no neighbour.
 
         Returns:
-            Cosines, best first, the numbers of the rows they belong to, and the list of each new
-            row. Missing neighbours have value minus infinity and number -1.
+            Cosines, best first, and the numbers of the rows they belong to, [n, k] each. Missing
+            neighbours have value minus infinity and number -1.
         """
-        parts, expected = [], max(1, int(self.share * len(self)))
-        tile = min(_TILE, max(1, _SCORES // expected))
+        values, numbers = [torch.empty(0, k)], [torch.empty(0, k, dtype=torch.int64)]
+        reach, tile = self.training.reach, max(1, min(_TILE, 4 * _SCORES // max(1, len(self))))
         while (start := len(self)) < len(x):
-            low = x[start : start + tile] @ self.training.axes
-            label = self._nearest(low)
-            query, number = self._candidates(low, label, k)
-            cosine = _products(x, start + query, number)
-            parts.append((*_best(query, cosine, number, len(low), k, least), label))
+            part = x[start : start + tile]
+            low = part @ self.training.axes
+            label, probed = self.training.lists(low, reach)
+            self._pack(x, probed.any(0).numpy())
+            query, number = self._candidates(low, label, probed, k)
+            best, found = _best(x, part, query, number, k, least)
+            values.append(best)
+            numbers.append(found)
             self._put(low, label)
-        if not parts:
-            none = torch.empty(0, k, dtype=torch.int64)
-            return none.float(), none, none[:, 0]
-        values, numbers, labels = (torch.cat(column) for column in zip(*parts, strict=True))
-        return values, numbers, labels
+        return torch.cat(values), torch.cat(numbers)
 
     def _put(self, low: Tensor, label: Tensor) -> None:
-        order = label.argsort(stable=True)
-        rows = torch.nn.functional.pad(low[order], (0, 1), value=1.0)
-        columns = {"number": (self._count + order).numpy(), "row": rows.numpy()}
-        self._lists.append(label[order].numpy(), columns)
-        self._count += len(low)
+        """Append rows, and pack those whose lists are packed."""
+        first, known = len(self), self._packed[label.numpy()]
+        self._labels.append(label.to(torch.int32))
+        if known.any():
+            (own,) = torch.from_numpy(known).nonzero(as_tuple=True)
+            own = own[label[own].argsort(stable=True)]
+            columns = {"number": (first + own).int().numpy(), "row": low[own].numpy()}
+            self._lists.append(label[own].numpy(), columns)
 
-    def _nearest(self, low: Tensor) -> Tensor:  # [n, r] -> [n] int64
-        """Return the list of each row, of equally near ones the first."""
-        parts = [part @ self.training.centroids.T for part in low.split(_TILE)]
-        return torch.cat([stable_topk(part, 1)[1][:, 0] for part in parts])
+    def _pack(self, x: Tensor, wanted: np.ndarray) -> None:  # [L] bool
+        """Pack the rows of lists that are not packed yet."""
+        wanted = wanted & ~self._packed
+        if not wanted.any():
+            return
+        label = self._labels.array
+        (number,) = wanted[label].nonzero()
+        number = number[label[number].argsort(kind="stable")]
+        row = np.empty((len(number), self.training.axes.shape[1]), dtype=np.float32)
+        step = _SCORES // 1024
+        for begin in range(0, len(number), step):
+            own = torch.from_numpy(number[begin : begin + step])
+            torch.mm(x[own], self.training.axes, out=torch.from_numpy(row[begin : begin + step]))
+        columns = {"number": number.astype(np.int32), "row": row}
+        self._lists.append(label[number].astype(np.int64), columns)
+        self._packed |= wanted
 
     def _candidates(
-        self, low: Tensor, label: Tensor, k: int
+        self, low: Tensor, label: Tensor, probed: Tensor, k: int
     ) -> tuple[Tensor, Tensor]:  # [c], [c] int64
-        """Return pairs of new row and the number of an earlier row that may be near."""
-        lists, training = self._lists, self.training
-        stored, first, count = lists.tensors["row"], lists.first, lists.count
-        near, probe = stable_topk(low @ training.centroids.T, training.probes, sorted=False)
-        few = probe.gather(1, near.topk(min(_NEAREST, len(probe[0])), dim=1).indices)
-        asked = torch.nn.functional.pad(low, (0, 1))
-        most = max(k, training.candidates)
-        best = scan_lists(asked, stored, first, count, few, most)[0][:, -1]
-        bound = best.clamp_(min=-2.0) - _TIE
-        asked[:, -1] = -bound
-        flat, pair = scores_by_list(asked, stored, first, count, probe)
-        (hit,) = (flat >= 0).nonzero(as_tuple=True)
-        size = count[probe].flatten()[pair]
-        end = size.cumsum(0)
-        run = torch.searchsorted(end, hit, right=True)
-        place = first[probe.flatten()[pair[run]]] + hit - (end - size)[run]
+        """Return pairs of new row and the number of an earlier row, near on the axes, in order."""
+        query, number, score = self._nearest(low, probed, k)
         # New rows count as if they were in the lists already.
-        probed = torch.zeros(len(low), len(first), dtype=torch.bool).scatter_(1, probe, True)
-        excess = low @ low.T - bound[:, None]
-        row, column = probed[:, label].logical_and_(excess >= 0).tril_(-1).nonzero(as_tuple=True)
-        query = torch.cat([pair[run] // probe.shape[1], row])
-        number = torch.cat([lists.tensors["number"][place], self._count + column])
-        excess = torch.cat([flat[hit], excess[row, column]])
-        best = _packed(query, excess, len(low), most)[0].topk(most, dim=1).values[:, -1]
-        kept = excess >= best[query] - _TIE
+        row, column = probed[:, label].tril_(-1).nonzero(as_tuple=True)
+        query = torch.cat([query, row])
+        number = torch.cat([number, len(self) + column])
+        score = torch.cat([score, (low @ low.T)[row, column]])
+        order = ((query << 40) + number).argsort()
+        query, number, score = query[order], number[order], score[order]
+        (scores,) = _packed(query, len(low), score)
+        most = max(k, _MOST)
+        if scores.shape[1] > most:  # of many equal rows, the lower numbers
+            lane = ranges(0, query.bincount(minlength=len(low)))[1]
+            chosen = torch.zeros(scores.shape, dtype=torch.bool)
+            chosen.scatter_(1, stable_topk(scores, most, sorted=False)[1], True)
+            kept = chosen[query, lane]
+        else:
+            kept = torch.ones(len(query), dtype=torch.bool)
+        if scores.shape[1] >= k:
+            kept &= score >= scores.topk(k, dim=1).values[query, -1] - self.training.margin
         return query[kept], number[kept]
 
+    def _nearest(
+        self, low: Tensor, probed: Tensor, k: int
+    ) -> tuple[Tensor, Tensor, Tensor]:  # [c], [c] int64, [c]
+        """Return pairs of row and stored row in its lists, and their products on the axes.
 
-def _products(x: Tensor, one: Tensor, other: Tensor) -> Tensor:  # [c]
-    """Return the inner products of pairs of rows."""
-    parts = [
-        torch.linalg.vecdot(x[a], x[b])
-        for a, b in zip(one.split(_PAIRS), other.split(_PAIRS), strict=True)
-    ]
-    return torch.cat(parts)
+        They include all within the margin of the k-th best.
+        """
+        size = self._lists.count
+        lists, query = (probed & (size > 0)).T.nonzero(as_tuple=True)  # list after list
+        count = size[lists]
+        flat = self._scores(low.numpy(), query.numpy(), lists, count)
+        if not len(flat):
+            return query[:0], query[:0], torch.empty(0)
+        begin = count.cumsum(0) - count
+        # The k best lists by their best row bound the k-th best row from below.
+        best = torch.from_numpy(np.maximum.reduceat(flat, begin.numpy()))
+        bests = torch.full((len(low), max(k, len(size))), -torch.inf)
+        bests[query, lists] = best
+        bound = bests.topk(k, dim=1).values[:, -1] - self.training.margin
+        (kept,) = (best >= bound[query]).nonzero(as_tuple=True)
+        pair, place = ranges(begin[kept], count[kept])
+        score = torch.from_numpy(flat)[place]
+        pair = kept[pair]
+        (hit,) = (score >= bound[query[pair]]).nonzero(as_tuple=True)
+        pair, place = pair[hit], place[hit]
+        entry = self._lists.first[lists[pair]] + place - begin[pair]
+        return query[pair], self._lists.tensors["number"][entry].long(), score[hit]
+
+    def _scores(
+        self, low: np.ndarray, query: np.ndarray, lists: Tensor, count: Tensor
+    ) -> np.ndarray:  # [sum of count] float32, pair after pair; overwritten by the next call
+        """Return the products of rows and lists; each list is multiplied once by all its rows."""
+        total = int(count.sum())
+        if total > len(self._buffer):  # fresh memory takes longer than the products
+            self._buffer = np.empty(total + total // 4, dtype=np.float32)
+        rows, flat, asked = self._lists.columns["row"], self._buffer, np.empty_like(low)
+        each, many = lists.unique_consecutive(return_counts=True)
+        bounds = torch.stack([self._lists.first[each], self._lists.count[each], many]).T.tolist()
+        pair = score = 0
+        for begin, size, asking in bounds:
+            # A copy of few rows stays in the cache; one of all pairs is larger than the lists.
+            low.take(query[pair : pair + asking], axis=0, out=asked[:asking], mode="clip")
+            out = flat[score : score + asking * size].reshape(asking, size)
+            np.dot(asked[:asking], rows[begin : begin + size].T, out=out)
+            pair += asking
+            score += asking * size
+        return flat[:total]
 
 
 def _best(
-    query: Tensor, value: Tensor, number: Tensor, queries: int, k: int, least: float
-) -> tuple[Tensor, Tensor]:  # [queries, k], [queries, k] int64
-    """Return the k best of the candidates of each query from `least` on, ties by number."""
-    kept = value >= least
-    query, value, number = query[kept], value[kept], number[kept]
-    order = torch.from_numpy(np.lexsort((number.numpy(), query.numpy())))
-    query, value, number = query[order], value[order], number[order]
-    values, place = _packed(query, value, queries, k)
-    numbers = number.new_full(values.shape, -1).index_put_(place, number)
-    best, column = stable_topk(values, k, plain=values.numel())
-    return best, numbers.gather(1, column)
+    x: Tensor,  # [N, d]
+    part: Tensor,  # [B, d]
+    query: Tensor,  # [c] int64, ascending
+    number: Tensor,  # [c] int64, ascending for each query
+    k: int,
+    least: float,
+) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
+    """Return the k best candidates of each row from `least` on, ties by number."""
+    cosine = torch.cat(
+        [
+            torch.linalg.vecdot(part[one], x[other])
+            for one, other in zip(query.split(_PAIRS), number.split(_PAIRS), strict=True)
+        ]
+    )
+    kept = cosine >= least
+    query, number, cosine = query[kept], number[kept], cosine[kept]
+    values, numbers = _packed(query, len(part), cosine, number, width=k)
+    best, place = stable_topk(values, k, plain=values.numel())
+    return best, numbers.gather(1, place).masked_fill_(best == -torch.inf, -1)
 
 
 def _packed(
-    query: Tensor, value: Tensor, queries: int, least: int
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:  # [queries, at least `least`], [c], [c] int64
-    """Return the values of each query in a row, padded by minus infinity, and their places."""
-    order = query.argsort(stable=True)
+    query: Tensor, queries: int, *columns: Tensor, width: int = 0
+) -> list[Tensor]:  # [queries, at least `width`]
+    """Return columns with the entries of each query in a row, padded by -1 or minus infinity."""
     count = query.bincount(minlength=queries)
-    lane = ranges(0, count)[1]
-    place = torch.empty_like(lane).index_copy_(0, order, lane)
-    values = value.new_full((queries, max(least, int(count.max()))), -torch.inf)
-    return values.index_put_((query, place), value), (query, place)
+    place = query, ranges(0, count)[1]
+    shape = queries, max(width, int(count.max()))
+    return [
+        column.new_full(shape, -torch.inf if column.is_floating_point() else -1).index_put_(
+            place, column
+        )
+        for column in columns
+    ]

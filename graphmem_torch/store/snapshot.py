@@ -38,6 +38,7 @@ def save_snapshot(
     tensors: Mapping[str, Tensor],
     meta: Mapping[str, str],
     generation: int | str,
+    name: str = SNAPSHOT_NAME,
 ) -> None:
     """Write the snapshot of a store, replacing the old one atomically.
 
@@ -47,6 +48,7 @@ def save_snapshot(
         meta: Strings to store with them; names that begin with `graphmem.` are reserved.
         generation: State that the tensors were made from. `MemoryStore.state` also distinguishes a
             restored store from its backup.
+        name: Name of the file.
 
     Raises:
         InputError: `meta` uses a reserved name.
@@ -56,7 +58,7 @@ def save_snapshot(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    reserved = [name for name in meta if name.startswith(PREFIX)]
+    reserved = [key for key in meta if key.startswith(PREFIX)]
     if reserved:
         raise InputError(
             f"meta: expected names without the prefix {PREFIX!r}, got {reserved[0]!r}. Rename it"
@@ -64,9 +66,9 @@ def save_snapshot(
     # safetensors rejects tensors that share memory, so those are cloned. Plain CPU tensors are not.
     seen: set[int] = set()
     plain = {}
-    for name, tensor in tensors.items():
+    for key, tensor in tensors.items():
         own = tensor.detach().cpu().contiguous()
-        plain[name] = own.clone() if own.untyped_storage().data_ptr() in seen else own
+        plain[key] = own.clone() if own.untyped_storage().data_ptr() in seen else own
         seen.add(own.untyped_storage().data_ptr())
     stamped = {
         **meta,
@@ -74,10 +76,10 @@ def save_snapshot(
         f"{PREFIX}state": str(generation),
         CHECKSUM: _checksum(plain, meta),
     }
-    path = Path(folder) / SNAPSHOT_NAME
+    path = Path(folder) / name
     # A separate folder, because a kill would leave the randomly named file of safetensors behind.
-    workshop = path.with_name(SNAPSHOT_NAME + ".new")
-    new = workshop / SNAPSHOT_NAME
+    workshop = path.with_name(name + ".new")
+    new = workshop / name
     try:
         shutil.rmtree(workshop, ignore_errors=True)
         workshop.mkdir()
@@ -95,13 +97,19 @@ def save_snapshot(
 
 
 def load_snapshot(
-    folder: str | Path, generation: int | str, *, verify: bool = False, stale: bool = False
+    folder: str | Path,
+    generation: int | str,
+    name: str = SNAPSHOT_NAME,
+    *,
+    verify: bool = False,
+    stale: bool = False,
 ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Map the snapshot into memory if it fits the store.
 
     Args:
         folder: The store's folder.
         generation: State of the store, like that of `save_snapshot`.
+        name: Name of the file.
         verify: Whether to read everything and compare the checksum. Otherwise a damaged header or a
             truncated file is found, but not flipped bits in the data.
         stale: Whether to accept a snapshot of another state, even of a store replaced since; the
@@ -111,12 +119,12 @@ def load_snapshot(
         The tensors and the meta strings; None if no snapshot is usable (the reason is logged).
     """
     state = None if stale else str(generation)
-    tensors, meta, found = _read(Path(folder) / SNAPSHOT_NAME, state, verify=verify)
+    tensors, meta, found = _read(Path(folder) / name, state, verify=verify)
     if found == "current":
         return tensors, meta
     # Missing or stale is normal: every write makes a snapshot stale.
     level = logging.WARNING if found.startswith("damaged") else logging.INFO
-    _log.log(level, "%s: the snapshot is %s", folder, found)
+    _log.log(level, "%s: the snapshot is %s", Path(folder) / name, found)
     return None
 
 

@@ -18,6 +18,7 @@ from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
 __all__ = [
     "CHECKSUM",
     "FORMAT",
+    "LISTS_NAME",
     "PREFIX",
     "SNAPSHOT_NAME",
     "content_digest",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 SNAPSHOT_NAME = "snapshot.safetensors"
+LISTS_NAME = "similar.safetensors"
+"""Snapshot of the lists of similar atoms, which linking searches."""
+
 FORMAT = "2"
 PREFIX = "graphmem."
 """Prefix of the names of a snapshot's own metadata."""
@@ -54,19 +58,20 @@ _DTYPES = {
 
 
 def drop_snapshot(folder: str | Path) -> None:
-    """Delete the snapshot, and any half-written one.
+    """Delete the snapshot and that of the lists, and any half-written ones.
 
     Raises:
-        StoreError: The file cannot be deleted.
+        StoreError: A file cannot be deleted.
     """
-    path = Path(folder) / SNAPSHOT_NAME
-    try:
-        shutil.rmtree(path.with_name(SNAPSHOT_NAME + ".new"), ignore_errors=True)
-        if path.exists():
-            path.unlink()
-            sync_folder(path.parent)
-    except OSError as error:
-        raise store_error(error, path) from error
+    for name in (SNAPSHOT_NAME, LISTS_NAME):
+        path = Path(folder) / name
+        try:
+            shutil.rmtree(path.with_name(name + ".new"), ignore_errors=True)
+            if path.exists():
+                path.unlink()
+                sync_folder(path.parent)
+        except OSError as error:
+            raise store_error(error, path) from error
 
 
 def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = False) -> str:

@@ -405,7 +405,7 @@ class MemoryStore(TensorReader):
             return max(0, before - file.stat().st_size)
 
     def _drop_derived(self) -> None:
-        """Delete the snapshot, another encoder's pending vectors, and leftovers of both."""
+        """Delete the snapshots, another encoder's pending vectors, and leftovers of both."""
         if self.path is None:
             return
         with WriterLock(self.path, "snapshot.lock"):
@@ -490,7 +490,12 @@ class MemoryStore(TensorReader):
             self._database.write(lambda: self._set({name: value}))
 
     def save_snapshot(
-        self, tensors: Mapping[str, Tensor], meta: Mapping[str, str], *, state: str | None = None
+        self,
+        tensors: Mapping[str, Tensor],
+        meta: Mapping[str, str],
+        *,
+        state: str | None = None,
+        name: str = SNAPSHOT_NAME,
     ) -> None:
         """Write the snapshot of this store; does nothing for a store in memory.
 
@@ -498,6 +503,7 @@ class MemoryStore(TensorReader):
             tensors: Derived tensors by name.
             meta: Strings to store with them.
             state: `state` at the time the tensors' sources were read; None: the current state.
+            name: Name of the file.
 
         Raises:
             StoreError: The store is read-only or the disk is full; store and old snapshot are
@@ -510,17 +516,17 @@ class MemoryStore(TensorReader):
             with WriterLock(self.path, "snapshot.lock", create=False):
                 erased = int(self._meta("store.erased") or 0)
                 if int(stamp.partition("-")[0]) >= erased:  # else it holds content erased since
-                    snapshot.save_snapshot(self.path, tensors, meta, stamp)
+                    snapshot.save_snapshot(self.path, tensors, meta, stamp, name)
                 if self.gone:  # a store dropped meanwhile leaves no file
-                    (self.path / SNAPSHOT_NAME).unlink(missing_ok=True)
+                    (self.path / name).unlink(missing_ok=True)
 
     def load_snapshot(
-        self, *, verify: bool = False, stale: bool = False
+        self, name: str = SNAPSHOT_NAME, *, verify: bool = False, stale: bool = False
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """Return the saved tensors, memory-mapped, and strings; see `snapshot.load_snapshot`."""
         if self.path is None:
             return None
-        return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
+        return snapshot.load_snapshot(self.path, self.state, name, verify=verify, stale=stale)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes (bytes) and bindings, as plain JSON values."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +14,7 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.ops import knn_graph
+from graphmem_torch.ops.growing_ivf import Training
 
 LISTS = LinkConfig(exact=False, similarity_k=5, min_similarity=0.3)
 
@@ -76,9 +80,91 @@ def test_of_equal_rows_the_earlier_are_found() -> None:
         assert rows[i].tolist() == earlier + [-1] * (5 - len(earlier))
 
 
+def kind_of(kind: str, dim: int) -> Tensor:
+    """2,600 rows: on the sphere, about many or three topics, or 2,000 of them equal."""
+    g = torch.Generator().manual_seed(dim)
+    noise = torch.nn.functional.normalize(torch.randn(2600, dim, generator=g), dim=1)
+    if kind == "uniform":
+        return noise
+    if kind == "equal":
+        noise[torch.randperm(2600, generator=g)[:2000]] = noise[0].clone()
+        return noise
+    topics = {"clustered": 60, "few": 3}[kind]
+    centre = torch.nn.functional.normalize(torch.randn(topics, dim, generator=g), dim=1)
+    own = centre[torch.randint(topics, (2600,), generator=g)]
+    return torch.nn.functional.normalize(own + 0.8 * noise, dim=1)
+
+
+@pytest.mark.parametrize("dim", [64, 384, 768])
+@pytest.mark.parametrize("kind", ["uniform", "clustered", "few", "equal"])
+def test_edges_of_every_kind_of_rows_are_found(kind: str, dim: int) -> None:
+    """Where too few lists hold the neighbours, more are searched, or all rows."""
+    x = kind_of(kind, dim)
+    least = -1.0 if kind == "uniform" else LISTS.min_similarity
+    search = SimilarRows(replace(LISTS, min_similarity=least), "cpu", large=800)
+    value, rows = search.earlier(x, 0, 5)
+    cosine, _ = knn_graph(x, 5, earlier=True)
+    counts = cosine >= least
+    # Of nearly equal rows any is right.
+    near = (value >= cosine - 1e-5) & counts
+    assert int(near.sum()) >= 0.96 * int(counts.sum())
+    assert (rows < torch.arange(len(x))[:, None]).all()
+    assert torch.equal(near[:800], counts[:800])  # exact up to there
+
+
+@pytest.mark.parametrize("known", [200, 400, 850])
+def test_a_kept_state_continues_without_training(
+    known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = topics(1000, 7)
+    own = SimilarRows(LISTS, "cpu", large=160)
+    assert not own.unsaved
+    own.earlier(x[:known], 0, 5)
+    assert own.unsaved
+    state = {name: each.clone() for name, each in own.state(x).items()}
+    assert not own.unsaved
+    _, rows = own.earlier(x, known, 5)
+
+    later = SimilarRows(LISTS, "cpu", large=160)
+    kept = torch.ones(len(state["labels"]), dtype=torch.bool)
+    later.load(state, kept, x)
+    assert not later.unsaved
+    found = later.earlier(x, known, 5)[1]
+    assert torch.equal(found, rows)
+    if known == 850:  # neither trained nor measured again up to 880 rows
+        again = SimilarRows(LISTS, "cpu", large=160)
+        again.load(state, kept, x)
+        monkeypatch.setattr(Training, "of", None)
+        monkeypatch.setattr(Training, "measured", None)
+        assert torch.equal(again.earlier(x[:860], 850, 5)[1], rows[:10])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda state: state.pop("labels"),
+        lambda state: state.update(labels=state["labels"] + 10_000),
+        lambda state: state.update(first=state["first"] + 1),
+        lambda state: state.update(axes=state["axes"][:5]),
+        lambda state: state.update(counts=state["counts"] + 10_000),
+        lambda state: state.update(settings=state["settings"] + 1),
+        lambda state: state.update(counts=state["counts"][:1]),
+    ],
+)
+def test_a_state_that_does_not_fit_is_ignored(spoil: Callable[[dict[str, Tensor]], None]) -> None:
+    x = topics(700, 8)
+    own = SimilarRows(LISTS, "cpu", large=160)
+    own.earlier(x[:600], 0, 5)
+    state = own.state(x)
+    spoil(state)
+    later = SimilarRows(LISTS, "cpu", large=160)
+    later.load(state, torch.ones(600, dtype=torch.bool), x)
+    assert torch.equal(later.earlier(x, 600, 5)[1], own.earlier(x, 600, 5)[1])
+
+
 def test_exact_compares_all() -> None:
     x = topics(600, 3)
-    search = SimilarRows(LinkConfig(similarity_k=5), "cpu", large=160)
+    search = SimilarRows(LinkConfig(similarity_k=5, exact=True), "cpu", large=160)
     assert torch.equal(search.earlier(x, 300, 5)[1], knn_graph(x, 5, start=300, earlier=True)[1])
 
 
