@@ -212,7 +212,9 @@ def _relax(problem: Problem) -> _RelaxedSelection:
     first ones are densities instead: down to them, items use the tokens the last price left over.
     """
     room = problem.room.double()
-    density, order = (problem.values / problem.costs.clamp(min=1)).sort(dim=1, descending=True)
+    density, order = (problem.values / problem.costs.clamp(min=1)).sort(
+        dim=1, descending=True, stable=True
+    )
     if not order.shape[1]:
         return _priced(problem, torch.zeros_like(room))
 

@@ -199,7 +199,7 @@ def ranked(
 def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
     """Return values that rank candidates by tier [B or 1, A], then by score; -inf stays."""
     own = found.pick_each(tier.expand(len(score), -1))
-    order = score.argsort(dim=1, descending=True, stable=True)
+    order = stable_topk(score, score.shape[1])[1]
     order = order.gather(1, own.gather(1, order).argsort(dim=1, stable=True))
     place = torch.arange(score.shape[1], device=score.device, dtype=score.dtype)
     worth = torch.empty_like(score).scatter_(1, order, -place.expand_as(score))

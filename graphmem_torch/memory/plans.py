@@ -16,6 +16,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.plan_choice import open_span
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.by_time import order_by_time
 from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores
@@ -384,7 +385,7 @@ def _in_order(
             order[rows, :wide] = order_by_time(index.tensors, hits, scores, *parts)
         else:
             scores = present_scores(scores, index.embeddings[at], index.time[at])
-            order[rows, :wide] = (-scores).argsort(dim=1, stable=True)
+            order[rows, :wide] = stable_topk(scores, wide)[1]
 
     def taken(values: Tensor) -> Tensor:
         extra = values.shape[2:]

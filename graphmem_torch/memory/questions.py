@@ -21,6 +21,7 @@ from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.known_vectors import joined
 from graphmem_torch.memory.reasons import Hop, Reasons, hop_nodes, weighed_terms
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.rank.abstention import ABOVE, DEPTH
@@ -525,10 +526,10 @@ def to_explanation(
     """
     index, graph = snapshot.index, found.graph
     share = (found.edge_gradient * graph.weight).abs()
-    edges = share.topk(min(most, len(share))).indices
+    edges = stable_topk(share[None], min(most, len(share)))[1][0]
     edges = edges[share[edges] > 0]
     gradient = found.node_gradient.abs()
-    sending = gradient.topk(min(most, len(gradient))).indices
+    sending = stable_topk(gradient[None], min(most, len(gradient)))[1][0]
     sending = sending[gradient[sending] > 0]
     influence = found.influence.cpu()
     left = influence.nonzero().squeeze(1)

@@ -12,7 +12,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory.asking import Asking
 from graphmem_torch.memory.questions import checked_questions
 from graphmem_torch.memory.state import IndexView
-from graphmem_torch.ops.topk_cosine import nearest_keys
+from graphmem_torch.ops.topk_cosine import numbered_keys
 from graphmem_torch.rank.filters import Where
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.text.times import TimeLike
@@ -96,7 +96,7 @@ class Tensors:
             if not len(keys):
                 return []
             unit = torch.nn.functional.normalize(own, dim=0)[None].to(keys.device)
-            cosines, places = nearest_keys(unit, keys, min(k, len(keys)))
+            cosines, places = numbered_keys(unit, keys, min(k, len(keys)))
             atoms = view.store.atoms(node[places[0]].tolist())
             pairs = zip(atoms, cosines[0].tolist(), strict=True)
             return [(atom.id, cosine) for atom, cosine in pairs]

@@ -19,6 +19,7 @@ from graphmem_torch.index.retrieve import Features
 from graphmem_torch.linalg.logistic import minimise
 from graphmem_torch.memory.index_builder import reweighted
 from graphmem_torch.memory.learned_values import with_weights
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, weight_table
 
@@ -320,7 +321,7 @@ def _examples(labelled: LabelledQuestions) -> Iterator[tuple[Features, Tensor]]:
         if tile.against is not None:
             known = _marked(index, found.rows, tile.against)
             score = _scores(found, index.weights.detach())
-            best = score.topk(min(_OTHERS, score.shape[1]))[1]
+            best = stable_topk(score, min(_OTHERS, score.shape[1]))[1]
             others = torch.zeros_like(known).scatter_(1, best, True)
             asked = (gold | known.where(known.any(1, keepdim=True), others)) & found.listed
             width = int(asked.sum(1).max())

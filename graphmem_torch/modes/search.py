@@ -102,7 +102,7 @@ def select_modes(
     cosine = _cosine(modes, queries)
     weight = _weigh(modes, cosine, half_life_days, absolute)
     rank = torch.where(weight > 0, weight, cosine.clamp(max=0))
-    chosen = rank.topk(min(modes_k, len(modes)), dim=1).indices
+    chosen = stable_topk(rank, min(modes_k, len(modes)))[1]
     return chosen, weight.gather(1, chosen)
 
 

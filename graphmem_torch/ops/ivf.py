@@ -19,7 +19,14 @@ from graphmem_torch.checks import (
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
+from graphmem_torch.ops.tiles import (
+    EQUAL,
+    by_number,
+    empty_best,
+    merge_tile,
+    stable_topk,
+    tile_elements,
+)
 from graphmem_torch.ops.topk_cosine import nearest_keys
 
 __all__ = [
@@ -115,7 +122,8 @@ class IVF:
         """Return the ids of the k most similar rows in the `probes` lists nearest to each query.
 
         Values are exact inner products, best first. If those lists have fewer than k rows, the rest
-        is minus infinity and id -1. With as many probes as lists, the answer is exact.
+        is minus infinity and id -1. Of rows that are equally near within rounding, lower ids come
+        first. With as many probes as lists, the answer is exact.
 
         Args:
             queries: Unit rows.
@@ -134,16 +142,27 @@ class IVF:
         check_count("probes", probes)
         probes = min(probes, len(self.centroids))
         expected = probes * max(1, len(self) // len(self.centroids))
-        parts = []
-        for part in queries.float().split(max(1, tile // expected)):
+        return self._search(queries.float(), k, probes, max(1, tile // expected), tile, k + EQUAL)
+
+    def _search(
+        self, queries: Tensor, k: int, probes: int, step: int, tile: int, candidates: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the k best of some candidates; more of them where more may tie with the k-th."""
+        parts, first, size = [], self.offsets[:-1], self.offsets.diff()
+        for part in queries.split(step):
             probe = nearest_keys(part, self.centroids, probes)[1]
-            for own in _tiles(self.offsets.diff()[probe].sum(1), _LONG * tile):
-                first, size = self.offsets[:-1], self.offsets.diff()
-                parts.append(scan_lists(part[own], self.rows, first, size, probe[own], k))
-        values, places = (torch.cat(column) for column in zip(*parts, strict=True))
-        if len(self) == 0:
-            return values, places
-        return values, self.ids[places.clamp(min=0)].masked_fill_(places < 0, -1)
+            for own in _tiles(size[probe].sum(1), _LONG * tile):
+                found = part[own], self.rows, first, size, probe[own]
+                values, places = scan_lists(*found, candidates)
+                if len(self):
+                    places = self.ids[places.clamp(min=0)].masked_fill_(places < 0, -1)
+                parts.append(by_number(values, places, k))
+        values, places, short = (torch.cat(column) for column in zip(*parts, strict=True))
+        (again,) = short.nonzero(as_tuple=True)
+        if len(again):
+            more = queries[again], k, probes, max(1, step // 4), tile, 4 * candidates
+            values[again], places[again] = self._search(*more)
+        return values, places
 
     def add(self, rows: Tensor) -> IVF:  # [n, d], unit rows
         """Return the index with more rows, whose ids follow the highest one ever used.
@@ -329,7 +348,7 @@ def scan_each_list(
             if kept is not None:
                 line = query[own, None] if len(kept) > 1 else 0
                 score.masked_fill_(~kept[line, number.long()], -torch.inf)
-            values[own, :width], places[own, :width] = score.topk(width, dim=1)
+            values[own, :width], places[own, :width] = stable_topk(score, width)
         places[done : done + count, :width] += first
         done += count
     found = order[places.clamp(min=0)].long().masked_fill_(values == -torch.inf, -1)

@@ -261,7 +261,7 @@ def _relax(
     # Items with value and without cost have infinite density and come first.
     density = (values / costs).masked_fill_(fixed, -1.0)
     costs = costs.masked_fill(fixed, 0.0)
-    ranked, order = density.sort(dim=1, descending=True)
+    ranked, order = density.sort(dim=1, descending=True, stable=True)
     ordered = costs.gather(1, order)
     spent = ordered.cumsum(1)
     count = torch.searchsorted(spent, room[:, None], right=True)  # [B, 1] whole items that fit
@@ -354,7 +354,7 @@ def _most_room(loss: Tensor, change: Tensor, wanted: Tensor) -> Tensor:  # [R]
     """Return the tokens that can be freed before the loss is `wanted`: a fractional knapsack."""
     usable = (change < 0) & (loss < wanted[:, None])
     freed = torch.where(usable, -change, 0.0)
-    rate, order = torch.where(usable, loss / freed, _NEVER).sort(dim=1)
+    rate, order = torch.where(usable, loss / freed, _NEVER).sort(dim=1, stable=True)
     loss = torch.where(usable, loss, 0.0).gather(1, order).cumsum(1)
     pad = torch.nn.functional.pad
     freed = pad(freed.gather(1, order).cumsum(1), (1, 0))
@@ -375,7 +375,9 @@ def _table(
 ) -> None:
     """Return the best moves within the core, for rooms below `size`."""
     usable = (loss < best.wanted(rows)[:, None]) & (change.abs() < size)
-    order = torch.where(usable, change, torch.inf).argsort(dim=1)  # what frees room comes first
+    order = torch.where(usable, change, torch.inf).argsort(
+        dim=1, stable=True
+    )  # what frees room comes first
     order = order[:, : int(usable.sum(1).max())]
     usable, item = usable.gather(1, order), item.gather(1, order)
     change = torch.where(usable, change.gather(1, order), 0.0).long()

@@ -12,7 +12,14 @@ from graphmem_torch.checks import check_choice, check_count, check_matrix, check
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.ivf import IVF
-from graphmem_torch.ops.tiles import empty_best, merge_tile, stable_topk, tile_elements
+from graphmem_torch.ops.tiles import (
+    EQUAL,
+    by_number,
+    empty_best,
+    merge_tile,
+    stable_topk,
+    tile_elements,
+)
 from graphmem_torch.ops.topk_cosine import nearest_keys, tile_scores
 
 __all__ = ["exact_knn", "knn_graph", "knn_of_lists", "takes_lists"]
@@ -23,7 +30,6 @@ _RECALL = 0.96  # on the sample; exceeds the promised 0.95 by the sample's error
 _SAMPLE = 512  # rows whose exact neighbours determine the number of probes
 _FEWEST = 8  # minimum number of lists
 _ROUNDING = 1e-6  # difference of one inner product between two tilings
-_EQUAL = 22  # candidates beyond k, to find ties
 _DENSE = 8  # reading more than one row in this many is slower than half of all products
 
 
@@ -71,7 +77,7 @@ def knn_graph(
         )
     check_unit_rows("x", x[start:])
     approximate = takes_lists(x.shape[0], start, earlier, method)
-    values, indices = _knn_graph(x, k + _EQUAL, start, earlier, approximate)
+    values, indices = _knn_graph(x, k + EQUAL, start, earlier, approximate)
     return _by_number(x, values, indices, k, start, earlier, approximate)
 
 
@@ -88,13 +94,9 @@ def _by_number(
 
     Where more rows tie with the k-th than there are candidates, all rows are compared again.
     """
-    key, order = indices.masked_fill(indices < 0, x.shape[0]).sort(dim=1, stable=True)
-    best, place = stable_topk(values.gather(1, order), k, plain=values.numel())
-    found = key.gather(1, place).masked_fill_(best == -torch.inf, -1)
+    best, found, short = by_number(values, indices, k)
     if approximate or torch.compiler.is_compiling():
         return best, found
-    floor = best[:, -1]
-    short = (values[:, -1] > -torch.inf) & (values[:, -1] >= floor - floor.abs() * _ROUNDING)
     (again,) = short.nonzero(as_tuple=True)
     if not len(again):
         return best, found

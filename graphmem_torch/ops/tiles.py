@@ -12,7 +12,20 @@ from torch import Tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.ops.fixed_shapes import doubt, shapes_are_fixed
 
-__all__ = ["empty_best", "free_bytes", "merge_tile", "numbers_on", "stable_topk", "tile_elements"]
+__all__ = [
+    "EQUAL",
+    "by_number",
+    "empty_best",
+    "free_bytes",
+    "merge_tile",
+    "numbers_on",
+    "stable_topk",
+    "tile_elements",
+]
+
+EQUAL = 22
+"""Candidates beyond k that `by_number` takes, to find ties."""
+
 
 _SHARE = 256  # bytes of free memory per float of the largest temporary: 2^28 floats on 80 GB
 _NARROW = 4096  # columns that a GPU sorts faster than it can report whether it must
@@ -119,6 +132,25 @@ def stable_topk(
             place[more] = _stable(known[more], k, sorted)
     values = scores.gather(1, place)
     return values.masked_fill(values <= above, -torch.inf), place
+
+
+def by_number(
+    values: Tensor,  # [B, c] descending
+    numbers: Tensor,  # [B, c] int64, -1: missing
+    k: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # [B, min(k, c)], [B, min(k, c)] int64, [B] bool
+    """Return the k best of candidates from several tiles, ties by number: see `stable_topk`.
+
+    The last result says where more may tie with the k-th than the candidates hold.
+    """
+    k = min(k, values.shape[1])
+    key, order = torch.where(numbers < 0, torch.iinfo(torch.int64).max, numbers).sort(dim=1)
+    best, place = stable_topk(values.gather(1, order), k, plain=values.numel())
+    found = key.gather(1, place).masked_fill_(best == -torch.inf, -1)
+    if values.shape[1] <= k:
+        return best, found, torch.zeros(len(values), dtype=torch.bool, device=values.device)
+    last = best[:, -1]
+    return best, found, (values[:, -1] > -torch.inf) & (values[:, -1] >= last - _rounding(last))
 
 
 def _stable(known: Tensor, k: int, sorted: bool) -> Tensor:  # [B, C] -> [B, k] columns

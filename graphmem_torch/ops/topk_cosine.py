@@ -13,7 +13,14 @@ from graphmem_torch.checks import (
     needs_gradient,
 )
 from graphmem_torch.ops._library import import_kernels, register
-from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
+from graphmem_torch.ops.tiles import (
+    EQUAL,
+    by_number,
+    empty_best,
+    merge_tile,
+    stable_topk,
+    tile_elements,
+)
 
 __all__ = [
     "FEW",
@@ -22,6 +29,7 @@ __all__ = [
     "check_pair",
     "inner_products",
     "nearest_keys",
+    "numbered_keys",
     "split_into",
     "tile_scores",
     "topk_cosine",
@@ -49,8 +57,9 @@ def topk_cosine(
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """Return the k keys of largest inner product with each query, best first; exact.
 
-    Half precision is stored but multiplied as precisely as float32. The choice between equal keys
-    is unspecified. Keys are not checked, which would cost as much as the search: values are inner
+    Half precision is stored but multiplied as precisely as float32. Of keys that are equally near
+    within rounding, those of lower number are returned, in ascending order; on a GPU, of those that
+    its tiles keep. Keys are not checked, which would cost as much as the search: values are inner
     products if keys are not unit rows, a row of zeros has cosine 0 with all, and a key with a NaN
     is never found. A CPU holds the scores of one 16 MB tile at a time.
 
@@ -61,7 +70,21 @@ def topk_cosine(
     check_pair(queries, keys)
     check_count("k", k)
     check_unit_rows("queries", queries)
-    return _topk_cosine(queries, keys, k)
+    return numbered_keys(queries, keys, k)
+
+
+def numbered_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk_cosine` without checks."""
+    best, indices = _topk_cosine(queries, keys, k + EQUAL)
+    values, numbers, short = by_number(best, indices, k)
+    if values.is_cuda or torch.compiler.is_compiling():  # reading would wait for the device
+        return values, numbers
+    (again,) = short.nonzero(as_tuple=True)
+    if len(again):
+        for some in again.split(max(1, _SCORES // len(keys))):
+            scores = inner_products(queries[some].float(), keys).nan_to_num(nan=-torch.inf)
+            values[some], numbers[some] = stable_topk(scores, values.shape[1])
+    return values, numbers
 
 
 def nearest_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.logistic import Logistic, fit_logistic
 from graphmem_torch.ops.spmm import spmm
+from graphmem_torch.ops.tiles import stable_topk
 
 __all__ = [
     "MAX_DENSE",
@@ -205,9 +206,9 @@ def nearest_nodes(
         rows = x[first : first + _TILE]
         cosine = sparse_product(rows, across) if sparse else rows @ across
         cosine.diagonal(first).fill_(-torch.inf)
-        best = cosine.topk(k, dim=1)
-        column.append(best.indices)
-        value.append(best.values.clamp(min=0))
+        best, nearest = stable_topk(cosine, k)
+        column.append(nearest)
+        value.append(best.clamp(min=0))
     return torch.cat(column), steep_shares(torch.cat(value))
 
 
@@ -334,11 +335,12 @@ def predict_links(
     place = torch.empty(0, dtype=torch.int64, device=graph.device)
     for first, score, absent in model.tiles():
         flat = score.masked_fill(~absent, -torch.inf).flatten()
-        top = flat.topk(min(k, flat.shape[0]))
-        best = torch.cat([best, top.values])
-        place = torch.cat([place, top.indices + first * graph.num_nodes])
-        kept = best.topk(min(k, best.shape[0]))
-        best, place = kept.values, place[kept.indices]
+        top, pair = (each[0] for each in stable_topk(flat[None], min(k, flat.shape[0])))
+        best = torch.cat([best, top])
+        place = torch.cat([place, pair + first * graph.num_nodes])
+        place, order = place.sort()
+        best, kept = (each[0] for each in stable_topk(best[order][None], min(k, len(order))))
+        place = place[kept]
     real = best > -torch.inf
     best, place = best[real], place[real]
     pairs = torch.stack([place // graph.num_nodes, place % graph.num_nodes])

@@ -67,12 +67,12 @@ def _candidates(network: ElectricalNetwork, label: Tensor | None) -> Tensor:  # 
     operator, rows = network.operator, network.node_sketch.rows
     size = torch.bincount(operator.component)[operator.component]
     remote = rows.square().sum(1) * size
-    order = torch.argsort(remote, descending=True)
+    order = torch.argsort(remote, descending=True, stable=True)
     taken = [order[: _CANDIDATES // 2]]
     first = order[0]
     apart = (rows - rows[first]).square().sum(1)
     apart = torch.where(operator.component == operator.component[first], apart, -1.0)
-    taken.append(torch.argsort(apart, descending=True)[: _CANDIDATES // 4])
+    taken.append(torch.argsort(apart, descending=True, stable=True)[: _CANDIDATES // 4])
     if label is not None:
         owner = torch.unique(label, return_inverse=True)[1]
         groups = torch.bincount(owner)

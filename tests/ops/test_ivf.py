@@ -128,7 +128,7 @@ def test_search_is_bounded_in_memory_where_one_list_holds_nearly_all(largest):
     for probes in (20, 2):
         with largest() as seen:
             values, _ = index.search(x, 5, probes=probes, tile=300)
-        assert seen.elements <= 100 * 20  # the products with all centroids
+        assert seen.elements <= 100 * 27  # k and the candidates of ties, not 100 * 50 products
         if probes == 20:
             torch.testing.assert_close(values, topk_cosine(x, x, 5)[0])
 

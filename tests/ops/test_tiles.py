@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from graphmem_torch.ops.tiles import free_bytes, stable_topk, tile_elements
+from graphmem_torch.ops.ivf import IVF
+from graphmem_torch.ops.knn_graph import knn_graph
+from graphmem_torch.ops.tiles import EQUAL, by_number, free_bytes, stable_topk, tile_elements
+from graphmem_torch.ops.topk_cosine import best_keys, topk_cosine
 
 CUDA = torch.device("cuda:0")
 
@@ -72,3 +76,36 @@ def test_stable_topk_of_rows_with_few_finite_scores(rows, columns, k, device):
 def test_stable_topk_of_nothing():
     assert [one.shape for one in stable_topk(torch.zeros(3, 0), 0)] == [(3, 0), (3, 0)]
     assert [one.shape for one in stable_topk(torch.zeros(0, 4), 2)] == [(0, 2), (0, 2)]
+
+
+def _ties(scores: Tensor, k: int) -> list[list[int]]:
+    """Return the k best of each row by a plain sort: rounded value, then number."""
+    rows = scores.double().round(decimals=5).tolist()
+    return [sorted(range(len(row)), key=lambda j: (-row[j], j))[:k] for row in rows]
+
+
+@pytest.mark.parametrize("copies", [5, 90])
+@pytest.mark.parametrize("way", ["topk_cosine", "ivf", "knn_graph", "numbered"])
+def test_equal_rows_of_any_tile_list_or_block_are_ordered_by_number(way: str, copies: int) -> None:
+    """Equal rows lie in many tiles; 90 of them exceed the candidates."""
+    generator = torch.Generator().manual_seed(copies)
+    own = torch.nn.functional.normalize(torch.randn(12, 40, generator=generator), dim=1)
+    x = own[torch.randint(12, (12 * copies,), generator=generator)]
+    queries, k = own[:5], 7
+    scores = queries @ x.T
+    if way == "topk_cosine":
+        _, found = topk_cosine(queries, x, k)
+    elif way == "numbered":
+        values, numbers = best_keys(queries, x, k + EQUAL, columns=64, scores=128)
+        _, found, short = by_number(values, numbers, k)
+        assert bool(short.any()) == (copies == 90)
+        if copies == 90:
+            return
+    elif way == "ivf":
+        index = IVF.build(x, 12)
+        _, found = index.search(queries, k, 12)
+    else:
+        _, found = knn_graph(torch.cat([x, queries]), k, start=len(x), earlier=True)
+        scores = torch.cat([x, queries]) @ torch.cat([x, queries]).T
+        scores = scores.tril(-1).masked_fill(torch.ones_like(scores).triu() > 0, -2)[len(x) :]
+    assert found.tolist() == _ties(scores, k)
