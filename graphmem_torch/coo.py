@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,9 @@ __all__ = [
     "check_edge_index",
     "check_finite",
     "column",
+    "edge_keys",
     "expect_keyed",
+    "expect_paired",
     "int32_offsets",
     "isin",
     "isin_pairs",
@@ -26,6 +29,8 @@ __all__ = [
     "unique_pairs",
     "without_once",
 ]
+
+Numbers = TypeVar("Numbers", Tensor, np.ndarray)
 
 MAX_TYPE = 255
 """Largest edge type: types are stored in one byte."""
@@ -37,12 +42,14 @@ _MAX_EDGES = (1 << 31) - 1  # indptr is int32
 def isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n] bool
     """Return the mask of columns of nonnegative numbers that are in the other columns."""
     size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
+    expect_paired(size)
     return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
 
 
 def unique_pairs(pairs: Tensor) -> tuple[Tensor, Tensor]:  # [2, n] -> [2, m], [n] int64
     """Return the distinct columns of nonnegative numbers, ascending, and each one's place."""
-    size = 1 + (int(pairs[1].max()) if pairs.numel() else 0)
+    size = 1 + (int(pairs.max()) if pairs.numel() else 0)
+    expect_paired(size)
     key, place = (pairs[0] * size + pairs[1]).unique(return_inverse=True)
     return torch.stack([key // size, key % size]), place
 
@@ -175,7 +182,7 @@ def _expect_counted(edges: int) -> None:
     if edges > _MAX_EDGES:
         raise InputError(
             f"edges: expected at most {_MAX_EDGES:,} in one graph, got {edges:,}; divide it, such "
-            "as a memory into namespaces"
+            "as a memory into shards (`graphmem index --shards`)"
         )
 
 
@@ -185,7 +192,24 @@ def expect_keyed(nodes: int) -> None:
     if nodes > most:
         raise InputError(
             f"nodes: expected at most {most:,} in one graph, got {nodes:,}; divide it, such as a "
-            "memory into namespaces"
+            "memory into shards (`graphmem index --shards`)"
+        )
+
+
+def edge_keys(source: Numbers, target: Numbers, type: Numbers, nodes: int) -> Numbers:
+    """Return the sort key [n] int64 of edges: source, then target, then type; see `expect_keyed`.
+
+    Source and target are int64 columns, of torch or numpy.
+    """
+    expect_keyed(nodes)
+    return (source * nodes + target) * (MAX_TYPE + 1) + type
+
+
+def expect_paired(size: int) -> None:
+    """Raise InputError if pairs of numbers below `size` have no int64 key."""
+    if size > (most := math.isqrt(1 << 63)):
+        raise InputError(
+            f"pairs: expected numbers below {most:,}, got {size - 1:,}; number them from 0 on"
         )
 
 

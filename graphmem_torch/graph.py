@@ -16,10 +16,10 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count, check_tensor
 from graphmem_torch.coo import (
-    MAX_TYPE,
     check_edge_index,
     check_finite,
     column,
+    edge_keys,
     pointers,
     strongest_of_equal,
 )
@@ -108,8 +108,7 @@ class Graph:
         when = None if time is None else column("time", time, count, device, torch.float64, 0.0)
 
         source, target = edge_index.to(torch.int64)
-        key = (target * nodes + source) * (MAX_TYPE + 1) + kind
-        key, order = torch.sort(key, stable=True)
+        key, order = torch.sort(edge_keys(target, source, kind, nodes), stable=True)
         order = strongest_of_equal(key, order, weight)
         return cls._from_sorted(
             source[order].to(torch.int32),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import SpreadConfig
-from graphmem_torch.coo import MAX_TYPE, expect_keyed, offsets_of
+from graphmem_torch.coo import edge_keys, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph, Stored
 from graphmem_torch.ops.appendable_graph import AppendableGraph
@@ -68,9 +68,8 @@ class _Arcs(NamedTuple):
         return own.source, {"target": own.target, "type": own.type, "weight": own.weight}
 
     def key(self, nodes: int) -> np.ndarray:  # [n] int64
-        """Return the sort key of arcs: source, then target, then type; see `expect_keyed`."""
-        expect_keyed(nodes)
-        return (self.source * nodes + self.target) * (MAX_TYPE + 1) + self.type
+        """Return the sort key of arcs; see `edge_keys`."""
+        return edge_keys(self.source, self.target, self.type, nodes)
 
     def strongest(
         self,

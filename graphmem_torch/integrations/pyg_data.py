@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import all_finite, check_entries, check_tensor
-from graphmem_torch.coo import MAX_TYPE, offsets_of
+from graphmem_torch.coo import MAX_TYPE, edge_keys, offsets_of
 from graphmem_torch.errors import InputError, optional_import
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
@@ -292,7 +292,7 @@ def _joined(
     kind = torch.cat([part.type for part in read.values()])
     weight = _filled([part.weight for part in read.values()], parts, 1.0)
     time = _filled([part.time for part in read.values()], parts, torch.nan)
-    key, order = torch.sort((index[1] * total + index[0]) * (MAX_TYPE + 1) + kind, stable=True)
+    key, order = torch.sort(edge_keys(index[1], index[0], kind, total), stable=True)
     twice = (key[1:] == key[:-1]).nonzero()
     if len(twice):
         at = int(order[int(twice[0]) + 1])

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, MAX_EDGE_WEIGHT, RESEMBLING, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.config import LinkConfig
-from graphmem_torch.coo import strongest_of_equal
+from graphmem_torch.coo import edge_keys, strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.index_builder import Snapshot
@@ -172,7 +172,7 @@ def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
     near = asking[stored.source]  # other edges cannot match
     stored = stored.take(near)
     both = EdgeBlock.cat([stored, asked])
-    key, order = ((both.source * nodes + both.target) * 256 + both.type).sort(stable=True)
+    key, order = edge_keys(both.source, both.target, both.type, nodes).sort(stable=True)
     chosen = strongest_of_equal(key, order, both.weight).sort().values - len(stored)
     return asked.take(chosen[chosen >= 0])
 
@@ -332,7 +332,7 @@ def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[Named
 
 
 def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
-    return (edges.source * size + edges.target) * 256 + edges.type
+    return edge_keys(edges.source, edges.target, edges.type, size)
 
 
 def stated_edges(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, EdgeType
+from graphmem_torch.coo import edge_keys
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.report.contents import ReportFacts
@@ -34,7 +35,7 @@ def _edges(
     low, high = torch.minimum(source, target), torch.maximum(source, target)
     size = graph.weight.abs()
     order = torch.argsort(size, descending=True, stable=True)
-    key = ((low * graph.num_nodes + high) * 256 + graph.type.long())[order]
+    key = edge_keys(low, high, graph.type, graph.num_nodes)[order]
     _, where = torch.unique(key, return_inverse=True)
     head = torch.full((int(where.max()) + 1 if len(where) else 0,), len(where), dtype=torch.int64)
     head.scatter_reduce_(0, where, torch.arange(len(where)), "amin")
