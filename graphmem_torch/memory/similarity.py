@@ -11,6 +11,7 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.growing_ivf import GrowingIVF, Training
+from graphmem_torch.ops.knn_graph import refined_knn
 
 __all__ = ["SimilarRows"]
 
@@ -30,18 +31,22 @@ class SimilarRows:
     a process began.
     """
 
-    def __init__(self, config: LinkConfig, device: str, *, large: int = _LARGE) -> None:
+    def __init__(
+        self, config: LinkConfig, device: str, *, large: int = _LARGE, half: bool | None = None
+    ) -> None:
         """Start without rows.
 
         Args:
             config: Settings of linking.
-            device: Device that compares rows; only a CPU uses an inverted file.
+            device: Device that compares rows.
             large: Number of rows from which an inverted file is used, a multiple of 8.
+            half: Whether `edges` compares half-precision copies of all rows and refines what it
+                finds; by default on every device but a CPU.
         """
-        self._rows = RowsOnDevice(device)
+        self._rows = RowsOnDevice(device, torch.float16)
         self._k, self._least = config.similarity_k, config.min_similarity
-        self._cpu = torch.device(device).type == "cpu"
-        self._exact = config.exact or not self._cpu
+        self._half = torch.device(device).type != "cpu" if half is None else half
+        self._exact = config.exact or self._half
         self._large = large
         self._lists: GrowingIVF | None = None
         self._trained = self._measured = 0  # numbers of rows
@@ -59,9 +64,11 @@ class SimilarRows:
         Returns:
             Cosine [E] of each edge, its row and its earlier row [E] int64.
         """
-        there = x if self._cpu else self._rows.of(x)
-        found = self.earlier(there, start, self._k + len(dead))
-        cosine, neighbour = (each.cpu() for each in found)
+        k = self._k + len(dead)
+        if self._half:
+            cosine, neighbour = refined_knn(x, self._rows.of(x), k, start, least=self._least)
+        else:
+            cosine, neighbour = self.earlier(x, start, k)
         near = cosine >= self._least
         if dead:
             near &= ~torch.isin(neighbour, torch.tensor(list(dead)))

@@ -102,9 +102,9 @@ class RowsOnDevice:
     Tensors returned earlier never change. Not for concurrent callers.
     """
 
-    def __init__(self, device: torch.device | str) -> None:
-        """Start without rows."""
-        self._device = device
+    def __init__(self, device: torch.device | str, dtype: torch.dtype | None = None) -> None:
+        """Start without rows; the copy has `dtype`, by default that of the rows."""
+        self._device, self._dtype = device, dtype
         self._rows: Tensor | None = None  # source of the copy, kept alive for its address
         self._copy = torch.empty(0, device=device)
 
@@ -121,11 +121,11 @@ class RowsOnDevice:
     def _followed(self, rows: Tensor) -> Tensor:
         known, total = self._known(rows), rows.shape[0]
         if total == 0:
-            return rows.to(self._device)
+            return rows.to(self._device, self._dtype)
         if total > self._copy.shape[0] or known == 0:
             own = torch.empty(
                 (total + (total // _LEFT if known else 0), *rows.shape[1:]),
-                dtype=rows.dtype,
+                dtype=self._dtype or rows.dtype,
                 device=self._device,
             )
             if known:

@@ -20,9 +20,9 @@ from graphmem_torch.ops.tiles import (
     stable_topk,
     tile_elements,
 )
-from graphmem_torch.ops.topk_cosine import nearest_keys, tile_scores
+from graphmem_torch.ops.topk_cosine import HALF_PARTS, nearest_keys, tile_scores
 
-__all__ = ["exact_knn", "knn_graph", "knn_of_lists", "takes_lists"]
+__all__ = ["exact_knn", "knn_graph", "knn_of_lists", "refined_knn", "takes_lists"]
 
 _TILE = 1024  # new rows of a tile; 1024 x 1024 scores are 4 MB
 _LARGE = 50_000  # minimum rows for which an inverted file is worth building
@@ -30,6 +30,7 @@ _RECALL = 0.96  # on the sample; exceeds the promised 0.95 by the sample's error
 _SAMPLE = 512  # rows whose exact neighbours determine the number of probes
 _FEWEST = 8  # minimum number of lists
 _ROUNDING = 1e-6  # difference of one inner product between two tilings
+_PAIRS = 8192  # pairs of rows multiplied at once: 12 MB of 384 columns
 _DENSE = 8  # reading more than one row in this many is slower than half of all products
 
 
@@ -100,6 +101,14 @@ def _by_number(
     (again,) = short.nonzero(as_tuple=True)
     if not len(again):
         return best, found
+    _compare_all(x, best, found, again, k, start, earlier)
+    return best, found
+
+
+def _compare_all(
+    x: Tensor, best: Tensor, found: Tensor, again: Tensor, k: int, start: int, earlier: bool
+) -> None:
+    """Find the neighbours of some rows anew, from their products with all rows."""
     for some in again.split(max(1, tile_elements(x.device, _TILE * _TILE) // len(x))):
         row = start + some
         scores = x[row].float() @ x.float().T
@@ -107,7 +116,6 @@ def _by_number(
         out = number >= row[:, None] if earlier else number == row[:, None]
         best[some], place = stable_topk(scores.masked_fill_(out, -torch.inf), k)
         found[some] = place.masked_fill_(best[some] == -torch.inf, -1)
-    return best, found
 
 
 def takes_lists(rows: int, start: int, earlier: bool, method: str, *, large: int = _LARGE) -> bool:
@@ -138,12 +146,12 @@ def exact_knn(
     for high, (low_end, high_end) in enumerate(tiles):
         if high_end <= start:
             continue
-        upper = x[low_end:high_end].float()
+        upper = x[low_end:high_end]
         own = slice(low_end - start, high_end - start)
         for first, last in tiles[: high + 1]:
             if first == low_end and high_end - low_end == 1:
                 continue  # no row is its own neighbour
-            scores = tile_scores(upper, x[first:last], buffer)
+            scores = _products(upper, x[first:last], buffer)
             if first == low_end:
                 _mask_diagonal(scores, earlier)
             merge_tile(values[own], indices[own], scores, first)
@@ -151,6 +159,49 @@ def exact_knn(
                 other = slice(first - start, last - start)
                 merge_tile(values[other], indices[other], scores.T, low_end)
     return values, indices.masked_fill_(values == -torch.inf, -1)
+
+
+def _products(upper: Tensor, lower: Tensor, buffer: Tensor) -> Tensor:  # [u, l] float32
+    """Return the products of two tiles of rows; halves go to a GPU's tensor cores unchanged."""
+    if upper.is_cuda and upper.dtype in HALF_PARTS:
+        return torch.mm(upper, lower.T, out_dtype=torch.float32)
+    return tile_scores(upper.float(), lower, buffer)
+
+
+def refined_knn(
+    x: Tensor,  # [N, d] float32, unit rows on the CPU
+    half: Tensor,  # [N, d], the same in half precision, on any device
+    k: int,
+    start: int,
+    *,
+    least: float,
+) -> tuple[Tensor, Tensor]:  # [N - start, k], [N - start, k] int64, on the CPU
+    """Return the k earlier rows most similar to each row from `start` on, as `knn_graph` does.
+
+    The half-precision rows give candidates, which are compared again in full. The rounding of unit
+    rows bounds the change of a product. Where a row that is no candidate could be among the k best
+    and from `least` on, all rows are compared.
+
+    Values below `least` may be missing.
+    """
+    kind, count, dim = torch.finfo(half.dtype), len(x) - start, x.shape[1]
+    length = kind.eps / 2 + kind.smallest_normal * kind.eps / 2 * math.sqrt(dim)
+    change = 2 * length + length**2 + dim * 2.0**-22  # of the two rows, and of the summation
+    values, indices = (each.cpu() for each in exact_knn(half, k + EQUAL, start, True))
+    last = values[:, -1]
+    row = torch.arange(start, len(x))[:, None].expand_as(indices)
+    there = indices >= 0
+    pairs = zip(row[there].split(_PAIRS), indices[there].split(_PAIRS), strict=True)
+    exact = [torch.linalg.vecdot(x[one], x[other]) for one, other in pairs]
+    values[there] = torch.cat([*exact, x.new_empty(0)])
+    key, order = torch.where(there, indices, len(x)).sort(dim=1)
+    best, place = stable_topk(values.gather(1, order), k, plain=values.numel())
+    found = key.gather(1, place).masked_fill_(best == -torch.inf, -1)
+    floor = best[:, -1].clamp(min=least)
+    (again,) = (last + change >= floor - _ROUNDING).nonzero(as_tuple=True)
+    if count and len(again):
+        _compare_all(x, best, found, again, k, start, True)
+    return best, found
 
 
 def _tiles(start: int, rows: int, tile: int) -> Iterator[tuple[int, int]]:

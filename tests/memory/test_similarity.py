@@ -199,3 +199,15 @@ def test_deleted_atoms_get_no_edges_from_lists(gone: int, monkeypatch: pytest.Mo
         expected |= {(i, j) for j in best[:5][value[:5] >= LISTS.min_similarity].tolist()}
     got = set(zip(edges.source.tolist(), edges.target.tolist(), strict=True))
     assert len(got & expected) >= 0.95 * len(expected)
+
+
+@pytest.mark.parametrize("dead", [set(), {3, 50, 51}])
+def test_a_device_keeps_half_the_numbers_and_gives_the_same_edges(dead: set[int]) -> None:
+    x = topics(500, 4)
+    link = LinkConfig(similarity_k=5, exact=True)
+    one, other = SimilarRows(link, "cpu"), SimilarRows(link, "cpu", half=True)
+    for start, end in ((0, 200), (200, 203), (203, 500)):
+        expected = one.edges(x[:end], start, dead)
+        found = other.edges(x[:end], start, dead)
+        assert torch.equal(found[1], expected[1]) and torch.equal(found[2], expected[2])
+        torch.testing.assert_close(found[0], expected[0])

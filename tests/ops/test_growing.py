@@ -170,3 +170,11 @@ def test_lists_take_room_in_proportion_to_their_entries() -> None:
     for _ in range(1000):
         lists.append(np.arange(10), {"value": np.ones(10)})
     assert len(lists.columns["value"]) < 5 * 10_000
+
+
+def test_rows_on_a_device_may_be_of_another_type() -> None:
+    rows, there = GrowingRows(torch.rand(5, 3)), RowsOnDevice("cpu", torch.float16)
+    for _ in range(4):
+        assert torch.equal(there.of(rows.view), rows.view.half())
+        rows.append(torch.rand(700, 3))
+    assert there.of(torch.empty(0, 3)).dtype == torch.float16

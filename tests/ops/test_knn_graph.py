@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import IVF, knn_graph
-from graphmem_torch.ops.knn_graph import exact_knn, knn_of_lists, takes_lists
+from graphmem_torch.ops.knn_graph import exact_knn, knn_of_lists, refined_knn, takes_lists
 
 
 def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
@@ -184,3 +186,41 @@ def test_of_equally_near_rows_the_lower_numbers_are_neighbours(copies: int, earl
         others = [j for j in range(row if earlier else len(x)) if j != row]
         best = sorted(others, key=lambda j: (-float(cosine[row, j]), j))[:5]
         assert found[row].tolist() == best + [-1] * (5 - len(best))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", ["random", "close", "equal"])
+@pytest.mark.parametrize("least", [-1.0, 0.3])
+def test_half_rows_refined_give_the_neighbours_of_float32(
+    kind: torch.dtype, rows: str, least: float
+) -> None:
+    """Rows nearer than half precision tells apart, and more equal ones than candidates."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(500, 48, generator=generator)
+    if rows == "close":
+        x = x[:6].repeat(84, 1)[:500] + 1e-4 * x
+    if rows == "equal":
+        x = x[torch.arange(500) % 4]
+    x = torch.nn.functional.normalize(x, dim=1)
+    for start in (0, 430, 500):
+        values, found = refined_knn(x, x.to(kind), 6, start, least=least)
+        expected, near = knn_graph(x, 6, start=start, earlier=True)
+        counts = expected >= least
+        assert torch.equal(found[counts], near[counts])
+        torch.testing.assert_close(values[counts], expected[counts])
+        assert (values[~counts] < least).all()
+
+
+def test_half_rows_are_certified_without_comparing_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = _rows(600, 1, 48)
+    expected = knn_graph(x, 5, start=100, earlier=True)[1]
+    monkeypatch.setattr(sys.modules[refined_knn.__module__], "_compare_all", None)
+    assert torch.equal(refined_knn(x, x.half(), 5, 100, least=-1.0)[1], expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("start", [0, 4000])
+def test_half_rows_on_a_gpu_give_the_neighbours_of_a_cpu(start: int) -> None:
+    x = _rows(5000, 1, 64)
+    _, found = refined_knn(x, x.half().cuda(), 7, start, least=-1.0)
+    assert torch.equal(found, knn_graph(x, 7, start=start, earlier=True)[1])
