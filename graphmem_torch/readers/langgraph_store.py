@@ -14,6 +14,7 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import load_json
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.langgraph_items import item_fields, value_text
 from graphmem_torch.readers.moved import EMBEDDING, MovedMemories
 
@@ -27,10 +28,10 @@ __all__ = [
 _COLUMNS = ("prefix", "key", "value", "created_at", "updated_at", "expires_at", "ttl_minutes")
 _NEEDED = frozenset(_COLUMNS[:5])
 _LAST = 4  # last migration that this reader knows
-_COPY = re.compile(r'^COPY (?:"?\w+"?\.)?"?(\w+)"? \(([^)]*)\) FROM stdin;$', re.MULTILINE)
+_COPY = lazy_pattern(r'^COPY (?:"?\w+"?\.)?"?(\w+)"? \(([^)]*)\) FROM stdin;$', re.MULTILINE)
 _BEGINS, _ENDS = "-- PostgreSQL database dump\n", "-- PostgreSQL database dump complete"
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_ESCAPED = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)")
+_ESCAPED = lazy_pattern(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)")
 
 
 def is_langgraph_database(tables: Mapping[str, set[str]]) -> bool:

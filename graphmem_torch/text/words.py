@@ -8,7 +8,6 @@ attached to words.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
@@ -16,6 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.unicode_forms import visible
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 _PAIRED = ("Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar")
 _IN_PAIRED = "".join(rf"\p{{scx={script}}}" for script in _PAIRED)
 _SIGN = rf"[[\p{{L}}\p{{N}}]--[{_IN_PAIRED}]]\p{{M}}*+"
-PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+PLAIN_WORD = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*")
 """Pattern of a word of digits and Latin letters without combining marks."""
 
 _RUN = (
