@@ -17,6 +17,7 @@ from graphmem_torch.exact import load_json
 from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.langgraph_items import item_fields, value_text
 from graphmem_torch.readers.moved import EMBEDDING, MovedMemories
+from graphmem_torch.text.times import parse_duration
 
 __all__ = [
     "is_langgraph_database",
@@ -145,7 +146,7 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
                 "correct it there"
             )
         created, updated = (found.moment(row[name]) for name in ("created_at", "updated_at"))
-        minutes, expires = row.get("ttl_minutes"), found.moment(row.get("expires_at"))
+        expires = found.moment(row.get("expires_at"))
         fields = item_fields(
             prefix.split("."),
             key,
@@ -159,8 +160,22 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
             **fields,
             time=updated,
             expires=expires,
-            ttl=None if minutes is None or expires is None else 60.0 * float(minutes),
+            ttl=None if expires is None else _seconds(row.get("ttl_minutes"), found),
         )
+
+
+def _seconds(minutes: Any, found: MovedMemories) -> float | None:
+    """Return the time to live of a row in seconds; None for none.
+
+    An item put with 0 minutes or fewer has expired when it was put, as its `expires_at` says.
+    Counts what is no number.
+    """
+    try:
+        seconds = 60.0 * float(0 if minutes is None else minutes)
+        return None if seconds <= 0 else parse_duration(seconds)
+    except (TypeError, ValueError):  # also an InputError
+        found.losses["time to live that cannot be read"] += 1
+        return None
 
 
 def _text(value: Any) -> str:

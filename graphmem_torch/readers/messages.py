@@ -121,11 +121,14 @@ def record_of_message(
     texts = [text for part in parts for text in message_texts(part, lost, media)]
     if not texts:
         got = message.get("content", message.get("parts"))
-        found = ", ".join(lost) or f"{got!r:.60}"
+        found, do = f"{got!r:.60}", ""
+        if lost:
+            found, do = ", ".join(lost), ", or say in text what it shows"
+        elif got:
+            found = "an empty text"
         losses.update(lost)
         raise EmptyMessageError(
-            f"content: expected text, or parts with text, got {found}; leave the message out, or "
-            "say in text what it shows",
+            f"content: expected text, or parts with text, got {found}; leave the message out{do}",
             where=where,
         )
     losses.update(lost)
