@@ -1,4 +1,4 @@
-"""What is made at its first use: public names of a package (PEP 562), and patterns."""
+"""Names of packages (PEP 562) and patterns that are made at their first use."""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,3 +80,21 @@ def test_every_pattern_of_the_package_compiles() -> None:
     assert len(seen) > 200
     for pattern in seen.values():
         re.compile(pattern.pattern, pattern.flags)
+
+
+def test_no_module_compiles_a_pattern_when_it_is_imported() -> None:
+    eager = [
+        f"{path.name}:{node.lineno}"
+        for path in Path(graphmem_torch.__path__[0]).rglob("*.py")
+        for node in _run_at_import(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("re.compile", "regex.compile")
+    ]
+    assert not eager, f"{eager}: write lazy_pattern"
+
+
+def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes outside of functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _run_at_import(child)
