@@ -1,13 +1,15 @@
-"""Lazy names: a package imports a public name when it is first used (PEP 562)."""
+"""Names of packages (PEP 562) and patterns that are made at their first use."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "lazy_pattern"]
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -29,3 +31,35 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         return value
 
     return load
+
+
+class _Pattern:
+    """Regular expression that is compiled when one of its attributes is first used."""
+
+    def __init__(self, expression: str, flags: int) -> None:
+        self._given = (expression, flags)
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(*self._given)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        # Kept, so that later uses cost what those of a compiled pattern do.
+        value = getattr(self._compiled, name)
+        setattr(self, name, value)
+        return value
+
+
+def lazy_pattern(expression: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a regular expression that is compiled at its first use.
+
+    A command uses few of the patterns of the modules it loads, and each takes a third of a
+    millisecond to compile.
+
+    Args:
+        expression: Regular expression.
+        flags: Flags of `re`.
+    """
+    return cast("re.Pattern[str]", _Pattern(expression, flags))

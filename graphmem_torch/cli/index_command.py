@@ -53,7 +53,9 @@ RESUMES = "what was acknowledged is safe, and running the same command again res
     help="Take the vectors of the memories from this .npy, .safetensors or .parquet file, by id or "
     "in the order of the memories. Repeatable.",
 )
-@option("--normalise", is_flag=True, help="Divide these vectors by their lengths.")
+@option(
+    "--normalise", is_flag=True, help="Divide these vectors, and those in lines, by their lengths."
+)
 @option(
     "--fingerprint",
     metavar="NAME",
@@ -96,14 +98,18 @@ def index(
     there = target.exists
     if not there and not new:
         expect_no_slip(target.store)
-    if not there and not skip_bad:
-        check_paths(files, format)  # before a store is made for nothing
+    if not (skip_bad or target.is_there()):
+        check_paths(files, format)  # before a store or a namespace is made for nothing
     if shards is not None:
         make_shards(target, shards, dry_run=dry_run)
     start = time.perf_counter()
     given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
+    given["normalise"] = normalise
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
-    _check_options(embeddings, normalise, fingerprint)
+    if fingerprint is not None and not embeddings:
+        raise InputError(
+            "--fingerprint: expected --embeddings beside it, got none; name the vectors"
+        )
     target.settings.load_engine()
     from graphmem_torch.memory.file_vectors import opened_vectors
 
@@ -142,13 +148,6 @@ def index(
         ),
         code=3 if done.skipped else 0,
     )
-
-
-def _check_options(embeddings: tuple[Path, ...], normalise: bool, fingerprint: str | None) -> None:
-    """Raise InputError for options of vectors without vectors."""
-    for name, given in (("--normalise", normalise), ("--fingerprint", fingerprint is not None)):
-        if given and not embeddings:
-            raise InputError(f"{name}: expected --embeddings beside it, got none; name the vectors")
 
 
 def uneven_notes(target: Target) -> list[str]:
@@ -192,12 +191,21 @@ def _lines(done: Indexed, store: str, seconds: float | None) -> list[str]:
     said += [_known(done.known)] if done.known else []
     return [
         ", ".join(said),
+        *_kept_vectors(done.kept_vectors),
         *(f"changed  {name}" for name in done.changed),
         *(f"moved    {before} -> {now}" for before, now in done.moved),
         *(f"deleted  {name}" for name in done.pruned),
         *(f"gone     {name} (kept; --prune deletes it)" for name in done.gone),
         *_lost(done.losses),
     ]
+
+
+def _kept_vectors(count: int) -> list[str]:
+    """Return a line about memories whose given vectors are not those stored."""
+    if not count:
+        return []
+    said = counted(count, "memory keeps", "memories keep")
+    return [f"{said} other vectors than those given; index into a new store to have these"]
 
 
 def _lost(losses: Mapping[str, int]) -> list[str]:

@@ -18,14 +18,6 @@ from typing import Any
 import click
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
-from graphmem_torch.cli.atom_commands import atoms
-from graphmem_torch.cli.demo import demo
-from graphmem_torch.cli.eval_command import evaluate
-from graphmem_torch.cli.fact_commands import facts
-from graphmem_torch.cli.index_command import index
-from graphmem_torch.cli.mcp_commands import mcp
-from graphmem_torch.cli.question_commands import answer, context, explain, query
-from graphmem_torch.cli.store_commands import store
 from graphmem_torch.cli.syntax import Tree
 from graphmem_torch.cli.terminal import print_json, print_text
 from graphmem_torch.errors import GraphMemError
@@ -38,11 +30,25 @@ COMMANDS = Tree(
     "graphmem",
     help="Long-term memory for LLM agents.",
     epilog="`graphmem COMMAND --help` shows the options of a command.",
+    commands={
+        name: f"graphmem_torch.cli.{place}"
+        for name, place in {
+            "index": "index_command:index",
+            "query": "question_commands:query",
+            "context": "question_commands:context",
+            "answer": "question_commands:answer",
+            "explain": "question_commands:explain",
+            "mcp": "mcp_commands:mcp",
+            "demo": "demo:demo",
+            "eval": "eval_command:evaluate",
+            "atoms": "atom_commands:atoms",
+            "facts": "fact_commands:facts",
+            "store": "store_commands:store",
+        }.items()
+    },
 )
-"""All commands."""
+"""All commands; their files are imported when they are used."""
 
-for _command in (index, query, context, answer, explain, mcp, demo, evaluate, atoms, facts, store):
-    COMMANDS.add_command(_command)
 click.version_option(__version__, prog_name="graphmem", message="%(prog)s %(version)s")(COMMANDS)
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))

@@ -129,6 +129,16 @@ class Target:
         """Return whether the folder holds a store, or the shards of one."""
         return self.sharded or (store_folder(self.store) / DATABASE_NAME).is_file()
 
+    def is_there(self) -> bool:
+        """Return whether the folder holds a store, and this the namespace."""
+        if not self.exists or self.namespace is None:
+            return self.exists
+        try:
+            with self.read():
+                return True
+        except InputError:
+            return False
+
     @property
     def sharded(self) -> bool:
         """Return whether the folder holds the shards of a memory."""

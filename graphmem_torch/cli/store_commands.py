@@ -174,7 +174,7 @@ def import_file(target: Target, file: Path, format: str | None, new: bool) -> Re
 
     start = time.perf_counter()
     with _kept(file) as copy:
-        if not target.exists:  # before a store is made for nothing
+        if not target.is_there():  # before a store or a namespace is made for nothing
             ours = format is None and is_export_file(copy)
             check_export(copy) if ours else read_moved(copy, format)
         with target.open("w", create=True) as memory:

@@ -7,11 +7,12 @@ errors, so that every error of the command line reads alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -229,14 +230,44 @@ OVERRIDES = "graphmem_torch.cli.overrides"
 """Key of the `--config.*` options in the `meta` of a context."""
 
 
+class _Commands(dict[str, Any]):
+    """Commands by name; one that is given as `module:attribute` is imported at its first use."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            module, attribute = found.split(":")
+            found = self[name] = getattr(import_module(module), attribute)
+        return cast(click.Command, found)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name, default)
+        return self[name] if isinstance(found, str) else found
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
 class Tree(click.Group):
     """Group of commands in the order in which they were added."""
 
     command_class = Leaf
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Make a group; see `click.Group`."""
+    def __init__(
+        self, *args: Any, commands: Mapping[str, str | click.Command] | None = None, **kwargs: Any
+    ) -> None:
+        """Make a group; see `click.Group`.
+
+        Args:
+            args: Positional arguments of `click.Group`.
+            commands: Commands by name; a text `module:attribute` is imported at its first use.
+            kwargs: Keyword arguments of `click.Group`.
+        """
         super().__init__(*args, **{"context_settings": _HELP, **kwargs})
+        self.commands = _Commands(commands or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in their order."""
@@ -253,6 +284,7 @@ class Tree(click.Group):
                 f"{ctx.command_path}: expected a command, got none; choose one of "
                 f"{', '.join(self.commands)}"
             )
+        self.commands.get(args[0])  # imported before Ctrl-C raises, see `leave_at_once`
         with _plain_errors(ctx):
             return super().parse_args(ctx, args)
 

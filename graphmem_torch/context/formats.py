@@ -16,6 +16,7 @@ import numpy as np
 from graphmem_torch.atoms import Atom, titled
 from graphmem_torch.context.roles import BREAK, CHAT_ROLE, attributed, header_name
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.tokens import TokenCounter, count_messages, get_counter
 from graphmem_torch.text.visible import CONTROLS
@@ -123,7 +124,7 @@ _BOUNDS = (
 )
 # Tags that name a role; after a word they do not, as in `List<User>`.
 _ROLE_TAGS = rf"<(?<!\w<)(?=/?(?:{CHAT_ROLE})\s*>)"
-_TAG = re.compile(r"<(/?)([a-zA-Z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
+_TAG = lazy_pattern(r"<(/?)([a-zA-Z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
 _FENCES = ("```", "~~~", '"""')
 
 
@@ -170,7 +171,7 @@ _CHAT = {
 
 
 # Start of each line that is not empty, except the first.
-_LINE = re.compile(rf"(?<=[{BREAK}])(?=[^{BREAK}])")
+_LINE = lazy_pattern(rf"(?<=[{BREAK}])(?=[^{BREAK}])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import unicodedata
 from functools import lru_cache
 
 from graphmem_torch.atoms import titled
+from graphmem_torch.lazy import lazy_pattern
 
 __all__ = ["BREAK", "CHAT_ROLE", "attributed", "header_name"]
 
@@ -56,27 +57,27 @@ _ROLE = "|".join(
 _QUESTION = "question|answer"
 _PARTS = f"{_ROLE}|model|function|context|{_QUESTION}|instructions?"
 # Names that read as an entry, a day or a part of a prompt.
-_IMITATION = re.compile(
+_IMITATION = lazy_pattern(
     rf"\W*(\d+[.)](\s.*)?|\d{{1,2}} [a-z]+ -?\d+|undated|{_PARTS})\W*(:.*)?", re.IGNORECASE
 )
 _BESIDE = "s|prompt|messages?|reply|response|turn|override|note|notice|input|output"
-_ROLE_LABEL = re.compile(
+_ROLE_LABEL = lazy_pattern(
     rf"(\d+ )*(((the|{_ROLE}) )*({_ROLE})( ({_ROLE}|{_BESIDE}))*( \d+)*|{_QUESTION})"
 )
-_PART = re.compile(_PARTS)
+_PART = lazy_pattern(_PARTS)
 _LONGEST = 64  # maximum length of a name that is not quoted
 # Characters that end a name, or start markup.
-_MARKUP = re.compile(rf"[:\uff1a<>{{}}\[\]{BREAK}]|^\W*[#*~=`|]+\s")
+_MARKUP = lazy_pattern(rf"[:\uff1a<>{{}}\[\]{BREAK}]|^\W*[#*~=`|]+\s")
 # Bullets of a line, its numbers and signs, its first words, and the sign that ends them.
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     rf"(?P<bullets>(?:\A|[{BREAK}])(?:[^\S{BREAK}]|[-+\u2022] )*+)"
     rf"(?P<signs>(?:[^\w{BREAK}]|[\d_]|(?<!\w)[a-zA-Z][.)\]] |(?<!\w)[ivxIVX]{{2,5}}[.)\]] )*+)"
     rf"(?P<name>[^:\uff1a>{BREAK}]{{1,{_LONGEST}}})(?=(?P<end>[:\uff1a]|>(?!=)|[{BREAK}]|\Z))"
 )
-_ASIDE = re.compile(r"(?<=\w)[^\w(\[{\uff08\u3010@]*[(\[{\uff08\u3010@].*")  # `user (8 May 2023)`
+_ASIDE = lazy_pattern(r"(?<=\w)[^\w(\[{\uff08\u3010@]*[(\[{\uff08\u3010@].*")  # `user (8 May 2023)`
 # Signs that mark a line without a colon as a heading, before or after the words.
-_HEADING = re.compile(r"[#*=~|\[({\u3010]|--|__")
-_UNDERLINE = re.compile(rf"[{BREAK}]{{1,2}}[^\S{BREAK}]*[-=]{{2,}}[^\S{BREAK}]*(?:[{BREAK}]|\Z)")
+_HEADING = lazy_pattern(r"[#*=~|\[({\u3010]|--|__")
+_UNDERLINE = lazy_pattern(rf"[{BREAK}]{{1,2}}[^\S{BREAK}]*[-=]{{2,}}[^\S{BREAK}]*(?:[{BREAK}]|\Z)")
 
 
 def header_name(session: str) -> str:

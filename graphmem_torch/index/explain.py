@@ -29,7 +29,6 @@ from graphmem_torch.index.activation import (
     start_of,
 )
 from graphmem_torch.index.execution_plan import ExecutionPlan
-from graphmem_torch.index.influence import influence_of, reversed_edges
 from graphmem_torch.index.retrieve import by_tier, candidates_of
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.propagate import fan_scale
@@ -86,6 +85,8 @@ def explain(
     Gradients cover activation and hops; the choice of anchors, walks and traversals have none.
     Influences include other choices of anchors; the candidates stay.
     """
+    from graphmem_torch.index.influence import influence_of
+
     with torch.no_grad():
         graph = memory.graph.with_weight(memory.graph.weight)  # as arrays
         memory = memory.conducting(graph)
@@ -145,6 +146,8 @@ def _chains(
 
     All are found in one pass: on reversed edges they are the strongest from the atom to each.
     """
+    from graphmem_torch.index.influence import reversed_edges
+
     graph, rounds, spread, fan = TraversalSteps.of(memory, plan)
     step = fan_scale(graph, spread, fan, graph.weight.dtype)[graph.source.long()] * graph.weight
     mask = conducting_nodes(memory, query)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from graphmem_torch.errors import InputError, MissingPackageError
+from graphmem_torch.errors import InputError, MissingPackageError, unknown
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["given_memory", "importing"]
+__all__ = ["MemoryOwner", "check_options", "expect_no_options", "given_memory", "importing"]
 
 
 @contextmanager
@@ -48,6 +49,53 @@ def importing(module: str, distribution: str, tested: str, extra: str) -> Iterat
         ) from error
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check the names of arguments for `Memory.open` that an adapter passes on.
+
+    Raises:
+        InputError: An unknown name, with the nearest known one.
+    """
+    if not options:  # which most servers have not, and their start loads no torch
+        return
+    from graphmem_torch.memory import Memory
+
+    known = [*inspect.signature(Memory.open).parameters][1:]  # the path is given
+    for name in options:
+        if name not in known:
+            raise InputError(unknown("option", name, known))
+
+
+def expect_no_options(options: Mapping[str, Any]) -> None:
+    """Raise `InputError` for options beside a memory that is open."""
+    if options:
+        raise InputError(
+            f"{min(options)}: expected no options with a memory that is open, got "
+            f"{', '.join(sorted(options))}; give them to `Memory.open`"
+        )
+
+
+class MemoryOwner:
+    """Base of adapters: a context manager that closes the memory that it has opened.
+
+    Classes set `memory` and `_owned` to what `given_memory` returns.
+    """
+
+    __slots__ = ()
+
+    def close(self: Any) -> None:
+        """Close the memory if it was opened here."""
+        if self._owned:
+            self.memory.close()
+
+    def __enter__(self) -> Self:
+        """Return the same object."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the memory if it was opened here."""
+        self.close()
+
+
 def given_memory(
     memory: str | os.PathLike[str] | Memory | None, options: dict[str, Any]
 ) -> tuple[Memory, bool]:
@@ -59,20 +107,17 @@ def given_memory(
         options: Arguments of `Memory.open`.
 
     Raises:
-        InputError: Options with an open memory, or neither a path nor a memory.
+        InputError: Options with an open memory or unknown ones, or neither a path nor a memory.
         ConfigError, EmbedderError, StoreError: See `Memory.open`.
     """
     from graphmem_torch.memory import Memory  # loads torch, which `importing` does without
 
     if isinstance(memory, Memory):
-        if options:
-            raise InputError(
-                f"{min(options)}: expected no options with a memory that is open, got "
-                f"{', '.join(sorted(options))}; give them to `Memory.open`"
-            )
+        expect_no_options(options)
         return memory, False
     if not isinstance(memory, str | os.PathLike | None):
         raise InputError(
             f"memory: expected a path or a `Memory`, got {type(memory).__name__}; give one"
         )
+    check_options(options)
     return Memory.open(memory, **options), True

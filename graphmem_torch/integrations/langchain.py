@@ -12,7 +12,7 @@ import numpy as np
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.integrations.langchain_embeddings import MemoryEmbeddings, as_embedder
 from graphmem_torch.memory import Memory
@@ -34,7 +34,7 @@ Filter = Mapping[str, Any] | Callable[[Document], bool] | None
 """Conditions on metadata by name, with the operators of `Memory.retrieve`; or a function."""
 
 
-class GraphMemRetriever(BaseRetriever):
+class GraphMemRetriever(MemoryOwner, BaseRetriever):
     """Retriever of what `Memory.retrieve` finds: `GraphMemRetriever("agent.mem", k=5)`.
 
     A document has the text of a memory with title and speaker, as a prompt shows it. Its metadata
@@ -87,21 +87,8 @@ class GraphMemRetriever(BaseRetriever):
     ) -> list[Document]:
         return await asyncio.to_thread(self._get_relevant_documents, query, k=k)
 
-    def close(self) -> None:
-        """Close the memory if the retriever has opened it."""
-        if self._owned:
-            self.memory.close()
 
-    def __enter__(self) -> Self:
-        """Return the retriever."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the memory if the retriever has opened it."""
-        self.close()
-
-
-class GraphMemVectorStore(VectorStore):
+class GraphMemVectorStore(MemoryOwner, VectorStore):
     """Vector store on a memory: `GraphMemVectorStore("docs.mem")`.
 
     A document is a memory; its metadata must be what JSON can hold, and come back exactly. A
@@ -325,19 +312,6 @@ class GraphMemVectorStore(VectorStore):
         """Return k of the `fetch_k` documents nearest to a vector that repeat each other least."""
         found = self.similarity_search_by_vector(embedding, fetch_k, filter)
         return self._different(embedding, found, k, lambda_mult)
-
-    def close(self) -> None:
-        """Close the memory if the store has opened it."""
-        if self._owned:
-            self.memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the memory if the store has opened it."""
-        self.close()
 
     def _different(
         self, vector: Sequence[float], found: list[Document], k: int, relevance: float

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
 from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.lookup import refresh_expiry
@@ -115,7 +115,7 @@ class _Entry:
         }
 
 
-class GraphMemStore(BaseStore):
+class GraphMemStore(MemoryOwner, BaseStore):
     """Store of LangGraph on a memory; safe to share between threads and processes.
 
     Searches without a query, filters and listings answer as LangGraph's `InMemoryStore` does,
@@ -155,7 +155,7 @@ class GraphMemStore(BaseStore):
             options: Arguments of `Memory.open`, such as `preset` or `mode`.
 
         Raises:
-            InputError: Unusable `index` or `ttl`, or options with an open memory.
+            InputError: Unusable `index` or `ttl`, options with an open memory, or unknown ones.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
         config = checked_config("index", index, ("dims", "embed", "fields"))
@@ -182,19 +182,6 @@ class GraphMemStore(BaseStore):
             f"index: dims: expected {width}, the width of the encoder's vectors, got {dims!r}; "
             "leave it out"
         )
-
-    def close(self) -> None:
-        """Close the memory if the store has opened it."""
-        if self._owned:
-            self.memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the memory if the store has opened it."""
-        self.close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations: all reads see the state before, then the writes are one transaction.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 from graphmem_torch.checks import check_count
-from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Context, Result
 
@@ -24,7 +24,7 @@ __all__ = ["GraphMemBlock", "GraphMemRetriever"]
 _KEPT = 64  # contexts whose questions a block keeps, to write a shorter one
 
 
-class GraphMemRetriever(BaseRetriever):
+class GraphMemRetriever(MemoryOwner, BaseRetriever):
     """Retriever of a memory: `GraphMemRetriever("agent.mem").retrieve("Who restored the oven?")`.
 
     A node has the id, text and score of a hit. Its metadata are `meta` of the memory, and `kind`,
@@ -53,7 +53,7 @@ class GraphMemRetriever(BaseRetriever):
             options: Arguments of `Memory.open`, if it is opened here.
 
         Raises:
-            InputError: Options with an open memory, or neither a path nor a memory.
+            InputError: Options with an open memory or unknown ones, or neither a path nor a memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
         check_count("k", k)
@@ -80,21 +80,8 @@ class GraphMemRetriever(BaseRetriever):
             for hit in result.hits
         ]
 
-    def close(self) -> None:
-        """Close the memory if it was opened here."""
-        if self._owned:
-            self.memory.close()
 
-    def __enter__(self) -> Self:
-        """Return the retriever."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the retriever."""
-        self.close()
-
-
-class GraphMemBlock(BaseMemoryBlock[str]):
+class GraphMemBlock(MemoryOwner, BaseMemoryBlock[str]):
     """Block of LlamaIndex's chat memory: `memory_blocks=[GraphMemBlock("agent.mem")]`.
 
     Messages that leave the short-term memory are stored here. Before each answer, what is
@@ -137,7 +124,7 @@ class GraphMemBlock(BaseMemoryBlock[str]):
             options: Arguments of `Memory.open`, if it is opened here.
 
         Raises:
-            InputError: Options with an open memory, or neither a path nor a memory.
+            InputError: Options with an open memory or unknown ones, or neither a path nor a memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
         fields: dict[str, Any] = {"name": name, "description": description, "priority": priority}
@@ -184,19 +171,6 @@ class GraphMemBlock(BaseMemoryBlock[str]):
             return None
         return await self._compiled(context.question, budget, limits) or None
 
-    def close(self) -> None:
-        """Close the memory if it was opened here."""
-        if self._owned:
-            self._memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the block."""
-        self.close()
-
     async def _compiled(self, question: str, budget: int, limits: dict[str, Any]) -> str:
         context = await self._memory.aio.compile(question, budget=budget, **limits)
         if not context.sources:
@@ -241,6 +215,6 @@ def _parts(block: Any) -> list[dict[str, Any]]:
     said = getattr(block, "text", None)
     inner = getattr(block, "content", None) or getattr(block, "cited_content", None)
     if isinstance(said, str) or isinstance(inner, str):
-        return [{"type": "text", "text": said or inner}]
+        return [{"type": "text", "text": said or inner or ""}]
     nested = inner if isinstance(inner, list) else [inner] if inner is not None else []
     return [part for each in nested for part in _parts(each)] or [{"type": block.block_type}]

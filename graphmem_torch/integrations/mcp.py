@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from graphmem_torch.errors import GraphMemError, InputError, first_line, unknown
-from graphmem_torch.integrations.framework import importing
+from graphmem_torch.integrations.framework import check_options, expect_no_options, importing
 from graphmem_torch.integrations.graph_tools import GraphTools
-from graphmem_torch.integrations.memory_tools import MemoryTools
+from graphmem_torch.integrations.memory_tools import ARGUMENTS, MemoryTools
 from graphmem_torch.integrations.served_memory import ServedMemory
 from graphmem_torch.version import __version__
 
@@ -97,6 +97,9 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
                 serves all: calls name theirs.
             readonly: Whether to offer only the tools that read.
             opening: Further arguments of `Memory.open` for a folder: `embedder`, `preset`, ...
+
+        Raises:
+            InputError: An unknown option, or options without a folder.
         """
         super().__init__(
             "graphmem",
@@ -105,6 +108,10 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
             version=__version__,
             log_level="WARNING",
         )
+        if isinstance(memory, str | os.PathLike):
+            check_options(opening)
+        else:
+            expect_no_options(opening)
         self._served = ServedMemory(memory, namespace=namespace, readonly=readonly, opening=opening)
         self._ahead: threading.Timer | None = None
         graph = GraphTools(self._served)
@@ -192,7 +199,9 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
             if isinstance(cause, ValidationError) and not crashed:
                 raise ToolError(_wrong_argument(name, cause)) from cause
             if isinstance(cause, GraphMemError | OSError):
-                raise ToolError(_one_line(cause)) from cause
+                argument, colon, rest = _one_line(cause).partition(":")
+                named = ARGUMENTS.get(name, {}).get(argument, argument)
+                raise ToolError(f"{named}{colon}{rest}") from cause
             if crashed:
                 raise UnexpectedToolError(
                     f"{name}: expected an answer, got {type(cause).__name__}; the log of the "

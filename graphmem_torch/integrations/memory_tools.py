@@ -6,8 +6,10 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
+from graphmem_torch.errors import InputError
 from graphmem_torch.integrations.framework import importing
 from graphmem_torch.integrations.served_memory import ServedMemory
+from graphmem_torch.text.times import parse_time
 
 if TYPE_CHECKING:
     from graphmem_torch.atoms import Atom
@@ -33,7 +35,17 @@ with importing("mcp", "mcp", ">=2.3,<3", "mcp"):
         Where,
     )
 
-__all__ = ["MemoryTools"]
+__all__ = ["ARGUMENTS", "MemoryTools"]
+
+ARGUMENTS = {
+    "recall": {"question": "query", "between": "since, until"},
+    "remember": {"text": "texts"},
+    "update": {"ids": "id"},
+    "explain": {"question": "query", "ids": "id"},
+    "as_of": {"question": "query", "as_of": "time"},
+    "context": {"question": "query"},
+}
+"""By tool, the arguments of a memory that have another name there, for messages."""
 
 
 class MemoryTools:
@@ -64,6 +76,9 @@ class MemoryTools:
         Call this before answering anything that may depend on earlier conversations. `known` is
         false if the memory has no record: then say so, and do not guess.
         """
+        for name, moment in (("since", since), ("until", until)):
+            if moment:
+                parse_time(moment, name)  # raises an error that names it
         between = (since or None, until or None) if since or until else None
         result = self._served.within(namespace).retrieve(query, k=k, where=where, between=between)
         return _recalled(result)
@@ -103,13 +118,16 @@ class MemoryTools:
         They are on disk when the call returns. To change a fact that is stored, use `update`
         instead.
         """
-        if namespace and create_namespace and self._served.namespace is None:
-            self._served.root().namespaces.create(namespace)
         shared = {"speaker": speaker or None, "meta": meta, "time": time or datetime.now(UTC)}
+        values = [{"text": text, **shared} for text in texts]
+        if namespace and create_namespace and self._served.namespace is None:
+            from graphmem_torch.memory.intake import Intake
+
+            # Checked first, so that no namespace is made for nothing.
+            list(Intake(session or None, expires=expires or None).atoms(values))
+            self._served.root().namespaces.create(namespace)
         added = self._served.within(namespace).add(
-            [{"text": text, **shared} for text in texts],
-            session=session or None,
-            expires=expires or None,
+            values, session=session or None, expires=expires or None
         )
         return RememberedTexts(ids=list(added.ids), new=added.new, known=added.known)
 
@@ -133,6 +151,10 @@ class MemoryTools:
         given = {"text": text, "speaker": speaker, "time": time}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value}
         changes |= {} if meta is None else {"meta": meta}
+        if not changes:
+            raise InputError(
+                "update: expected text, speaker, time or meta, got none of them; say what to change"
+            )
         return _stored(self._served.within(namespace).update(id, changes))
 
     def forget(
@@ -157,6 +179,11 @@ class MemoryTools:
         All conditions must hold. This cannot be undone: if the user did not name the memories
         exactly, call it with dry_run first and show them.
         """
+        if not (ids or session or speaker or before):
+            raise InputError(
+                "forget: expected ids, session, speaker or before, got none of them; say what to "
+                "erase"
+            )
         memory = self._served.within(namespace)
         found = memory.forget(
             ids or None,

@@ -13,13 +13,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import EmptyMessageError, GraphMemError, InputError
 from graphmem_torch.integrations.agent_tools import PLACEHOLDER, AgentTools
-from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.messages import is_message, record_of_message
 from graphmem_torch.text.surrogates import replace_surrogates
@@ -43,7 +43,7 @@ _ITEM = "openai_item"  # key of the item in `meta`
 _T = TypeVar("_T")
 
 
-class GraphMemSession:
+class GraphMemSession(MemoryOwner):
     """Conversation of the OpenAI Agents SDK, kept in a memory; implements `agents.Session`.
 
     Many sessions may share a memory, in one process or several. Items come back exactly and in
@@ -72,7 +72,7 @@ class GraphMemSession:
             options: Arguments of `Memory.open`, if it is opened here.
 
         Raises:
-            InputError: No name, or options with an open memory.
+            InputError: No name, options with an open memory, or unknown ones.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
         named = isinstance(session_id, str) and session_id.strip()
@@ -137,19 +137,6 @@ class GraphMemSession:
                 self._deleted(atoms)
 
         await _finished(clear)
-
-    def close(self) -> None:
-        """Close the memory if it was opened here."""
-        if self._owned:
-            self.memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the session."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the session."""
-        self.close()
 
     def _atoms(self, limit: int | None) -> list[Atom]:
         """Return the last atoms of the session that hold an item, in order."""

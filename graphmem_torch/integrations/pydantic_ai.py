@@ -9,7 +9,7 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.integrations.agent_tools import AgentTools
-from graphmem_torch.integrations.framework import given_memory, importing
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
 from graphmem_torch.memory import Memory
 
 with importing("pydantic_ai", "pydantic-ai-slim", ">=2.68,<3", "pydantic-ai"):
@@ -18,7 +18,7 @@ with importing("pydantic_ai", "pydantic-ai-slim", ">=2.68,<3", "pydantic-ai"):
 __all__ = ["GraphMemToolset"]
 
 
-class GraphMemToolset(FunctionToolset[Any]):
+class GraphMemToolset(MemoryOwner, FunctionToolset[Any]):
     """Tools `recall`, `remember`, `update` and `forget` of a memory for agents of Pydantic AI.
 
     A call that the memory refuses is a `ModelRetry`, so that the model reads why and tries again.
@@ -43,25 +43,12 @@ class GraphMemToolset(FunctionToolset[Any]):
             options: Arguments of `Memory.open`, if it is opened here.
 
         Raises:
-            InputError: Options with an open memory, or neither a path nor a memory.
+            InputError: Options with an open memory or unknown ones, or neither a path nor a memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
         self.memory, self._owned = given_memory(memory, options)
         tools = AgentTools(self.memory)
         super().__init__([_retried(tool) for tool in tools.functions], id=id)
-
-    def close(self) -> None:
-        """Close the memory if it was opened here."""
-        if self._owned:
-            self.memory.close()
-
-    def __enter__(self) -> GraphMemToolset:
-        """Return the toolset."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the toolset."""
-        self.close()
 
 
 def _retried(tool: Callable[..., Any]) -> Callable[..., Any]:

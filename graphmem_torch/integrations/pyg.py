@@ -6,7 +6,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_count, check_entries
 from graphmem_torch.errors import InputError, MissingPackageError, unknown
 from graphmem_torch.graph import Graph
+from graphmem_torch.integrations.framework import MemoryOwner, given_memory
 from graphmem_torch.integrations.pyg_data import (
     TypedGraph,
     from_memory,
@@ -62,7 +63,7 @@ def _checked_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return given
 
 
-class MemoryFeatureStore:
+class MemoryFeatureStore(MemoryOwner):
     """Feature store of a `RAGQueryLoader` over a memory: seeds by retrieval, nodes with texts.
 
     Attributes:
@@ -77,12 +78,13 @@ class MemoryFeatureStore:
             options: Arguments of `Memory.open`.
 
         Raises:
+            InputError: Options with an open memory or unknown ones, or neither a path nor a memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
-        self._own = not isinstance(memory, Memory)
-        self.memory = (
-            memory if isinstance(memory, Memory) else Memory.open(memory, mode="r", **options)
-        )
+        if memory is None:
+            raise InputError("memory: expected a path or a `Memory`, got none; give one")
+        reading = {} if isinstance(memory, Memory) else {"mode": "r"}
+        self.memory, self._owned = given_memory(memory, {**reading, **options})
         self._config = _checked_config(None)
 
     @property
@@ -107,6 +109,10 @@ class MemoryFeatureStore:
         Raises:
             InputError: See `Memory.retrieve`.
         """
+        if not isinstance(query, str | Sequence) or isinstance(query, bytes | bytearray):
+            raise InputError(
+                f"query: expected a question, or several, got {type(query).__name__}; ask one"
+            )
         asked = [query] if isinstance(query, str) else list(query)
         count = self._config["k_nodes"] if k_nodes is None else k_nodes
         results = self.memory.retrieve(asked, k=count, **filters)
@@ -173,19 +179,6 @@ class MemoryFeatureStore:
             text=[atom.text for atom in atoms],
             num_nodes=len(kept),
         )
-
-    def close(self) -> None:
-        """Close the memory if this opened it."""
-        if self._own:
-            self.memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the memory if this opened it."""
-        self.close()
 
 
 class MemoryGraphStore:

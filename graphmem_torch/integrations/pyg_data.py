@@ -451,8 +451,14 @@ def from_memory(memory: Memory) -> TypedGraph:
     `time` `[n]`, seconds since the epoch UTC, NaN if unknown.
 
     Raises:
+        InputError: No open memory.
         EmbedderError, StoreError: See `Memory.index`.
     """
+    if not isinstance(memory, Memory):
+        raise InputError(
+            f"memory: expected an open `Memory`, got {type(memory).__name__}; open it with "
+            "`Memory.open`"
+        )
     store, graph = memory.store, memory.index.graph.cpu()
     with store.reading():
         columns, ids, texts = store.columns(), store.ids(), list(store.texts())

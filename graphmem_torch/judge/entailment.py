@@ -21,6 +21,7 @@ from graphmem_torch.judge.contradiction import Finding, compare
 from graphmem_torch.judge.opposites import opposites, stem
 from graphmem_torch.judge.statements import Statements, read_statements
 from graphmem_torch.judge.suspicion import suspect
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
 from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.sentences import split_at_marks
@@ -30,13 +31,13 @@ from graphmem_torch.text.words import foreign
 
 __all__ = ["RELATED", "Claim", "Contradiction", "Evidence", "LexicalJudge", "conflicts"]
 
-_NEGATION = re.compile(
+_NEGATION = lazy_pattern(
     r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"
     r"fail(?:s|ed)? to|stopped|quit|g[ai]ven? up|refus(?:es|ed))\b|n't\b",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
-_WORD = re.compile(r"[^\W\d_][\w'-]*")
+_NUMBER = lazy_pattern(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
+_WORD = lazy_pattern(r"[^\W\d_][\w'-]*")
 _YEARS = range(1000, 2200)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from graphmem_torch.judge import _statement_words as say
 from graphmem_torch.judge.propositions import Proposition, is_number, is_time
+from graphmem_torch.lazy import lazy_pattern
 
 __all__ = ["ROLE_WORDS", "day_in", "slots_of", "unit_of"]
 
@@ -19,7 +19,7 @@ _NOUNS = {
     "name": "name",
 }  # slots by their nouns
 # A noun is an occupation if it looks like one; a mother may be anything else as well.
-_OCCUPATION = re.compile(
+_OCCUPATION = lazy_pattern(
     r"(?!(?:mother|father|sister|brother|daughter|member|lover|believer|beginner|winner|owner|"
     r"newcomer|partner|neighbou?r|supporter|fighter|number|matter|reminder|visitor|person|better|"
     r"over|under|other|older|younger|vegetarian|giant|adult)$)"

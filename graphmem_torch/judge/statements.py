@@ -19,6 +19,7 @@ from graphmem_torch.judge import _statement_words as say
 from graphmem_torch.judge._clauses import reports, singular
 from graphmem_torch.judge.propositions import Proposition
 from graphmem_torch.judge.sketches import Sketch, SketchReader
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.pipeline import Pipeline, load_pipeline
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import STOP_WORDS
@@ -33,20 +34,20 @@ _REMEMBERED = 16384  # texts with cached statements, about 1 KB each
 
 _SENTENCES = 12  # a longer text is a document, which stays true when one sentence does not
 _LETTERS = 4000  # maximum sentences of a text
-_SPEAKER = re.compile(r"([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}): ")
+_SPEAKER = lazy_pattern(r"([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}): ")
 # "Good news: I moved": with the label before it the parser reads no sentence.
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     r"(?:(?<=^)|(?<=[.!?\n] )|(?<=\n))([A-Za-z]+(?:[ -][A-Za-z]+){0,2}): "
     r"(?=[A-Z]|(?:my|our|the|we)\b)"
 )
-_OPENING = re.compile(
+_OPENING = lazy_pattern(
     r"(?:(?<=^)|(?<=[.!?] ))(?:by the way|btw|fyi|oh|guess what)[,:!] (?:and )?", re.I
 )
 # One token each: "stand-up" holds no verb, and a quoted word is a name.
-_COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|(?<!\w)\"[\w./-]+\"(?!\w)")
+_COMPOUND = lazy_pattern(r"[^\W\d_]+(?:-[^\W\d_]+)+|(?<!\w)\"[\w./-]+\"(?!\w)")
 _HEAD = 80  # characters that are searched for a speaker's name
 # Numbers with signs, separators, units of money: one token each, whatever the tokenizer does.
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     r"(?<![\w.])[-\u2212+]?[$\u20ac\u00a3]?\d+(?:[.,:/-]\d+)*(?:st|nd|rd|th|%|k|am|pm)?(?!\w)"
 )
 

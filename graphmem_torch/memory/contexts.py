@@ -11,19 +11,13 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
-from graphmem_torch.context.choose import Choice
-from graphmem_torch.context.compile import Compiled, Compiler, TokenCosts
-from graphmem_torch.context.formats import Format, load_format
-from graphmem_torch.context.order import check_order
-from graphmem_torch.context.pool import Relations, gather_pool, values_from_scores
-from graphmem_torch.context.summarise import Shorten, shortened
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
@@ -35,6 +29,13 @@ from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context, QueryPlan
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
+
+# Functions import what writes a context: a question needs none of it.
+if TYPE_CHECKING:
+    from graphmem_torch.context.compile import Compiled, TokenCosts
+    from graphmem_torch.context.formats import Format
+    from graphmem_torch.context.pool import Relations
+    from graphmem_torch.context.summarise import Shorten
 
 __all__ = [
     "ContextCompiler",
@@ -110,6 +111,9 @@ def context_settings(
         InputError: Unknown tokenizer, order, format or field of the template, or a `shorten` that
             is not callable.
     """
+    from graphmem_torch.context.formats import load_format
+    from graphmem_torch.context.order import check_order
+
     if not isinstance(layout, Layout):
         raise InputError(f"layout: expected a Layout, got {layout!r:.80}; give Layout(format=...)")
     shorten = layout.shorten
@@ -176,6 +180,11 @@ class ContextCompiler:
         Raises:
             InputError: A budget is too small for the pinned memories and the template.
         """
+        from graphmem_torch.context.choose import Choice
+        from graphmem_torch.context.compile import Compiler
+        from graphmem_torch.context.pool import gather_pool, values_from_scores
+        from graphmem_torch.context.summarise import shortened
+
         rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
         config, allowed = settings.config, query.allowed
         values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
@@ -306,6 +315,8 @@ class ContextCompiler:
 
     def _token_costs(self, settings: ContextSettings) -> TokenCosts:
         """Return the costs of entries in this format with this counter."""
+        from graphmem_torch.context.compile import TokenCosts
+
         layout, tokenizer = settings.layout, settings.tokenizer
         inline = layout.grouped and settings.config.order == "relevance"
         key = (layout.name, layout.reserved, tokenizer, inline)
@@ -315,6 +326,8 @@ class ContextCompiler:
 
     def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
         """Return the relations of edges of these types; cached until the store changes."""
+        from graphmem_torch.context.pool import Relations
+
         key = tuple(types)
         with self._lock:
             if self._relations[0] != snapshot.state:
@@ -354,6 +367,8 @@ def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
     Raises:
         InputError: The model is unusable, or a template lacks `{question}`.
     """
+    from graphmem_torch.context.formats import load_format
+
     format, template = layout.format, layout.template
     complete = getattr(llm, "complete", llm)
     if not callable(complete):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
 from graphmem_torch.text.question import is_question, name_words, role_of
 from graphmem_torch.text.tense import PAST_VERBS
@@ -39,23 +40,24 @@ _STAMP = 3  # words of a day
 _MEMBERS = 3  # a theme has at least one in this many members,
 _GROUPS = 4  # and at most one in this many aggregates
 _NICK = 3  # minimum letters that a short form shares with a name
-_FACT = re.compile(r"\d+(?:[.,:]\d+)*|(?<=[a-z,;] )[A-Z]\w+")  # numbers, and names inside sentences
-_BRACKETED = re.compile(r"\s*\[[^\]]*\]")  # captions of images and the like, which are not speech
+# Numbers, and names inside sentences.
+_FACT = lazy_pattern(r"\d+(?:[.,:]\d+)*|(?<=[a-z,;] )[A-Z]\w+")
+_BRACKETED = lazy_pattern(r"\s*\[[^\]]*\]")  # captions of images and the like, which are not speech
 # Nouns that extractors of runs miss: alone between an article and a word that is no topic.
-_NOUN = re.compile(
+_NOUN = lazy_pattern(
     r"\b(?:an?|the|my|our|his|her|their|its) ([^\W\d_]+)(?= ?[^\w\s'-]| ?$| ([^\W\d_]+))",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+_WORD = lazy_pattern(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 # A particular person, thing or past event; a sentence without any is a saying.
-_PARTICULAR = re.compile(
+_PARTICULAR = lazy_pattern(
     r"\b(?:I|my|mine|we(?! (?:can|could|all|should|must|need)\b)|he|she|his|hers?|him|been"
     rf"|\w{{2,}}[^\We]ed|{PAST_VERBS})\b"
     r"|^(?:(?:and|but|so|plus|also|yes|yeah|oh|well),? )*(?:the|our) ",
     re.IGNORECASE,
 )
 # Courtesy of an assistant, or its words about itself.
-_COURTESY = re.compile(
+_COURTESY = lazy_pattern(
     r"(?:oh|wow|ah|and|yes|well)?,? ?(?:congrat\w*|thanks|thank you|sorry|apologies|welcome"
     r"|good luck|best of luck|enjoy|happy \w+ing|stay \w+,|(?:you're|you are) welcome"
     r"|great (?:choice|question)|as an? (?:ai|artificial|(?:large )?language)\b"
@@ -63,9 +65,9 @@ _COURTESY = re.compile(
     r" (?:glad|happy|thrilled|excited|sorry|delighted|pleased|confident|here))\b",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"#{1,6} .*|\*\*[^*]*\*\*\W*|[^*]*\*\*")
-_MARKER = re.compile(r"^(?:[*+\u2022-]|\d{1,3}[.)]) +")
-_YOURS = re.compile(r"\b(?:you|your|yours|yourself|u|ya|let['\u2019]s)\b", re.IGNORECASE)
+_HEADING = lazy_pattern(r"#{1,6} .*|\*\*[^*]*\*\*\W*|[^*]*\*\*")
+_MARKER = lazy_pattern(r"^(?:[*+\u2022-]|\d{1,3}[.)]) +")
+_YOURS = lazy_pattern(r"\b(?:you|your|yours|yourself|u|ya|let['\u2019]s)\b", re.IGNORECASE)
 
 
 class Telling(NamedTuple):

@@ -89,6 +89,7 @@ class ReadSettings:
         input: Parts of LoCoMo to read.
         batch: Memories stored per batch.
         takes: Whether a store takes a memory, as a shard does; None: all.
+        normalise: Whether to divide vectors in lines by their lengths.
     """
 
     tokenizer: Tokenizer
@@ -98,12 +99,13 @@ class ReadSettings:
     input: str
     batch: int
     takes: Callable[[Atom], bool] | None = None
+    normalise: bool = False
 
     @classmethod
-    def of(cls, state: State, format: str | None, input: str) -> ReadSettings:
-        """Return the settings of a memory."""
+    def of(cls, state: State, **given: Any) -> ReadSettings:
+        """Return the settings of a memory, with other fields as given."""
         own, batch = state.config.embedder, state.config.link.batch_atoms
-        return cls(state.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
+        return cls(state.chunker, own.chunk_tokenizer, own.max_tokens, batch=batch, **given)
 
 
 @dataclass
@@ -166,10 +168,10 @@ class FileSync:
         # None in a dry run.
         self._writer = None if dry_run else self._state.writer_with(self._state.embedder)
         self._vectors, self._known = vectors, NOTHING_KNOWN
-        self._inline = InlineVectors(self._store.dim)
+        self._inline = InlineVectors(self._store.dim, normalise=reading.normalise)
         self._starts: dict[str, int] = {}  # by file, the row of its first memory
         self._switches: list[RegimeSwitch] = []  # not notified yet
-        self._deleted: set[str] = set()
+        self._deleted, self._planned = set[str](), set[str]()  # ids; planned in a dry run
         self._bar: Progress | None = None
         self._done = Indexed()
         # Queue to store: source, ids that become its own, atoms, and those of them it held before.
@@ -177,12 +179,10 @@ class FileSync:
         self._queue: list[tuple[int, list[str], list[Atom], dict[str, Held]]] = []
         self._ended: list[SourceRow] = []
         self._given: dict[str, int] = {}  # by label, the next free number of this run
-        self._since = 0  # earlier nodes may be of files read by an older release
+        self._since, self._skip_bad = 0, False  # nodes before may be of an older release
         self._skipped: list[str] | None = None
-        self._skip_bad = False
         self._losses: Counter[str] = Counter()
         self._origins: dict[str, str] = {}
-        self._planned: set[str] = set()  # ids counted in a dry run
 
     def run(
         self,
@@ -244,8 +244,8 @@ class FileSync:
         moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
         self._expect_lines(changed)
-        if changed:
-            self._place_rows(files, {file.name for file in changed})
+        if files and self._vectors is not None and not self._vectors.by_id:
+            self._place_rows(self._vectors, files, {file.name for file in changed})
         # Followed files first, so that content moved from one to another is known.
         try:
             for file in sorted(changed, key=lambda file: file.row is None):
@@ -262,8 +262,9 @@ class FileSync:
             if row.name not in moved.values() and is_within(base / row.name, scope):
                 self._part_from(row, prune)
         self._delete_released()
-        if self._vectors is not None and len(changed) == len(files) and not self._skipped:
-            self._vectors.warn_of_unused()
+        if self._vectors is not None:
+            whole = len(changed) == len(files) and not self._skipped
+            self._note(kept_vectors=self._vectors.finished(self._store, whole=whole))
         if self._skipped and not skip_bad:
             first, *others = self._skipped
             more = f" (and {len(others):,} more that cannot be used)" if others else ""
@@ -462,19 +463,18 @@ class FileSync:
         if self._bar is not None and all(file.reading["as"] == "jsonl" for file in changed):
             self._bar.expect(self._done.known + sum(file.lines for file in changed))
 
-    def _place_rows(self, files: Sequence[_File], changed: Collection[str]) -> None:
+    def _place_rows(
+        self, vectors: FileVectors, files: Sequence[_File], changed: Collection[str]
+    ) -> None:
         """Set the row of the first memory of each file, and check rows that are in order."""
-        if self._vectors is None or self._vectors.by_id:
-            return
         count = 0
         for file in files:
             row = file.row or SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
             self._starts[file.name] = count
             atoms = self._atoms(file, row, again=True)
-            count += (
-                self._expect_rows(file, atoms) if file.name in changed else sum(1 for _ in atoms)
-            )
-        self._vectors.expect_count(count)
+            new, text = file.name in changed, file.reading["as"] == "text"
+            count += self._expect_rows(file, atoms) if new else vectors.place(atoms, count, text)
+        vectors.expect_count(count)
 
     def _matched(self, file: _File, first: Iterable[Atom], atoms: Iterable[Atom]) -> Iterator[Atom]:
         """Return atoms matched to their vectors, which are checked by reading them `first`."""

@@ -16,8 +16,10 @@ import torch
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.intake import batched
 from graphmem_torch.memory.known_vectors import KnownVectors, joined
 from graphmem_torch.readers.vector_files import VectorFile
+from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.deferred import DeferredEmbedder
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 
@@ -25,6 +27,8 @@ __all__ = ["FileVectors", "opened_vectors"]
 
 _log = logging.getLogger(__name__)
 
+_TILE = 4096  # rows compared at once
+_ROUNDING = 2e-3  # difference of two numbers of a vector that half precision explains
 _PIECES = 1 << 18  # maximum size of a vocabulary whose encoder is not loaded
 _SAMPLE = 8  # memories of a file that are encoded to compare them with their rows
 _LIKE = 0.3  # cosine of a text and its vector, below which the vector is of another text
@@ -66,6 +70,7 @@ class FileVectors:
         self._starts = [0, *accumulate(file.count for file in self._files)]
         self.count = self._starts[-1]
         self._rows = self._by_id() if self.by_id else dict[str, int]()
+        self._placed = self._rows if self.by_id else dict[str, int]()  # also of stored atoms
         self._used = np.zeros(self.count if self.by_id else 0, dtype=bool)
 
     def _expect_alike(self) -> None:
@@ -144,7 +149,41 @@ class FileVectors:
         for row, atom in enumerate(atoms, start):
             if not self.by_id:
                 self._rows.setdefault(atom.id, row)  # of equal lines the first is stored
+                self._placed.setdefault(atom.id, row)
             yield atom
+
+    def place(self, atoms: Iterable[Atom], start: int, text: bool) -> int:
+        """Note the rows of atoms that are stored, and return their number.
+
+        Args:
+            atoms: The atoms of a file.
+            start: Row of the first.
+            text: Whether they are chunks of a document, which are only counted: if it was edited,
+                they are stored under other numbers.
+        """
+        count = 0
+        for count, atom in enumerate(atoms, 1):
+            if not text:
+                self._placed.setdefault(atom.id, start + count - 1)
+        return count
+
+    def finished(self, store: MemoryStore, *, whole: bool) -> int:
+        """Return the number of stored atoms that have another vector than their row.
+
+        Args:
+            store: Store of the atoms.
+            whole: Whether all files were read, so that rows of no memory are worth a warning.
+        """
+        if whole:
+            self._warn_of_unused()
+        count = 0
+        for names in batched(iter(self._placed), _TILE):
+            known = store.known(names)
+            rows = [self._placed[name] for name in known]
+            given = self.take(rows).pooled
+            own = store.vectors([node for node, _ in known.values()], tokens=False).embeddings
+            count += int(((given - own.float()).abs().amax(1) > _ROUNDING).sum()) if rows else 0
+        return count
 
     def release(self, ids: Iterable[str]) -> None:
         """Forget the rows of stored atoms, if rows are in order."""
@@ -219,7 +258,7 @@ class FileVectors:
             self._expect_theirs(sample, embedder)
         return count
 
-    def warn_of_unused(self) -> None:
+    def _warn_of_unused(self) -> None:
         """Warn of rows that are of no memory, by id."""
         left = np.flatnonzero(~self._used)
         if len(left):

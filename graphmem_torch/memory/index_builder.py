@@ -35,6 +35,7 @@ from graphmem_torch.text.times import DAYS
 
 __all__ = [
     "NEVER",
+    "REGIME_KEY",
     "SWITCHED_KEY",
     "IndexBuilder",
     "ModeCache",
@@ -289,6 +290,7 @@ def _signature(config: Config) -> str:
 
 NEVER = -1
 """Last switch of a store whose regime never switched."""
+REGIME_KEY = "regime"  # key of the state of the detector of switches in the store
 SWITCHED_KEY = "regime.switched"  # key of the node of the last switch
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from graphmem_torch.atoms import CONCEPT, SIGNIFIERS, Atom, EdgeType
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.memory.mentions import own_mentions
 from graphmem_torch.oracle import Extractor, ask_extractor
 from graphmem_torch.results import Particle, Understood, Validity
@@ -45,24 +46,24 @@ _PAST = (
     r"|chose|sold|paid|sang|swam|led|[a-z]{2,}[^e\W]ed)"
 )
 _CUES: Mapping[str, re.Pattern[str]] = {
-    "hypothesis": re.compile(
+    "hypothesis": lazy_pattern(
         r"\b(?:maybe|perhaps|might|possibly|probably|presumably|i (?:think|guess|suppose|suspect)"
         r"|could be|not sure|it seems|if (?:only|it|he|she|they|i|we) )\b"
     ),
-    "plan": re.compile(
+    "plan": lazy_pattern(
         r"\b(?:going to|gonna|plan(?:s|ning|ned)? (?:to|on)|intend(?:s|ing)? to|hop(?:e|es|ing) to"
         r"|want(?:s)? to|look(?:s|ing)? forward to|scheduled|next (?:week|month|year|weekend|spring"
         r"|summer|autumn|fall|winter|\w+day)|tomorrow|(?:i|we|he|she|they)(?:'ll| will))\b"
     ),
-    "preference": re.compile(
+    "preference": lazy_pattern(
         r"\b(?:loves?|likes?|prefers?|favou?rites?|enjoys?|hates?|dislikes?|can't stand"
         r"|(?:big |huge )?fan of|rather have|allergic to)\b"
     ),
-    "event": re.compile(
+    "event": lazy_pattern(
         r"(?:\b(?:i|we|he|she|they|it|who)|^\w+)"
         rf"(?:'ve| also| just| have| has| had| recently)* {_PAST}\b"
     ),
-    "instruction": re.compile(
+    "instruction": lazy_pattern(
         r"^(?:please\b|always\b|never\b|do not\b|don't\b|make sure\b|remember to\b|(?:you )?must\b"
         r"|add|ask|avoid|call|check|choose|click|close|create|delete|ensure|follow|give|keep|list"
         r"|open|press|put|remove|run|save|select|send|set|start|stop|use|verify|write)\b"

@@ -76,7 +76,12 @@ class Intake:
             expires: Expiry of values without `expires` and `ttl`.
             ttl: Seconds to live of the same values.
             vectors: Vectors of the atoms; those in values are added.
+
+        Raises:
+            InputError: An unusable session or time.
         """
+        if session is not None and not (isinstance(session, str) and session.strip()):
+            raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
         self._vectors = ListedVectors() if vectors is None else vectors
         self._session, halves = replace_surrogates(session)
         self._key = key

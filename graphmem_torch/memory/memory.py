@@ -343,7 +343,7 @@ class Memory(MemoryQuestions):
             dry_run: Whether to return the planned changes without making them.
             skip_bad: Whether to leave out files and lines that cannot be used, and list them.
             embeddings: Files of vectors (`.npy`, safetensors, Parquet), instead of encoding.
-            normalise: Whether to divide these vectors by their lengths.
+            normalise: Whether to divide these vectors, and those in lines, by their lengths.
             progress: Whether to show a bar on stderr.
 
         Raises:
@@ -352,7 +352,7 @@ class Memory(MemoryQuestions):
         from graphmem_torch.memory.file_sync import FileSync, ReadSettings
         from graphmem_torch.memory.file_vectors import opened_vectors
 
-        reading = ReadSettings.of(self._state, format, input)
+        reading = ReadSettings.of(self._state, format=format, input=input, normalise=normalise)
         with opened_vectors(embeddings, normalise=normalise) as vectors:
             follower = FileSync(self._writing, reading, dry_run=dry_run, vectors=vectors)
             return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)

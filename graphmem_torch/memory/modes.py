@@ -15,7 +15,7 @@ from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.config import RegimeConfig, former_section
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.buffers import modes_by
-from graphmem_torch.memory.index_builder import SWITCHED_KEY, Snapshot, last_switch
+from graphmem_torch.memory.index_builder import REGIME_KEY, SWITCHED_KEY, Snapshot, last_switch
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.modes.search import align_modes, select_modes
@@ -33,7 +33,7 @@ from graphmem_torch.text.question import QUESTION_MARKS
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.words import count_words
 
-__all__ = ["REGIME_KEY", "RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
+__all__ = ["RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
 
 # Kinds that state which part their atoms play in a summary; for other kinds the form decides.
 _CLAIMS = ("claim", "theorem", "definition", "observation", "output")
@@ -42,7 +42,6 @@ _QUESTIONS = ("question", "task")
 
 _STATED = 4.0  # above any difference of two cosines, so that a stated part comes first
 _SPARE = 3  # candidates of each part, in case the first says the same as another part
-REGIME_KEY = "regime"  # key of the detector's state in the store
 _BASE64 = "b64:"  # earlier releases wrote base85, which costs a hundred times as much
 _TILE = 4096  # nodes read in one batch to catch up
 _SAVED = 1024  # atoms after which the state is saved again

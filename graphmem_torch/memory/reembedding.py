@@ -29,8 +29,8 @@ from graphmem_torch.memory.compatibility import (
     load_as,
     usable_device,
 )
+from graphmem_torch.memory.index_builder import REGIME_KEY
 from graphmem_torch.memory.mentions import own_mentions
-from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import namespace_folders
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.progress import Progress

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import RegimeConfig
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.modes import RegimeMonitor
-from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import MemoryStore
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory.modes import RegimeMonitor
+    from graphmem_torch.results import RegimeSwitch
 
 __all__ = ["RegimeWatch"]
 
@@ -21,7 +24,7 @@ _log = logging.getLogger(__name__)
 _UNSEEN = 4096  # maximum number of unread earlier memories that `observe` reads first
 _REREAD = 256  # minimum number of memories after which saving beats reading them again
 
-Listener = Callable[[RegimeSwitch], object]
+Listener = Callable[["RegimeSwitch"], object]
 """Function that is called at every switch."""
 
 
@@ -148,5 +151,7 @@ class RegimeWatch:
         self._monitor = None
 
     def _new_monitor(self) -> RegimeMonitor:
+        from graphmem_torch.memory.modes import RegimeMonitor
+
         # A store without a width has no atoms, so no detector reads a vector.
         return RegimeMonitor(self._store, self._config, self._store.dim or 1)

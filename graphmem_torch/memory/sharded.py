@@ -182,13 +182,13 @@ class ShardedMemory(Memory):
         """
         from graphmem_torch.memory.sharded_writing import joined_files
 
-        if embeddings is not None or normalise:
+        if embeddings is not None:
             raise InputError(
                 "embeddings: expected none for files of a memory of shards, got some; give them to "
                 "`add`, or as `embedding` in lines of JSON"
             )
         given: Any = {"format": format, "input": input, "prune": prune, "dry_run": dry_run}
-        given |= {"skip_bad": skip_bad, "progress": progress}
+        given |= {"skip_bad": skip_bad, "progress": progress, "normalise": normalise}
         return joined_files([index(paths, **given) for index in self.indexers()])
 
     def indexers(self) -> list[Callable[..., Indexed]]:
@@ -367,15 +367,9 @@ def _index_shard(
             f"files: expected files for {group.shards} shards, got standard input, which can be "
             "read only once; write it to a file first"
         )
-    own, shards = state.config.embedder, group.shards
-    settings = ReadSettings(
-        state.chunker,
-        own.chunk_tokenizer,
-        own.max_tokens,
-        reading["format"],
-        reading["input"],
-        state.config.link.batch_atoms,
-        lambda atom: shard_of(atom, shards) == number,
+    shards = group.shards
+    settings = ReadSettings.of(
+        state, takes=lambda atom: shard_of(atom, shards) == number, **reading
     )
     sync = FileSync(Writing(state), settings, dry_run=dry_run)
     return sync.run(several, prune=prune, skip_bad=skip_bad, progress=progress)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ from graphmem_torch.memory.duplicates import DUPLICATE_COSINE, DuplicateGroups
 from graphmem_torch.memory.fields import AtomFields
 from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.index_builder import (
+    REGIME_KEY,
     SWITCHED_KEY,
     IndexBuilder,
     ModeCache,
@@ -49,14 +50,12 @@ from graphmem_torch.memory.index_builder import (
 )
 from graphmem_torch.memory.index_view import IndexView, PastView
 from graphmem_torch.memory.lookup import is_visible, listed_ids, named_nodes
-from graphmem_torch.memory.modes import REGIME_KEY
 from graphmem_torch.memory.namespace_folders import archive_of, checked_name, is_archive
 from graphmem_torch.memory.namespace_stores import NamespaceStores
 from graphmem_torch.memory.refining import Refining
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.structure_cache import StructureCache
 from graphmem_torch.memory.validity_spans import ValiditySpans
-from graphmem_torch.memory.writer import Writer
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
@@ -64,6 +63,9 @@ from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory.writer import Writer
 
 __all__ = ["State"]
 
@@ -392,6 +394,8 @@ class State:
 
     def writer_with(self, embedder: Embedder) -> Writer:
         """Return a writer that encodes with an embedder of the same fingerprint."""
+        from graphmem_torch.memory.writer import Writer
+
         link = link_settings(self.config.link, embedder)
         return Writer(self.store, embedder, link, self.concepts, self.regimes, self.device)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +15,10 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory.index_builder import to_rows
-from graphmem_torch.spectral.link_prediction import predict_links
-from graphmem_torch.spectral.structure import Structure, structure_of
 from graphmem_torch.store import MemoryStore
+
+if TYPE_CHECKING:
+    from graphmem_torch.spectral.structure import Structure
 
 __all__ = ["MissingLink", "StructureCache", "missing_links"]
 
@@ -70,6 +72,8 @@ class StructureCache:
         Raises:
             InputError: A library for communities is missing.
         """
+        from graphmem_torch.spectral.structure import structure_of
+
         with self._lock:
             kept = self._kept if self._kept and self._kept[2].settings == settings else None
             if kept is not None and kept[0] == _state_of(self._store):
@@ -103,6 +107,8 @@ def missing_links(
     Raises:
         InputError: Fewer than 2 such edges, too many atoms, or k below 1.
     """
+    from graphmem_torch.spectral.link_prediction import predict_links
+
     there = _stored_graph(store, concepts=False, embeddings=True)
     block, count = there.edges, len(there.node)
     ends = torch.stack([block.source, block.target])[:, block.type == int(type)]

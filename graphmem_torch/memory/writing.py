@@ -75,8 +75,6 @@ class Writing:
         if not isinstance(atoms, Iterable):
             raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
         places = {} if origins is None else origins  # it may fill while the atoms are read
-        if session is not None and not (isinstance(session, str) and session.strip()):
-            raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
         if key is not None:
             if not (isinstance(key, str) and key.strip()):
                 said = f"key: expected a name of this call, got {key!r:.80}; leave it out"

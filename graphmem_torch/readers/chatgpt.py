@@ -18,12 +18,12 @@ branches (edited questions, regenerated answers) are counted.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphmem_torch.atoms import text_hash
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.chats import (
     EMPTY,
     HIDDEN,
@@ -42,7 +42,7 @@ __all__ = ["is_chatgpt", "read_chatgpt"]
 _NAME = "chatgpt"
 _BRANCH = "message of another branch"
 _ADDED = frozenset({"user_editable_context", "model_editable_context", "app_pairing_content"})
-_CITED = re.compile(
+_CITED = lazy_pattern(
     "\ue200[^\ue200\ue201]*\ue201|【[^【】†]*†[^【】†]*】"
 )  # marks that the program turns into links
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.chats import (
     EMPTY,
     SERVICE,
@@ -40,7 +41,7 @@ _SAID = frozenset(
     {"Default", "Reply", "ChatInputCommand", "ContextMenuCommand", "ThreadStarterMessage"}
 )
 _NUMBERS = {"0": "Default", "19": "Reply", "20": "ChatInputCommand"}  # of older exporters
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"<(?:(?P<kind>@[!&]?|#)(?P<id>\w+)|a?(?P<emoji>:\w+:)\d+|t:(?P<time>\d{1,11})(?::\w)?)>"
 )
 

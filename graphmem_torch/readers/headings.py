@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from graphmem_torch.atoms import one_line
+from graphmem_torch.lazy import lazy_pattern
 
 __all__ = ["chunk_titles", "file_title", "heading_paths"]
 
 MARKDOWN = (".md", ".markdown")
 """File suffixes of documents whose headings are read."""
 _BETWEEN = " > "
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
-_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
-_NO_TEXT = re.compile(r"\s*(?:[>|+*-]|\d+[.)])(?:\s|$)|\s*$| {4}")  # no heading above a line
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_SIGNS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
-_NAMED = re.compile(r"title:[ \t]*(.+)", re.IGNORECASE)
+_FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})")
+_HEADING = lazy_pattern(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_UNDERLINE = lazy_pattern(r" {0,3}(=+|-{2,})[ \t]*$")
+_NO_TEXT = lazy_pattern(r"\s*(?:[>|+*-]|\d+[.)])(?:\s|$)|\s*$| {4}")  # no heading above a line
+_LINK = lazy_pattern(r"!?\[([^\]]*)\]\([^)]*\)")
+_SIGNS = lazy_pattern(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_NAMED = lazy_pattern(r"title:[ \t]*(.+)", re.IGNORECASE)
 
 
 def chunk_titles(

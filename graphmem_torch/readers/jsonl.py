@@ -69,7 +69,7 @@ def read_records(
     losses = Counter() if losses is None else losses
     seen: Counter[str] = Counter()
     own: Counter[str] = Counter()
-    told, dim = set[str](), None if vectors is None else vectors.dim
+    told, given = set[str](), InlineVectors() if vectors is None else vectors
     empty = True
     for number, line in decoded_lines(lines, where, skipped):
         empty = False
@@ -78,7 +78,9 @@ def read_records(
             for record, place in turn_records(said, f"{where}:{number}", skipped, losses=losses):
                 with leaving_out(skipped):
                     try:
-                        record, vector = without_embedding(record, place, dim)
+                        record, vector = without_embedding(
+                            record, place, given.dim, normalise=given.normalise
+                        )
                         atom = atom_from_record(record, where=place, told=told, losses=losses)
                     except EmptyMessageError:
                         losses["message without text"] += 1

@@ -14,8 +14,10 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import load_json
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.langgraph_items import item_fields, value_text
 from graphmem_torch.readers.moved import EMBEDDING, MovedMemories
+from graphmem_torch.text.times import parse_duration
 
 __all__ = [
     "is_langgraph_database",
@@ -27,10 +29,10 @@ __all__ = [
 _COLUMNS = ("prefix", "key", "value", "created_at", "updated_at", "expires_at", "ttl_minutes")
 _NEEDED = frozenset(_COLUMNS[:5])
 _LAST = 4  # last migration that this reader knows
-_COPY = re.compile(r'^COPY (?:"?\w+"?\.)?"?(\w+)"? \(([^)]*)\) FROM stdin;$', re.MULTILINE)
+_COPY = lazy_pattern(r'^COPY (?:"?\w+"?\.)?"?(\w+)"? \(([^)]*)\) FROM stdin;$', re.MULTILINE)
 _BEGINS, _ENDS = "-- PostgreSQL database dump\n", "-- PostgreSQL database dump complete"
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_ESCAPED = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)")
+_ESCAPED = lazy_pattern(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)")
 
 
 def is_langgraph_database(tables: Mapping[str, set[str]]) -> bool:
@@ -144,7 +146,7 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
                 "correct it there"
             )
         created, updated = (found.moment(row[name]) for name in ("created_at", "updated_at"))
-        minutes, expires = row.get("ttl_minutes"), found.moment(row.get("expires_at"))
+        expires = found.moment(row.get("expires_at"))
         fields = item_fields(
             prefix.split("."),
             key,
@@ -158,8 +160,22 @@ def _read_rows(rows: Iterator[Mapping[str, Any]], found: MovedMemories) -> None:
             **fields,
             time=updated,
             expires=expires,
-            ttl=None if minutes is None or expires is None else 60.0 * float(minutes),
+            ttl=None if expires is None else _seconds(row.get("ttl_minutes"), found),
         )
+
+
+def _seconds(minutes: Any, found: MovedMemories) -> float | None:
+    """Return the time to live of a row in seconds; None for none.
+
+    An item put with 0 minutes or fewer has expired when it was put, as its `expires_at` says.
+    Counts what is no number.
+    """
+    try:
+        seconds = 60.0 * float(0 if minutes is None else minutes)
+        return None if seconds <= 0 else parse_duration(seconds)
+    except (TypeError, ValueError):  # also an InputError
+        found.losses["time to live that cannot be read"] += 1
+        return None
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
 from graphmem_torch.text.surrogates import HALVES, replace_surrogates
 from graphmem_torch.text.times import parse_time
@@ -18,8 +18,8 @@ from graphmem_torch.text.times import parse_time
 __all__ = ["LocomoSample", "is_locomo", "locomo_atoms", "read_locomo"]
 _log = logging.getLogger(__name__)
 _INPUTS = ("raw", "observations")
-_SESSION = re.compile(r"session_(\d+)")
-_TURN_ID = re.compile(r"[^\s,;]+")
+_SESSION = lazy_pattern(r"session_(\d+)")
+_TURN_ID = lazy_pattern(r"[^\s,;]+")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from graphmem_torch.errors import EmptyMessageError, InputError
 from graphmem_torch.exact import dump_json
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.times import LAST_SECOND, parse_time
 
 __all__ = ["foreign_time", "is_message", "is_object", "message_texts", "plain", "record_of_message"]
@@ -32,9 +33,9 @@ __all__ = ["foreign_time", "is_message", "is_object", "message_texts", "plain", 
 _TIMES = ("created_at", "createdAt", "timestamp")
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}  # of LangChain
 _CHAT_ROLES = frozenset({*_ROLES, "user", "assistant", "developer", "function", "model"})
-_CALL = re.compile(r"(?:tool|function)[_-](?:use|call)$|_call$|tool_use$")
-_RESULT = re.compile(r"(?:result|output|response)$")
-_MEDIA = re.compile(r"image|audio|video|file|document|screenshot|media|inline", re.IGNORECASE)
+_CALL = lazy_pattern(r"(?:tool|function)[_-](?:use|call)$|_call$|tool_use$")
+_RESULT = lazy_pattern(r"(?:result|output|response)$")
+_MEDIA = lazy_pattern(r"image|audio|video|file|document|screenshot|media|inline", re.IGNORECASE)
 _GIVEN = ("arguments", "input", "args", "action", "queries", "query", "code", "parameters")
 _CAME_BACK = ("content", "output", "outputs", "result", "results", "response", "logs", "error")
 _SAID = ("text", "thinking", "refusal", "transcript", "reasoning_content", "reasoning", "summary")
@@ -43,7 +44,7 @@ _BESIDE = ("reasoning_content", "reasoning", "thinking", "summary")  # spoken be
 _AFTER = ("refusal", "audio", "tool_calls", "function_call", "functionCall")
 _UNREADABLE = ("signature", "encrypted_content", "encrypted_index", "data", "b64_json", "file_data")
 _UNTOLD = frozenset({"type", "id", "call_id", "tool_use_id", "status", "index", *_UNREADABLE})
-_NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?", re.ASCII)
+_NUMBER = lazy_pattern(r"[+-]?\d{9,}(?:\.\d+)?", re.ASCII)
 
 
 def is_object(value: object) -> bool:
@@ -120,11 +121,14 @@ def record_of_message(
     texts = [text for part in parts for text in message_texts(part, lost, media)]
     if not texts:
         got = message.get("content", message.get("parts"))
-        found = ", ".join(lost) or f"{got!r:.60}"
+        found, do = f"{got!r:.60}", ""
+        if lost:
+            found, do = ", ".join(lost), ", or say in text what it shows"
+        elif got:
+            found = "an empty text"
         losses.update(lost)
         raise EmptyMessageError(
-            f"content: expected text, or parts with text, got {found}; leave the message out, or "
-            "say in text what it shows",
+            f"content: expected text, or parts with text, got {found}; leave the message out{do}",
             where=where,
         )
     losses.update(lost)

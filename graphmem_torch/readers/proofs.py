@@ -10,13 +10,13 @@ from __future__ import annotations
 import graphlib
 import json
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.source import decode, decoded_lines, parse_json, raw_lines, read_bytes
 
 __all__ = [
@@ -161,13 +161,13 @@ def _ends(line: str, known: Mapping[int, str], where: str) -> tuple[int, int]:
     return user, used
 
 
-_NOTES = re.compile(
+_NOTES = lazy_pattern(
     r"\s*\((?:Contributed|Revised|Proof|New usage|Shortened|Moved|Proposed|Type)\b[^()]*"
     r"(?:\([^()]*\)[^()]*)*\)"
 )
-_MATHS = re.compile(r"`\s*([^`]*?)\s*`")
-_REFERENCE = re.compile(r"~\s+(\S+)")
-_FLAG = re.compile(r"^ok\s+")  # remains of a blueprint's \leanok
+_MATHS = lazy_pattern(r"`\s*([^`]*?)\s*`")
+_REFERENCE = lazy_pattern(r"~\s+(\S+)")
+_FLAG = lazy_pattern(r"^ok\s+")  # remains of a blueprint's \leanok
 
 
 def proof_format(path: Path) -> Literal["library", "blueprint"] | None:

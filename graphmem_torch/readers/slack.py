@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.chats import (
     EMPTY,
     SERVICE,
@@ -54,8 +55,8 @@ _OTHERS = ("integration_logs.json", "canvases.json", "content_flags.json", "list
 SLACK_TABLES = (*_USERS, *_CHANNELS)
 """Names of the files that name people and channels."""
 
-_DAY = re.compile(r"\d{4}-\d\d-\d\d\.json", re.ASCII)
-_MARK = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+_DAY = lazy_pattern(r"\d{4}-\d\d-\d\d\.json", re.ASCII)
+_MARK = lazy_pattern(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _SAID = frozenset({"bot_message", "me_message", "thread_broadcast", "file_share", "file_comment"})
 """Subtypes of messages by people and programs; all others are Slack's own."""
 

@@ -64,15 +64,16 @@ class InlineVectors(dict[str, np.ndarray]):
 
     Attributes:
         dim: Width d that they must have; None for any.
+        normalise: Whether to divide them by their lengths; None where a caller cannot ask for it.
     """
 
-    def __init__(self, dim: int | None = None) -> None:
+    def __init__(self, dim: int | None = None, *, normalise: bool | None = None) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim, self.normalise = dim, normalise
 
 
 def without_embedding(
-    record: object, where: str | None, dim: int | None
+    record: object, where: str | None, dim: int | None, *, normalise: bool | None = None
 ) -> tuple[object, np.ndarray | None]:
     """Return a record without its `embedding`, and that as [d] float32; None if it has none.
 
@@ -80,6 +81,7 @@ def without_embedding(
         record: Record of any kind.
         where: File and line, for messages.
         dim: Width that it must have; None for any.
+        normalise: Whether to divide it by its length; None where a caller cannot ask for it.
 
     Raises:
         InputError: No list of numbers, another width, or a vector that is not finite or not of
@@ -108,6 +110,6 @@ def without_embedding(
             f"{len(row)}; make it with that encoder",
             where=where,
         )
-    (unit,) = unit_rows(row[None], lambda _: where or "embedding")
+    (unit,) = unit_rows(row[None], lambda _: where or "embedding", normalise=normalise)
     assert isinstance(record, Mapping)
     return {key: value for key, value in record.items() if key != "embedding"}, unit

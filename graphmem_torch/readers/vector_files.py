@@ -437,6 +437,12 @@ def _parquet(file: BinaryIO, held: list[BinaryIO]) -> _Opened:
                 where=where,
             )
         with_tokens = {"tokens", "pieces"} <= {*names}
+        if not with_tokens and (alone := {"tokens", "pieces"} & {*names}):
+            raise InputError(
+                f"expected the columns 'tokens' and 'pieces' together, got {min(alone)!r} alone; "
+                "add the other, or leave both out",
+                where=where,
+            )
         columns = [column, *(name for name in ("id",) if name in names)]
         columns += ["tokens", "pieces"] if with_tokens else []
         unpacked = _Unpacked(where, column, held)

@@ -31,6 +31,7 @@ from itertools import pairwise
 
 from graphmem_torch.atoms import text_hash
 from graphmem_torch.errors import InputError
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.readers.chats import SERVICE, Record, record
 
 __all__ = ["WHATSAPP_ORDERS", "is_whatsapp", "read_whatsapp"]
@@ -42,7 +43,7 @@ _NAME = "whatsapp"
 _MEDIA = "media"
 _LOOK = 20  # lines at the beginning that must contain a message
 _MARKS = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
-_STRAY = re.compile(f"[{_MARKS}]")
+_STRAY = lazy_pattern(f"[{_MARKS}]")
 _BETWEEN = r"(?:\s?[./\-\u2013年월月년]\s?)"
 _DATE = rf"(?P<a>\d{{1,4}})(?P<by>{_BETWEEN})(?P<b>\d{{1,2}}){_BETWEEN}(?P<c>\d{{1,4}})"
 _CLOCK = (
@@ -50,30 +51,30 @@ _CLOCK = (
     r"(?P<hour>\d{1,2})\s?[:.h]\s?(?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
     r"(?:\s?(?P<after>[^\W\d_][^\d\[\]:,\-\u2013]{0,9}?))?"
 )
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     rf"(?P<open>\[)?{_DATE}(?:[.日일]|\sг\.)?(?P<comma>[,،、]?)\s*{_CLOCK}"
     # The last of these is from old iPhones, the one before from Korea.
     r"(?:\s?\](?P<closed>\s?)|\s[-\u2013]\s|,\s|(?<=:\d\d):\s|(?<=M):\s)(?P<rest>.*)"
 )
-_COPIED = re.compile(rf"(?P<open>\[){_CLOCK}(?P<comma>,)\s{_DATE}\](?P<closed>\s)(?P<rest>.*)")
+_COPIED = lazy_pattern(rf"(?P<open>\[){_CLOCK}(?P<comma>,)\s{_DATE}\](?P<closed>\s)(?P<rest>.*)")
 # Halves of the day in various languages, without "." and spaces.
 _MORNING = "am πμ vorm 上午 午前 오전 凌晨 早上 清晨 fm ap sa de öö ص dop rano ก่อนเที่ยง पूर्वाह्न"
 _AFTERNOON = "pm μμ nachm 下午 午後 오후 晚上 中午 傍晚 em ip ch du ös م odp หลังเที่ยง अपराह्न"
 _CLOCK_WORDS = ("h", "hrs", "Uhr", "ч", "น")
 _AM, _PM = frozenset(_MORNING.split()), frozenset(_AFTERNOON.split())
-_SPEAKER = re.compile(
+_SPEAKER = lazy_pattern(
     r"(?P<speaker>[^:\n\"\u201c\u201d\u201e\u00ab\u00bb]{1,100}?)\s?:(?:\s(?P<text>.*)|$)"
 )
-_LEFT_OUT = re.compile(r"<[^<>\n@/]+>|null")
+_LEFT_OUT = lazy_pattern(r"<[^<>\n@/]+>|null")
 # Anchored, or without a leading repetition: a line may have a million characters.
-_ATTACHED = re.compile(
+_ATTACHED = lazy_pattern(
     r"^[\w .()-]+\.\w{2,5} \([^()\n]+\)|<[^<>\n:]+:[^<>\n]+\.\w{2,5}>", re.MULTILINE
 )
-_NOTED = re.compile(r"\u200e<[^<>\n]+>$|<(?:[^<>\s/@]+ ){2,}[^<>\s/@]+>$")  # edited
-_CALLED = re.compile(
+_NOTED = lazy_pattern(r"\u200e<[^<>\n]+>$|<(?:[^<>\s/@]+ ){2,}[^<>\s/@]+>$")  # edited
+_CALLED = lazy_pattern(
     r"whatsapp.*?(?:\s(?:with|mit|con|com|avec|met|med|с|z|-)\s+)(.+)$", re.IGNORECASE
 )
-_COPY = re.compile(r"\s?\(\d+\)$")  # suffix of a file that was downloaded again
+_COPY = lazy_pattern(r"\s?\(\d+\)$")  # suffix of a file that was downloaded again
 _BUDDHIST = 543  # years by which the calendar of Thailand is ahead
 
 

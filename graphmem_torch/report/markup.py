@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from itertools import count
 from typing import Any
+
+from graphmem_torch.lazy import lazy_pattern
 
 __all__ = [
     "Chart",
@@ -27,7 +28,7 @@ __all__ = [
     "table",
     "when",
 ]
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNPRINTABLE = lazy_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)

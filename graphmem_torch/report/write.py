@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Any
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, output_file
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.report.contents import ReportFacts, ReportInput, gather
 from graphmem_torch.report.drawing import Drawing, draw
 from graphmem_torch.report.markup import escaped, number, script_json
@@ -19,7 +19,7 @@ from graphmem_torch.report.panels import PANELS, paragraph, questions_panel
 
 __all__ = ["Report", "checked_target", "write_report"]
 
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_SLOT = lazy_pattern(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)

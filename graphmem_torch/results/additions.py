@@ -79,6 +79,7 @@ class Indexed:
         known: Number of memories that were stored already.
         replaced: Number of memories with a new text under the same id.
         deleted: Number of memories deleted because no file contains them any more.
+        kept_vectors: Number of known memories that keep another vector than the given one.
         unchanged: Number of files with the same content as before.
         added, changed: Names of new files, and of files with other content.
         moved: Pairs of the former and the current name of a file.
@@ -93,6 +94,7 @@ class Indexed:
     known: int = 0
     replaced: int = 0
     deleted: int = 0
+    kept_vectors: int = 0
     unchanged: int = 0
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

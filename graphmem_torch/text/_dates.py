@@ -7,12 +7,13 @@ In other languages only dates in figures are found. Days relative to the day of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text._spans import (
     DAY,
     DAY_OF_MONTH,
@@ -37,10 +38,10 @@ _NEVER = date.min, date.max  # days of a date that cannot be read
 _MARGIN = 40  # characters on both sides of a cue
 _NEAR = 31 * DAY  # maximum days ahead of a date without a year
 
-_HYPHEN = re.compile(r"\b(early|mid|late)-(?=\w)", re.IGNORECASE)
+_HYPHEN = lazy_pattern(r"\b(early|mid|late)-(?=\w)", re.IGNORECASE)
 
 _CALENDAR_CUES = (*(name[:3] for name in MONTHS), *FIRST_MONTH)
-_YEAR_FIGURES = re.compile(r"\d{4}")
+_YEAR_FIGURES = lazy_pattern(r"\d{4}")
 _QUARTER_CUES = ("q1", "q2", "q3", "q4", "h1", "h2")
 
 # A number beside a noun is no day and no year: "in March 1500 people came".
@@ -49,10 +50,10 @@ _NOT_COUNTED = (
     r"|people|men|women|children|times|km|miles|percent)\b| ?%)"
 )
 _ANY_YEAR = rf"(?:{YEAR}\b|[12]\d{{3}}\b{_NOT_COUNTED})"
-STATED_YEAR = re.compile(r"\b[12]\d{3}\b")
+STATED_YEAR = lazy_pattern(r"\b[12]\d{3}\b")
 """Pattern of a year in a date."""
 
-_CALENDAR = re.compile(
+_CALENDAR = lazy_pattern(
     rf"\b(?:(?P<day>{DAY_OF_MONTH})(?: day)?(?: of)? (?P<month>{MONTH}),?"
     rf"(?: (?:of )?(?P<year>[12]\d{{3}})\b)?"
     rf"|(?P<day2>\d\d?)(?P<by>[-/])(?P<month2>{MONTH})(?P=by)(?P<year2>[12]\d{{3}})\b"
@@ -62,52 +63,54 @@ _CALENDAR = re.compile(
     re.IGNORECASE,
 )
 # Figures beside a date that are no time of day: its year may belong to another calendar.
-_OTHER_YEAR = re.compile(r",?(?: of)? ['\u2019]?\d{2,}(?!\d|:\d| ?[ap]\.?m\b)|\d", re.IGNORECASE)
-_OTHER_DAY = re.compile(r"(?<![:.,])\b\d+(?:st|nd|rd|th)?(?: of)? $|['\u2019]\d\d $", re.IGNORECASE)
+_OTHER_YEAR = lazy_pattern(r",?(?: of)? ['\u2019]?\d{2,}(?!\d|:\d| ?[ap]\.?m\b)|\d", re.IGNORECASE)
+_OTHER_DAY = lazy_pattern(
+    r"(?<![:.,])\b\d+(?:st|nd|rd|th)?(?: of)? $|['\u2019]\d\d $", re.IGNORECASE
+)
 
-IN = re.compile(
+IN = lazy_pattern(
     r"\b(?:in|since|during|until|till|by|before|after|late|early|mid|around|through(?:out)?) $",
     re.IGNORECASE,
 )
 """Pattern of the text before a month or a quarter that stands alone."""
 
 # Words that need another word of a name, or a part of one, to turn a month into a name.
-_OF_PART = re.compile(
+_OF_PART = lazy_pattern(
     r"\b(?:beginning|start|middle|end|half|third|part|rest|whole|all|most|days?|weeks?|weekends?"
     r"|month|mornings?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|\d(?:st|nd|rd|th)?"
     r"|first|last) of(?: the month of)? $",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"\bbetween $", re.IGNORECASE)
-_FROM = re.compile(r"\bfrom $", re.IGNORECASE)
-_ONWARDS = re.compile(r" (?:onwards?|on)\b", re.IGNORECASE)
+_BETWEEN = lazy_pattern(r"\bbetween $", re.IGNORECASE)
+_FROM = lazy_pattern(r"\bfrom $", re.IGNORECASE)
+_ONWARDS = lazy_pattern(r" (?:onwards?|on)\b", re.IGNORECASE)
 # "before April left", "until June and I met": somebody of that name.
-_ACTS = re.compile(
+_ACTS = lazy_pattern(
     r"(?:['\u2019]s)? (?:\w+ed|was|were|is|has|had|does|did|got|went|took|made|said|says|told|tells"
     r"|met|found|saw|bought|gave|began|ran|sent|wrote|won|lost|came|comes|left|leaves|calls|will"
     r"|and (?:i|he|she|we|they))\b",
     re.IGNORECASE,
 )
-_DURING = re.compile(r"\b(?:in|since|during|early|mid|late) $", re.IGNORECASE)
-_OWNS = re.compile(r"['\u2019]s \w")
+_DURING = lazy_pattern(r"\b(?:in|since|during|early|mid|late) $", re.IGNORECASE)
+_OWNS = lazy_pattern(r"['\u2019]s \w")
 _NAMES = frozenset({4, 5, 6, 8})  # April, May, June, August
 
 # Contexts where "may", "march" or "dec" in lower case or all capitals is a month.
 _WORDS = frozenset({"march", "may"})
-_ON = re.compile(
+_ON = lazy_pattern(
     r"(?:\b(?:on|by|until|till|since|from|before|after|between|to|and)(?: the)? |[-\u2013(:,] ?)$",
     re.IGNORECASE,
 )
-_ALONE = re.compile(r"\b(?:in|since|during|early|mid|late|until|till|by|of) $", re.IGNORECASE)
-_CLOSED = re.compile(
+_ALONE = lazy_pattern(r"\b(?:in|since|during|early|mid|late|until|till|by|of) $", re.IGNORECASE)
+_CLOSED = lazy_pattern(
     r"\W*$|[.,;:?!)\-\u2013]|\s+(?:at|and|or|to|we|he|she|they|it|you|with|in|was|were|is|as|for"
     r"|until|till|but|there|because|when|while|last|this|next)\b|\s+[12]\d{3}\b",
     re.IGNORECASE,
 )
-_PLURAL = re.compile(rf"{_NOT_COUNTED}(?! (?-i:[a-z]+)\b)|\s+(?:at|and|or|to|in|we|i|with|was)\b")
+_PLURAL = lazy_pattern(rf"{_NOT_COUNTED}(?! (?-i:[a-z]+)\b)|\s+(?:at|and|or|to|in|we|i|with|was)\b")
 
 # Dates in figures, with or without a time of the day.
-_FIGURES = re.compile(
+_FIGURES = lazy_pattern(
     r"(?<![\w])(?<!\d[./-])(?<![.])(?:(?P<year>\d{4})(?P<by>[-/])(?P<month>\d\d?)(?P=by)"
     rf"(?P<day>\d\d?)|(?P<year4>{YEAR})[-/](?P<month4>\d\d)"
     r"|(?P<one>\d\d?)(?P<by2>[-/.])(?P<two>\d\d?)(?P=by2)(?P<year2>\d{4})"
@@ -115,7 +118,7 @@ _FIGURES = re.compile(
     r"(?P<time>[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:[Zz]| ?[+-]\d\d:?\d\d)?)?"
     r"(?![\w-]|[./]\d|/\w)"
 )
-_QUARTER = re.compile(
+_QUARTER = lazy_pattern(
     rf"\b(?:(?P<year>{YEAR})[ /-]?)?(?:Q(?P<quarter>[1-4])|H(?P<half>[12]))"
     rf"(?:,?(?: of| in)?[ /-]?(?P<year2>{YEAR}))?\b",
     re.IGNORECASE,
@@ -125,7 +128,7 @@ _BEFORE_YEAR = (
     r"\b(?:in|of|by|during|since|before|after|until|till|from|between|through(?:out)?|early|mid"
     r"|late|to|and|or|around|year|(?:earlier|later) than|prior to)[ -]"
 )
-_YEAR = re.compile(
+_YEAR = lazy_pattern(
     rf"{_BEFORE_YEAR}(?P<year>{YEAR}|1[0-8]\d\d{_NOT_COUNTED})\b(?! ?[-/:.,]?\d)"
     r"(?! ?(?:h|hours|hrs|[ap]\.?m)\b)",
     re.IGNORECASE,
@@ -139,7 +142,7 @@ _CENTURIES = (
     *("eighteenth", "nineteenth", "twentieth", "twenty-first"),
 )
 _DECADE_CUES = ("0s", "0's", "0\u2019s", *_TENS, " century", "-century")
-_DECADE = re.compile(
+_DECADE = lazy_pattern(
     r"(?:\b(?P<year>(?:1\d|20)\d)0['\u2019]?s"
     r"|(?<=\bthe )(?P<before>(?:early |mid |late |mid-)?)"
     rf"(?:['\u2019]?(?P<tens>[3-9])0s|(?P<name>{'|'.join(_TENS)})ies)"
@@ -168,7 +171,7 @@ class Scan(NamedTuple):
     way: int | None
 
     def find(
-        self, pattern: re.Pattern[str], cues: Iterable[str] | re.Pattern[str]
+        self, pattern: re.Pattern[str], cues: Sequence[str] | re.Pattern[str]
     ) -> Iterator[re.Match[str]]:
         """Yield the matches of a pattern around its cues.
 
@@ -181,7 +184,7 @@ class Scan(NamedTuple):
         """
         text, lower = self.text, self.lower
         places = []
-        if isinstance(cues, re.Pattern):
+        if not isinstance(cues, Sequence):
             places, cues = [match.start() for match in cues.finditer(lower)], ()
         for cue in cues:
             place = lower.find(cue)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from itertools import pairwise
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text._dates import STATED_YEAR, dates, scan, stated_years
 from graphmem_torch.text._spans import (
     DAY,
@@ -43,7 +44,7 @@ __all__ = ["asked_places", "told_places"]
 
 _NEVER = date.min, date.max  # days of a date that cannot be read
 _SOME_DAY = date(2000, 12, 31)  # in place of an unknown day: at the end of a leap year
-_KNOWN = re.compile(r"\d{4}|\d0['\u2019]?s\b|ties\b|century", re.IGNORECASE)
+_KNOWN = lazy_pattern(r"\d{4}|\d0['\u2019]?s\b|ties\b|century", re.IGNORECASE)
 _YEAR_LONG = timedelta(days=365)
 _NESTED = 3  # "the first week of the month after May"
 _LOOK = 60  # maximum characters of the words before a date
@@ -58,18 +59,18 @@ _EDGE = {"beginning": -1, "start": -1, "end": 1}
 _LARGER = {"day": 7, "week": 31, "month": 366}  # days of the next larger unit
 
 # Words that move the day named after them: "two weeks before", "the Monday after".
-_MOVED = re.compile(
+_MOVED = lazy_pattern(
     rf"\b(?:(?P<number>{NUMBER}) )?(?P<unit>day|week|fortnight|weekend|month|quarter|year|night"
     rf"|morning|afternoon|evening|{WEEKDAY})s? (?P<way>before|preceding|after|following|from)"
     r" (?:the )?$",
     re.IGNORECASE,
 )
 # "a week last Tuesday" is the Tuesday of the week before.
-_WEEKS = re.compile(rf"\b(?P<number>{NUMBER}) weeks? $", re.IGNORECASE)
-_LAST_WEEKDAY = re.compile(rf"last {WEEKDAY}\b", re.IGNORECASE)
+_WEEKS = lazy_pattern(rf"\b(?P<number>{NUMBER}) weeks? $", re.IGNORECASE)
+_LAST_WEEKDAY = lazy_pattern(rf"last {WEEKDAY}\b", re.IGNORECASE)
 # Words that take a part of the days named after them: "the first weekend of", "late", "the week
 # of".
-_PART = re.compile(
+_PART = lazy_pattern(
     rf"\b(?:the )?(?:(?:(?:very )?(?P<nth>{'|'.join(_NTH)})"
     rf" (?P<unit>{'|'.join(_FRACTION)}|day|week|weekend|{WEEKDAY})"
     r"|(?P<whole>week|weekend)) (?:of|in)"
@@ -80,28 +81,28 @@ _PART = re.compile(
 )
 # Words for the whole time beside the days named after them: "the three weeks after", "the days
 # before".
-_STRETCH = re.compile(
+_STRETCH = lazy_pattern(
     rf"\b(?:the|within|over|during|these) (?:first |last |next |following )?(?:(?P<number>{NUMBER})"
     r" )?(?P<unit>day|week|month)(?P<many>s?) (?P<way>before|preceding|after|following)(?: the)? $",
     re.IGNORECASE,
 )
 # "3 to 10 May", "May 3-10, 2023": the other day of a span in one month.
-_DAY_BEFORE = re.compile(
+_DAY_BEFORE = lazy_pattern(
     rf"\b(?:between |from )?(?:the )?(?P<day>{DAY_OF_MONTH})(?: ?[-\u2013\u2014] ?"
     r"| (?:and|to|until|till|through) (?:the )?)$",
     re.IGNORECASE,
 )
-_OF_MONTH = re.compile(rf"\b{MONTH} $", re.IGNORECASE)
-_DAY_AFTER = re.compile(
+_OF_MONTH = lazy_pattern(rf"\b{MONTH} $", re.IGNORECASE)
+_DAY_AFTER = lazy_pattern(
     rf"(?: ?[-\u2013\u2014] ?| (?:and|to|until|till|through) (?:the )?)(?P<day>{DAY_OF_MONTH})"
     rf"\b(?!:)(?: of)?(?! (?:{MONTH}))(?:,? (?P<year>{YEAR}))?"
     # "On May 3 and 4 friends came."
     r"(?! (?-i:(?!(?:is|was|has|as)\b)[a-z]{2,}s|people|men|women|children)\b)",
     re.IGNORECASE,
 )
-_DETERMINED = re.compile(r"\b(?:the )?(?:very )?(?:last|first|next) $|\bthe $", re.IGNORECASE)
+_DETERMINED = lazy_pattern(r"\b(?:the )?(?:very )?(?:last|first|next) $|\bthe $", re.IGNORECASE)
 
-_OVER = re.compile(
+_OVER = lazy_pattern(
     r"\b(?:did|was|were|have|has|had|been|happened|occurred|took|went|came"
     r"|(?:last|past) (?:\w+ )?(?:day|week|month)s?)\b",
     re.IGNORECASE,
@@ -114,28 +115,28 @@ _BEYOND = (
     r"|(?P<more>more than|longer than|greater than|further than|over|upwards of|beyond))"
     rf" (?P<number>{NUMBER}) (?P<unit>day|week|month|year)s?"
 )
-_BEYOND_AGO = re.compile(rf"{_BEYOND} (?:ago|back)\b", re.IGNORECASE)
-_BEYOND_DATE = re.compile(
+_BEYOND_AGO = lazy_pattern(rf"{_BEYOND} (?:ago|back)\b", re.IGNORECASE)
+_BEYOND_DATE = lazy_pattern(
     rf"{_BEYOND} (?:(?P<before>before|preceding|prior to|ahead of)|(?P<after>after|following|past)"
     r"|of|from|around|either side of)(?: the)? $",
     re.IGNORECASE,
 )
-_OR_SO_AGO = re.compile(
+_OR_SO_AGO = lazy_pattern(
     rf"\b(?:{NUMBER}(?: (?:or|to|and) | ?[-\u2013\u2014] ?)(?:{NUMBER}|more|fewer)"
     r" (?:day|week|weekend|month|year)s?|(?:day|week|month|year)s? or (?:more|longer|less|two|so))"
     r" ago\b",
     re.IGNORECASE,
 )
-_LAST_FEW = re.compile(
+_LAST_FEW = lazy_pattern(
     rf"\b(?:last|past|previous|preceding) (?P<number>(?!few|several){NUMBER})"
     r" (?P<unit>day|week|month)s?\b",
     re.IGNORECASE,
 )
-_SOME_YEAR = re.compile(
+_SOME_YEAR = lazy_pattern(
     r"\b(?:the year (?:before|after)(?! last)|that year|the (?:same|following) year)\b",
     re.IGNORECASE,
 )
-_OF_YEAR = re.compile(r",? (?:(?:of|in|on|during|over|for|back) )*(?:the )?", re.IGNORECASE)
+_OF_YEAR = lazy_pattern(r",? (?:(?:of|in|on|during|over|for|back) )*(?:the )?", re.IGNORECASE)
 
 
 def told_places(text: str, today: date | None, *, by_tense: bool) -> list[Named]:

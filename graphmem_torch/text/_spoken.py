@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text._dates import Scan
 from graphmem_torch.text._spans import (
     DAY,
@@ -128,7 +129,7 @@ def _day_of_month(match: re.Match[str], today: date) -> Span:
 _SPOKEN: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str], date], Span]], ...]
 # Triples: words that every match contains, a pattern, and the meaning of its matches on a day.
 _SPOKEN = tuple(
-    (cues, re.compile(pattern, re.IGNORECASE), meaning)
+    (cues, lazy_pattern(pattern, re.IGNORECASE), meaning)
     for cues, pattern, meaning in (
         (
             (
@@ -193,7 +194,7 @@ _YEARS_CUES = (
     *("year", "decade", " of the week", " of the month", " of the current", " of this week"),
     " of this month",
 )
-_YEARS = re.compile(
+_YEARS = lazy_pattern(
     rf"\b(?:(?P<ago>{NUMBER}) (?P<ago_unit>year|decade)s? ago|the year (?P<second>before) last"
     rf"|(?:the )?(?:last|past) (?P<number>{NUMBER}) (?P<many>year|decade)s"
     r"|the (?:last|past) (?P<decade>decade)|(?P<which>last|past|previous|this|next) year)\b"
@@ -240,7 +241,7 @@ def _years(match: re.Match[str], today: date) -> Span:
     )
 
 
-_WEEKDAY = re.compile(
+_WEEKDAY = lazy_pattern(
     rf"(?:\b(?P<on>on|since|until|till|by|before|after) |(?P<first>^|[.!?\n] *|, (?:and )?)"
     rf"|(?P<word>\b(?-i:[a-z]\w*) ))(?P<day>{WEEKDAY})\b(?!,? (?:the )?(?:\d|{MONTH}\b)"
     r"| (?:to|through|thru|of|or)\b|[-\u2013/])",
@@ -250,7 +251,7 @@ _WAY = {"since": -1, "until": 1, "till": 1, "by": 1}  # of a weekday without a v
 _WEEKDAY_CUES = tuple(
     f"{name}day" for name in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
 )
-_ENDS = re.compile(rf" *(?:[.,;!?)]|$)| (?:and|but|{_PART_OF_DAY})\b(?!s)", re.IGNORECASE)
+_ENDS = lazy_pattern(rf" *(?:[.,;!?)]|$)| (?:and|but|{_PART_OF_DAY})\b(?!s)", re.IGNORECASE)
 # Not: "every Friday", "the Friday of", "my Friday".
 _DETERMINERS = frozenset(
     [
@@ -259,12 +260,12 @@ _DETERMINERS = frozenset(
         *("the", "their", "this", "to", "upcoming", "your", "not", "on", "like"),
     ]
 )
-_WEEKEND = re.compile(
+_WEEKEND = lazy_pattern(
     r"\b(?:over|on|for|at|during|until) the weekend\b(?! (?:of|before|after|that)\b)",
     re.IGNORECASE,
 )
 _IN_CUES = (" day", " week", " fortnight", " month", " quarter")
-_IN = re.compile(
+_IN = lazy_pattern(
     rf"\bin (?:about |around |just |like |only )?(?P<number>{NUMBER}) (?P<unit>{_UNIT})s?"
     r"(?:['\u2019]s?)?(?P<time> time)?\b(?!-| (?:of|ago|or)\b)",
     re.IGNORECASE,
@@ -308,7 +309,7 @@ def _weekend(seen: Scan, match: re.Match[str]) -> Span | None:
     return unit_away(seen.today, "weekend", -int(over))
 
 
-_SINCE_WEEKDAY = re.compile(
+_SINCE_WEEKDAY = lazy_pattern(
     rf"(?:(?<=\bsince )|(?<=\bafter ))(?P<day>{WEEKDAY})\b(?!,? (?:the )?(?:\d|{MONTH}))",
     re.IGNORECASE,
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.tense import AHEAD, PAST
 from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
@@ -32,7 +33,7 @@ _MONTHS = rf"(?:{'|'.join(MONTHS)})"
 _COUNT = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _COUNT |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 
-_YEARS = re.compile(
+_YEARS = lazy_pattern(
     r"\b(?:(?P<which>last|this|next) year"
     rf"|(?P<number>{'|'.join(_COUNT)}|\d{{1,2}}) years? ago)\b",
     re.IGNORECASE,
@@ -44,7 +45,7 @@ _FEAST = (
 )
 _TURN = r"(?:last|past|previous|next|coming|upcoming|following)"
 # Words of relative time that are left after the places are taken out ("\0").
-_LEFT = re.compile(
+_LEFT = lazy_pattern(
     r"\b(?:ago|yesterday|today|tonight|tomorrow|recently|lately|of late|nowadays|currently"
     r"|presently|at present|soon|now|at the moment|so far|(?:back|by|since|until|till) then"
     r"|(?:later|earlier)(?! ?\0)|shortly(?! (?:before|after))"
@@ -69,12 +70,12 @@ _LEFT = re.compile(
     re.IGNORECASE,
 )
 # Joins two times that are one: "10 years ago today", "in June last year".
-_TOUCH = re.compile(
+_TOUCH = lazy_pattern(
     r"[\s,;()\u2013\u2014-]*(?:(?:in|on|of|at|the|during|around|about|early|late|mid)\b[\s,]*)*",
     re.IGNORECASE,
 )
 # Words that change the day of the phrase after them: "every", "a week last Tuesday".
-_ALTERED = re.compile(
+_ALTERED = lazy_pattern(
     r"\b(?:every|each|any|some|most|no|not|another|either|neither|an?|half|mid|my|your|his|her|its"
     r"|our|their|whose|\w+(?<!\bit)(?<!\bthat)['\u2019]s|ago|"
     r"(?:like|as if|as though)(?: it (?:was|were)| just| only)*|"
@@ -82,45 +83,45 @@ _ALTERED = re.compile(
     re.IGNORECASE,
 )
 # The rest of a number: "twenty-five days ago", "two or three weeks ago", "1.5 years ago".
-_MORE = re.compile(
+_MORE = lazy_pattern(
     r"(?:[-\u2013/]|\d[.,]|\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand"
     rf"|dozen|half|{_NUMBER})(?: (?:and|or|to))? )$",
     re.IGNORECASE,
 )
-_ALTERED_BEHIND = re.compile(
+_ALTERED_BEHIND = lazy_pattern(
     rf" (?:of|but one|before last|after next|last|gone|ago|{_UNIT}|{_WEEKDAY})\b"
     rf"|,? (?:on|in|at) (?:the )?(?:{_WEEKDAY}|{_MONTHS}|{_SEASON})\b|(?-i: by [A-Z])",
     re.IGNORECASE,
 )
-_MARKS = re.compile(r"[\"\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`]")
-_OPENED = re.compile(r"(?<!\w)['\u2018\u2019](?=\w)")
-_CLOSED = re.compile(r"(?<=[\w.,!?])['\u2019](?!\w)")
-_BEGUN = re.compile(r"(?:^|[.!?:;\n\u2014])[\s\"'\u201c\u2018(\[*_-]*$")
-_CITED = re.compile(
+_MARKS = lazy_pattern(r"[\"\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`]")
+_OPENED = lazy_pattern(r"(?<!\w)['\u2018\u2019](?=\w)")
+_CLOSED = lazy_pattern(r"(?<=[\w.,!?])['\u2019](?!\w)")
+_BEGUN = lazy_pattern(r"(?:^|[.!?:;\n\u2014])[\s\"'\u201c\u2018(\[*_-]*$")
+_CITED = lazy_pattern(
     r"\b(?:sa(?:id|ys?)|t(?:old|ells?)|wr(?:ote|ites?|itten)|ask(?:s|ed)?|repl(?:y|ies|ied)|reads?"
     r"|answer(?:s|ed)|text(?:s|ed)|shout(?:s|ed)|thought|quot(?:es?|ed|ing))\b[^.!?]*[:,] ",
     re.IGNORECASE,
 )
 # "the last week" may be the seven days before, or the last one of something.
-_OF_SPAN = re.compile(
+_OF_SPAN = lazy_pattern(
     rf"\bthe (?:last|past|previous|this|next) (?:{_UNIT}|{_WEEKDAY}|{_SEASON}|{_MONTHS})$"
     r"|\bthis (?:last|past) (?:week|month|year)$",
     re.IGNORECASE,
 )
-_WORDS = re.compile(r"[^\W\d_]+")
+_WORDS = lazy_pattern(r"[^\W\d_]+")
 # Days of every year.
-_YEARLY = re.compile(
+_YEARLY = lazy_pattern(
     r"\b(?:every|each|any|always|usually|often|sometimes|annual(?:ly)?|yearly|tradition\w*|born"
     r"|birthdays?|anniversary)\b",
     re.IGNORECASE,
 )
-_PROPER = re.compile(rf"(?:{_WEEKDAY}|{_MONTHS})", re.IGNORECASE)
-_BESIDE = re.compile(
+_PROPER = lazy_pattern(rf"(?:{_WEEKDAY}|{_MONTHS})", re.IGNORECASE)
+_BESIDE = lazy_pattern(
     rf"\b(?:{_UNIT}|{_PART}|{_WEEKDAY}) (?:before|after) (?:the )?$", re.IGNORECASE
 )
-_TURNED = re.compile(r"\bthis $", re.IGNORECASE)
-_BOUND = re.compile(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
-_WORD_BEFORE = re.compile(r"\b(\w+) $")
+_TURNED = lazy_pattern(r"\bthis $", re.IGNORECASE)
+_BOUND = lazy_pattern(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
+_WORD_BEFORE = lazy_pattern(r"\b(\w+) $")
 # A day after one of these needs no further word: "since 5 May 2023".
 _GOVERNING = frozenset(
     [
@@ -132,15 +133,15 @@ _GOVERNING = frozenset(
 _BARE = frozenset(("at", "in", "on"))
 _ABOUT = frozenset(("about", "around", "almost", "nearly", "roughly", "approximately"))
 # "The last two weeks", "from Friday to yesterday": a stretch from one day to another.
-_STRETCH = re.compile(rf"(?:the|these) (?:last|past|next|coming) {_NUMBER} |(?:from|between) ")
-_OVER = re.compile(r"\b(?:over|in|for|during|within|throughout) $", re.IGNORECASE)
+_STRETCH = lazy_pattern(rf"(?:the|these) (?:last|past|next|coming) {_NUMBER} |(?:from|between) ")
+_OVER = lazy_pattern(r"\b(?:over|in|for|during|within|throughout) $", re.IGNORECASE)
 # A day that is the subject is no adverb: "yesterday was great".
-_DOES = re.compile(
+_DOES = lazy_pattern(
     r"['\u2019]s\b| (?:is|was|were|are|will|would|has|had|have|been|could|can|might|may|must|should"
     r"|seems?|seemed|feels?|felt|marks?|marked|went|turned)\b",
     re.IGNORECASE,
 )
-_OF_DAY = re.compile(rf" ({_PART})\b", re.IGNORECASE)
+_OF_DAY = lazy_pattern(rf" ({_PART})\b", re.IGNORECASE)
 _PARTS = {"tonight": "evening", "last night": "night"}
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.question import asks, is_question, tells_time, without_links
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
@@ -28,16 +29,16 @@ _AUXILIARY = (
 _PERSON = r"(?:i|you|he|she|it|we|they|there)"
 _OWNER = r"(?:my|your|his|her|its|our|their|the|this|that|these|those|any|anyone|anybody|someone)"
 # "Where do I", "how many books did", "what's", "who called"; "when I was young" is none.
-_OPEN = re.compile(
+_OPEN = lazy_pattern(
     rf"{_WH}(?:'s|'re|'d| (?!(?:{_PERSON}|{_OWNER}|a|an)\b)(?:[\w'-]+ ){{0,3}}{_AUXILIARY}"
     rf"| {_AUXILIARY})\b|who(?:se|m)? (?!{_PERSON}\b)\w+|how (?:come|about)\b|what about\b"
 )
-_CLOSED = re.compile(
+_CLOSED = lazy_pattern(
     rf"(?:(?:do|does|did|has|had|have)(?:n't)? {_PERSON}"
     rf"|(?:does|did|has|had|am|is|are|was|were|can|could|would|should|will)(?:n't)?"
     rf" (?:{_PERSON}|{_OWNER}))\b"
 )
-_INDIRECT = re.compile(
+_INDIRECT = lazy_pattern(
     r"(?:(?:can|could|would|will|do|did|may|might) you (?:(?:please|kindly|possibly|maybe|perhaps"
     r"|happen to|still|by any chance) )*(?:tell|remind|know|remember|recall|say|let)\b"
     r"|(?:please )?(?:tell|remind) (?:me|us)\b|let (?:me|us) know\b"
@@ -48,17 +49,17 @@ _INDIRECT = re.compile(
     re.IGNORECASE,
 )
 # "Tell me my password" asks; "tell me that ..." and "remind me to call" do not.
-_REQUEST = re.compile(
+_REQUEST = lazy_pattern(
     r"(?:please )?(?:tell (?:me|us)(?! that\b)(?: again)?(?: (?:all|everything|more))?(?: about\b"
     rf"| {_OWNER}\b)|remind (?:me|us)(?: again)? of\b)",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(
+_BEFORE = lazy_pattern(
     r"(?:(?:so|and|but|well|ok(?:ay)?|hey|hi|hello|please|sorry|excuse me|by the way|btw|just"
     r"|actually|again|oh|hm+|um+|thanks|thank you)\b[\s,.;:!\u2013\u2014-]*)+",
     re.IGNORECASE,
 )
-_BEHIND = re.compile(
+_BEHIND = lazy_pattern(
     r"(?:[\s,;\u2013\u2014-]+(?:please|thanks|thank you|again|by the way|btw|do you know"
     r"|do you remember|can you (?:tell|remind) me|if you know|if you don't mind))+(?=[\s?.!]*$)",
     re.IGNORECASE,
@@ -66,12 +67,15 @@ _BEHIND = re.compile(
 # Each alternative of the pattern above has one of these.
 _POLITE = ("please", "thank", "again", "by the way", "btw", "do you ", "can you ", "if you ")
 _NAME = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+)?"
-_CALLED = re.compile(rf"(?P<name>{_NAME}),\s+(?=\w)"), re.compile(rf",\s*(?P<name>{_NAME})(?=\W*$)")
-_CAPTION = re.compile(r"\s*\[[^\[\]]*\]\s*$")
-_MARKS = re.compile(r"[\s?!.;\u037e\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
+_CALLED = (
+    lazy_pattern(rf"(?P<name>{_NAME}),\s+(?=\w)"),
+    lazy_pattern(rf",\s*(?P<name>{_NAME})(?=\W*$)"),
+)
+_CAPTION = lazy_pattern(r"\s*\[[^\[\]]*\]\s*$")
+_MARKS = lazy_pattern(r"[\s?!.;\u037e\uff1f\u061f\u055e\u1367\u2047-\u2049\u203d]+$")
 # Signs that a text proposes something: names, codes and numbers.
-_PROPER = re.compile(r"(?<=[\s(])[^\W\d_a-z]\w+|\d")
-_FOR_QUESTIONS = re.compile(
+_PROPER = lazy_pattern(r"(?<=[\s(])[^\W\d_a-z]\w+|\d")
+_FOR_QUESTIONS = lazy_pattern(
     r"\b(?:ask(?:s|ed|ing)?|questions?|quer(?:y|ies|ied)|[ie]nquir\w+|wonder(?:s|ed|ing)?)\b",
     re.IGNORECASE,
 )
@@ -83,15 +87,15 @@ _UNKNOWN = (
     r"|you (?:haven't|have not|didn't|did not|never) (?:\w+ )?"
     r"(?:tell|told|mention|mentioned|said|shared))(?:(?!\bbut\b)[^.!?,;])*"
 )
-_NO_ANSWER = re.compile(
+_NO_ANSWER = lazy_pattern(
     r"(?:(?:sorry|oh|well|hm+|um+|unfortunately|honestly|actually|i'm afraid|i am afraid)\b"
     r"[\s,.!]*)*"
     rf"{_UNKNOWN}(?:[,;.]+ (?:(?:and|as|because|since|so) )?{_UNKNOWN})*[.!?]*(?:\s+[^.!]*\?)*$",
     re.IGNORECASE,
 )
-_BLANKS = re.compile(r"[^\S\n]{2,}")  # the patterns above are slow on long runs of them
+_BLANKS = lazy_pattern(r"[^\S\n]{2,}")  # the patterns above are slow on long runs of them
 _LONG = 4000  # maximum characters of a text that is likely to be asked twice in the same words
-_ANNOUNCED = re.compile(
+_ANNOUNCED = lazy_pattern(
     r"(?:(?:i have|i've|i've got|i got|here is|here's|just) )?(?:a|one|another|my)"
     r" (?:\w+ )?question(?: for you)?[\s.:,!]*$",
     re.IGNORECASE,

@@ -11,6 +11,7 @@ from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text._spans import DAY, Span
 from graphmem_torch.text.sentences import split_sentences
 
@@ -18,7 +19,7 @@ __all__ = ["BETWEEN", "EXCEPT", "JOINED", "ONE_SIDED", "UNKNOWN", "Named", "stat
 
 _AROUND = 3  # days that "around" adds to both sides of a single one
 
-JOINED = re.compile(
+JOINED = lazy_pattern(
     r"(?P<list>,? (?:and|or) |, )(?:in |on )?(?:the )?"
     r"|(?P<range>,? (?:to|until|till|through|up to) | ?[-\u2013\u2014] ?)(?:the )?",
     re.IGNORECASE,
@@ -28,7 +29,7 @@ JOINED = re.compile(
 UNKNOWN = "unknown"
 """Value of `Named.way` for an impossible or ambiguous date."""
 
-EXCEPT = re.compile(
+EXCEPT = lazy_pattern(
     r"(?:(?:\b(?:except(?:ing|ed)?|other than|rather than|apart|besides?|not|neither|nor|never"
     r"|without|barring|exception|(?:any|all|every)\w*(?: \w+){0,2} but)|n['\u2019]t)"
     r"(?: (?:of|for|from))?(?: (?:in|on|at|during|between|within|around|counting|including))?"
@@ -40,14 +41,14 @@ EXCEPT = re.compile(
 )
 """Pattern of the text before a date that is left out."""
 
-_EXCEPTED = re.compile(
+_EXCEPTED = lazy_pattern(
     r",? (?:excluded|excepted|aside|(?:left )?out(?= ?\W)|not included)\b", re.IGNORECASE
 )
-BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
+BETWEEN = lazy_pattern(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
 """Pattern of the text before the first of two dates that are one span."""
 
 
-ONE_SIDED = re.compile(
+ONE_SIDED = lazy_pattern(
     r"\b(?:(?P<until>on or before|(?:no|not) later than|not after|as of|as at|up (?:to|until|till)"
     r"|until|till|by)"
     r"|(?P<since>on or after|(?:no|not) (?:earlier|sooner) than|not before|as from|since|from"
@@ -59,41 +60,41 @@ ONE_SIDED = re.compile(
     re.IGNORECASE,
 )
 # "after 10:30 on Friday, 5 May": a bound of the day named last.
-_OF_DAY = re.compile(
+_OF_DAY = lazy_pattern(
     r"(?P<hour>\b\d{1,2}(?::\d\d(?::\d\d)?(?: ?[ap]\.?m\.?)?| ?[ap]\.?m\.?) on )?(?:the )?"
     r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?:the )?)?$",
     re.IGNORECASE,
 )
-_HOUR = re.compile(r"(?:,? (?:at )?|T)\d{1,2}(?::\d\d| ?[ap]\.?m\b)", re.IGNORECASE)
-_BEHIND = re.compile(
+_HOUR = lazy_pattern(r"(?:,? (?:at )?|T)\d{1,2}(?::\d\d| ?[ap]\.?m\b)", re.IGNORECASE)
+_BEHIND = lazy_pattern(
     r",? (?:or (?:any ?time )?(?P<since>later|after(?:wards)?)|or (?:any ?time )?(?P<until>earlier"
     r"|before)|(?P<on>on(?= ?\W|$)|onwards?\b|forwards?\b))",
     re.IGNORECASE,
 )
 # "after she moved to Oslo in May": the date belongs to a clause; the bound is an event.
-_CLAUSE = re.compile(
+_CLAUSE = lazy_pattern(
     r"\b(?P<way>[Bb]efore|[Aa]fter|[Ss]ince|[Uu]ntil|[Tt]ill)"
     r" (?:(?:I|we|you|he|she|they|it)\b|[A-Z])"
     r"[^.,;:?!]* (?:in|on|during|at)(?: the)? $"
 )
 # A clause that gives a reason or a setting, not what is asked for.
-_SETTING = re.compile(
+_SETTING = lazy_pattern(
     r"(?:^|[,;:] ?|\band )(?:given|because|considering|although|(?:even )?though|now that|knowing"
     r"|as (?:i|we|you|he|she|they|it)\b|assuming|seeing that|while)\b[^,;:?!]*$",
     re.IGNORECASE,
 )
 # "What is the name of the dog that I found in May" asks about the present of a past thing.
-_PRESENT = re.compile(
+_PRESENT = lazy_pattern(
     r"^\W*(?i:(?:(?:what|which|who|whose|where|how)\b(?! (?:happened|did|was|were|had|has|have)\b)"
     r"[^?]*?\b)?(?:is|are|am|does|do|'s)\b)[^?]*?"
     r"\b(?:that|which|who|whom|where|when|I|we|you|he|she|they|[A-Z]\w+) (?:\w+ ){1,8}?$"
 )
-_PAST_VERB = re.compile(
+_PAST_VERB = lazy_pattern(
     r"\b(?:was|were|had|did|got|went|took|made|said|told|met|found|saw|bought|gave|began|left|kept"
     r"|sold|won|lost|wrote|built|came|ran|heard|felt|read|\w+ed)\b",
     re.IGNORECASE,
 )
-_BACK = re.compile(
+_BACK = lazy_pattern(
     r"\b(?:then|(?:that|this|the same) (?:day|time|week|weekend|month|year|period|season))\b",
     re.IGNORECASE,
 )

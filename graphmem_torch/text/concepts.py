@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.pipeline import load_pipeline
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS
 from graphmem_torch.text.times import MONTHS
@@ -36,16 +37,16 @@ _PART = 20_000
 # spaCy takes a second or more for 20,000 characters. Names that are frequent in a very long text
 # are frequent in samples of it. A run this long without blanks is no word.
 _LONG, _PIECE, _PIECES = 40_000, 5_000, 4
-_NO_WORD = re.compile(r"\S{64,}")
+_NO_WORD = lazy_pattern(r"\S{64,}")
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
 _MONTHS = "|".join(month.capitalize() for month in MONTHS)
 # Words in quotation marks without an end of sentence inside are a title.
-_TITLE = re.compile(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
+_TITLE = lazy_pattern(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
 # A date is a concept if it is unique: "May 2023" is, "last week" is not.
-_RUN = re.compile(r"[^\W\d_]+|\d+")
-_DATE = re.compile(rf"\b(?:{_MONTHS})\b(?!\s+(?:I|we|you)\b)|\b(?:1[5-9]|20)\d\d\b")
+_RUN = lazy_pattern(r"[^\W\d_]+|\d+")
+_DATE = lazy_pattern(rf"\b(?:{_MONTHS})\b(?!\s+(?:I|we|you)\b)|\b(?:1[5-9]|20)\d\d\b")
 
 
 @runtime_checkable
@@ -123,8 +124,8 @@ class PatternConcepts:
 
     name = "pattern-v1"
 
-    _word = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*|[.!?,;:()\[\]\"\n]")
-    _capital = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w'-]*(?:\s+[A-Z][\w'-]*){0,3}")
+    _word = lazy_pattern(r"[^\W_]+(?:['\u2019-][^\W_]+)*|[.!?,;:()\[\]\"\n]")
+    _capital = lazy_pattern(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w'-]*(?:\s+[A-Z][\w'-]*){0,3}")
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""

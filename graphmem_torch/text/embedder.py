@@ -20,7 +20,7 @@ from graphmem_torch.progress import Progress
 from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.terms import STOP_WORDS, first_terms, terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
-from graphmem_torch.text.words import is_readable
+from graphmem_torch.text.words import VocabularyCoverage
 
 __all__ = [
     "EmbeddedQuestion",
@@ -38,6 +38,7 @@ __all__ = [
     "unrelated_vectors",
     "usual_cosine",
 ]
+_LATIN = VocabularyCoverage(tuple)  # and English
 _PIECES = 1 << 16  # vocabulary size of the hashing embedder
 _LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
 
@@ -471,8 +472,8 @@ class HashingEmbedder:
 
     def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
         """Return whether each text is English: other words carry no meaning; see `Embedder`."""
-        own = frozenset(["Latin"]), frozenset(["english"]), STOP_WORDS
-        return torch.tensor([is_readable(text, *own) for text in texts], dtype=torch.bool)
+        own = (_LATIN.is_readable(text, STOP_WORDS) for text in texts)
+        return torch.tensor([*own], dtype=torch.bool)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """Encode texts; see `Embedder.encode`. `progress` shows nothing."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.tense import PAST_VERBS
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import MONTHS
@@ -45,7 +46,7 @@ _DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _MONTH = "|".join(MONTHS)
 
 _CUES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern)
+    name: lazy_pattern(pattern)
     for name, pattern in {
         "imperative": rf"{_CLAUSE}(?:{_VERBS})\b(?!')",
         "opening": rf"^\W*(?:step \d+\W+|first,? |\d+[.)] )?(?:please )?(?:{_VERBS})\b(?!')",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.terms import GENERIC
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.unicode_forms import composed, visible
@@ -25,12 +26,12 @@ __all__ = [
     "word_uses",
 ]
 
-_MARKED = re.compile(r"([a-z])[\u0300-\u036f]+")
+_MARKED = lazy_pattern(r"([a-z])[\u0300-\u036f]+")
 # "a", "an" and, before one word, "the" may be part of a name: "An Nguyen", "The Edge".
-_ARTICLE = re.compile(r"^the\s+(?=\S+\s+\S)")
-_POSSESSIVE = re.compile(r"(?<=\w)\s?'\s?s\b|(?<=s)'(?=\s|$)")
-_INITIALS = re.compile(r"\b(?:[^\W\d_]\.)+(?:[^\W\d_]\b)?")
-_PART = re.compile(r"\d+(?:[.,:/-]\d+)*|[^\W\d_]+|[^\w\s.,;:!?()'\"\u2013\u2014-]+")
+_ARTICLE = lazy_pattern(r"^the\s+(?=\S+\s+\S)")
+_POSSESSIVE = lazy_pattern(r"(?<=\w)\s?'\s?s\b|(?<=s)'(?=\s|$)")
+_INITIALS = lazy_pattern(r"\b(?:[^\W\d_]\.)+(?:[^\W\d_]\b)?")
+_PART = lazy_pattern(r"\d+(?:[.,:/-]\d+)*|[^\W\d_]+|[^\w\s.,;:!?()'\"\u2013\u2014-]+")
 
 _NAME = r"[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+(?:['\u2019-][^\W\d_]+)*"
 _GREETING = (
@@ -45,61 +46,61 @@ _END = r"(?=\s*(?:[,.!?\u2026;:]|$)|\s+[-\u2013\u2014(]|\n)"
 _ALONE = r"(?!,?\s+(?:and|or|&)\b)(?!,\s+[A-Z]\w+(?:,|\s+(?:and|or|&)\b))"
 _ADDRESSES = (
     # "Hey Mel!", "Thanks so much, Mel.", "Good morning Mel, ..."
-    re.compile(rf"(?:{_START}|,\s+)(?i:{_GREETING}),?\s+({_NAME}){_END}{_ALONE}"),
+    lazy_pattern(rf"(?:{_START}|,\s+)(?i:{_GREETING}),?\s+({_NAME}){_END}{_ALONE}"),
     # "Hi Mel how are you"
-    re.compile(rf"{_START}(?i:hey|hi|hiya|hello|dear)\s+({_NAME})(?=\s+(?!and\b|or\b)[a-z])"),
+    lazy_pattern(rf"{_START}(?i:hey|hi|hiya|hello|dear)\s+({_NAME})(?=\s+(?!and\b|or\b)[a-z])"),
     # "Mel, you ...", "Mel! ..."
-    re.compile(rf"{_START}({_NAME}){_ALONE}(?:,(?=\s)|!|\?)"),
+    lazy_pattern(rf"{_START}({_NAME}){_ALONE}(?:,(?=\s)|!|\?)"),
 )
 # "... so strong, Mel!", but not "with my friend, Mel."
-_CLOSING = re.compile(rf"(?<=[a-z)'\u2019]),\s+({_NAME})(?=\s*[.!?\u2026]|\s*$)")
-_SOMEBODY = re.compile(r"\b(?:my|his|her|our|their|your|an?|the)\s+(?:[a-z]+\s+){0,2}[a-z]+$")
+_CLOSING = lazy_pattern(rf"(?<=[a-z)'\u2019]),\s+({_NAME})(?=\s*[.!?\u2026]|\s*$)")
+_SOMEBODY = lazy_pattern(r"\b(?:my|his|her|our|their|your|an?|the)\s+(?:[a-z]+\s+){0,2}[a-z]+$")
 
 _QUOTE = r"[\"'\u2018\u2019\u201c\u201d]"
 _GIVEN = rf"{_QUOTE}?({_NAME}){_QUOTE}?"
 _WHOLE = r"(?!\w)(?!\s+[A-Z]\w)"  # no further word of a name after it: "Trouble Maker"
-_CLAIM = re.compile(
+_CLAIM = lazy_pattern(
     rf"(?:\b(?i:can|please|just|to|may|could|always|everyone|everybody|people|friends?|family|they"
     rf"|and|but)\s+(?:just\s+|always\s+)?|{_START})(?i:calls?\s+me)\s+{_GIVEN}{_WHOLE}"
     rf"|\b(?i:i(?:\s+a|['\u2019])m called|i go by)\s+{_GIVEN}{_WHOLE}"
 )
-_INTRODUCED = re.compile(rf"\b(?i:my name(?:\s+is|['\u2019]s)|(i am|i['\u2019]m))\s+({_NAME})")
+_INTRODUCED = lazy_pattern(rf"\b(?i:my name(?:\s+is|['\u2019]s)|(i am|i['\u2019]m))\s+({_NAME})")
 # After a full name: "Melanie (Mel)", 'Melanie "Mel" Brooks', "Melanie, known as Mel"
-_BESIDE = re.compile(
+_BESIDE = lazy_pattern(
     rf"\((?:(?i:aka|a\.k\.a\.|called|or|just)\s+)?{_GIVEN}\)|[\"\u201c]({_NAME})[\"\u201d]"
     rf"|\b(?i:known as|nicknamed|goes by|aka)\s+{_GIVEN}"
 )
 _BESIDES = "(", '"', "\u201c", "known as", "nicknamed", "goes by", "aka"
-_FULL = re.compile(rf"((?:{_NAME}\s+)*{_NAME}),?\s+(?:(?i:also|better|who is|is|was)\s+){{0,3}}$")
-_SURNAME = re.compile(rf"\s+({_NAME})")
-_SHORT_FOR = re.compile(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GIVEN}")
-_FOR_SHORT = re.compile(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
-_LAST = re.compile(rf"({_NAME})\s+$")
+_FULL = lazy_pattern(rf"((?:{_NAME}\s+)*{_NAME}),?\s+(?:(?i:also|better|who is|is|was)\s+){{0,3}}$")
+_SURNAME = lazy_pattern(rf"\s+({_NAME})")
+_SHORT_FOR = lazy_pattern(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GIVEN}")
+_FOR_SHORT = lazy_pattern(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
+_LAST = lazy_pattern(rf"({_NAME})\s+$")
 
 # Signs that a sentence does not assert a fact of its speaker.
-_UNSURE = re.compile(
+_UNSURE = lazy_pattern(
     r"\b(?:not|never|no|nobody|none|neither|nor|without|cannot|refuses?|stop|hates?|if|unless"
     r"|whether|wish(?:es)?|hopes?|suppose|imagine|pretend|would|could|might|maybe|perhaps|almost"
     r"|wrong(?:ly)?|mistakenly|used to|jok(?:e|ingly)|kidding)\b|n['\u2019]t\b",
     re.IGNORECASE,
 )
-_REPORTED = re.compile(
+_REPORTED = lazy_pattern(
     r"\b(?<!you )(?:thinks?|thought|sa(?:id|ys?|ying)|tells?|told|asks?|asked|claim(?:s|ed)"
     r"|believes?|believed|guess(?:es|ed)?|hear(?:s|d)?|yell(?:s|ed)|shout(?:s|ed)|wrote|writes"
     r"|text(?:s|ed)|repl(?:ies|ied)|whispers?|whispered|cried|s[aiu]ngs?|singing|reads"
     r"|according to|quote)\b",
     re.IGNORECASE,
 )
-_TAKEN_BACK = re.compile(
+_TAKEN_BACK = lazy_pattern(
     r"\s*(?:(?:he|she|they|that|this|it|which)(?:\s+(?:is|was|are|were)|['\u2019](?:s|re))\s+"
     r"(?:\w+\s+)?(?:wrong|false|untrue|not|nonsense|a\s+(?:joke|lie))|(?:just\s+)?kidding|not?\b"
     r"|wrong)",
     re.IGNORECASE,
 )
-_BREAK = re.compile(r"[.!?\u2026]+[\"'\u201d\u2019)]*\s+|\n")
-_END_OF_SENTENCE = re.compile(r"\s*[.!?\u2026]")
-_YOU = re.compile(r"(?<!thank )(?<!see )\b(?:you|yours?|ya)\b", re.IGNORECASE)
-_THANKS = re.compile(r"\b(?:thanks|thank you|thx)\b", re.IGNORECASE)
+_BREAK = lazy_pattern(r"[.!?\u2026]+[\"'\u201d\u2019)]*\s+|\n")
+_END_OF_SENTENCE = lazy_pattern(r"\s*[.!?\u2026]")
+_YOU = lazy_pattern(r"(?<!thank )(?<!see )\b(?:you|yours?|ya)\b", re.IGNORECASE)
+_THANKS = lazy_pattern(r"\b(?:thanks|thank you|thx)\b", re.IGNORECASE)
 
 # Nicknames without the letters of the name.
 _NICKNAMES = {
@@ -114,22 +115,22 @@ _KIN = (
     r"|grand(?:ma|pa|mother|father|son|daughter)|friend|colleague|neighbou?r|husband|wife"
     r"|boyfriend|girlfriend|fianc[e\u00e9]e?|boss|teacher|mr\.?|mrs\.?|ms\.?|dr\.?"
 )
-_PERSON = re.compile(
+_PERSON = lazy_pattern(
     rf"\b(?i:{_KIN}|met|told|asked|married|hugged|thanked|kissed|phoned),?\s+({_NAME})"
     rf"|({_NAME})\s+(?:and I\b|(?:said|says|told|tells|asked|asks|thinks|thought|laughed|smiled"
     r"|met|married|knows|loves|lives|wrote|phoned|cried|works|(?:is|was) my)\b)"
 )
 # A lower-case article, which belongs to no name: "we saw the Edge".
-_SMALL_ARTICLE = re.compile(rf"\bthe\s+({_NAME})(?!\w)(?!\s+[A-Z]\w)")
+_SMALL_ARTICLE = lazy_pattern(rf"\bthe\s+({_NAME})(?!\w)(?!\s+[A-Z]\w)")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NO_NAMES = GENERIC | {*MONTHS, *_WEEKDAYS}
 
-_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-_OWNER = re.compile(r"['\u2019]s?$")
-_PLACED = re.compile(r"\b(?:in|at|near|across|around)$")
+_WORD = lazy_pattern(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_OWNER = lazy_pattern(r"['\u2019]s?$")
+_PLACED = lazy_pattern(r"\b(?:in|at|near|across|around)$")
 _LOOK = 16  # characters before a word that are read
 _BACK = 80  # characters before a name that are read
-_DIMINUTIVE = re.compile(r"(?:ie|ey|y|i)$")
+_DIMINUTIVE = lazy_pattern(r"(?:ie|ey|y|i)$")
 
 
 @lru_cache(maxsize=1 << 16)

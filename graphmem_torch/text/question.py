@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.terms import stemmed, terms
 from graphmem_torch.text.times import MONTHS, undated
 from graphmem_torch.text.words import lowered, pairs, script_language, words
@@ -41,28 +42,28 @@ __all__ = [
 
 QUESTION_MARKS = ("?", "？", "؟", "⁇", "⁈")
 """Question marks of all scripts that end a sentence."""
-LINK = re.compile(r"(?:\b[a-z][a-z+.-]*://|\bwww\.)\S+", re.IGNORECASE)
+LINK = lazy_pattern(r"(?:\b[a-z][a-z+.-]*://|\bwww\.)\S+", re.IGNORECASE)
 """Pattern of a web address, which counts as no words."""
 # A mark that ends a question, including the Greek, Armenian and Ethiopic ones.
-_ASKS = re.compile(
+_ASKS = lazy_pattern(
     r"(?<=[^\W_])[\"'\u201d\u2019\u00bb)\]\u2026.!]*\s?[?\u2047\u2048\u2049\u203d](?![^\W_A-Z]|[=&%/])"
     r"|[\uff1f\u061f\u055e\u1367\ua60f\u2e2e]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e](?=\s|$)"
 )
 # Quoted text and asides, which ask nobody.
-_BESIDE_WORDS = re.compile(r"`[^`]*`|\[[^\[\]]*\]")
-_ASIDE = re.compile(
+_BESIDE_WORDS = lazy_pattern(r"`[^`]*`|\[[^\[\]]*\]")
+_ASIDE = lazy_pattern(
     r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb"
     r"|\u300c[^\u300d]*\u300d|\u300e[^\u300f]*\u300f|\([^()]*\)|\uff08[^\uff09]*\uff09"
     r"|(?<!\w)['\u2018][^'\u2019\n]*['\u2019](?!\w)"
 )
 _ENDED = (".", "!", "?", "\u2026", ":\n", *"\uff1f\u061f\u3002\uff01")
-_WORD = re.compile(r"[^\W_]+")
-_DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
-_WHEN = re.compile(
+_WORD = lazy_pattern(r"[^\W_]+")
+_DAY = lazy_pattern(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
+_WHEN = lazy_pattern(
     r"\b(?:when|how long|how recently|(?:what|which) (?:date|day|week|month|year|time))\b",
     re.IGNORECASE,
 )
-_TIME = re.compile(
+_TIME = lazy_pattern(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|morning|since|recently|weekend"
     r"|(?:week|month|year)s?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|\d{4}|"
     + "|".join(month for month in MONTHS if month not in ("march", "may"))
@@ -70,19 +71,19 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 # "may" and "march" are ordinary words; they are months beside a day or after such a word.
-_MARCH_OR_MAY = re.compile(
+_MARCH_OR_MAY = lazy_pattern(
     r"\b(?:in|on|of|since|until|by|before|after|late|early|this|\d{1,2}(?:st|nd|rd|th)?)"
     r" (?:March|May)\b"
     r"|\b(?:March|May),? \d"
 )
 
-_EARLIEST = re.compile(
+_EARLIEST = lazy_pattern(
     r"\b(?:(?<!at )first(?![ -](?:names?|aid|places?|prizes?|floors?|class|grades?|person|hand"
     r"|languages?|lady|responders?|sight|and foremost|of all)\b)"
     r"|earliest|oldest|initially|originally|since when)\b",
     re.IGNORECASE,
 )
-_LATEST = re.compile(
+_LATEST = lazy_pattern(
     r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days"
     r"|(?<!at )last(?! (?:names?|resort|minute|straw|words?|long(?:er)?|forever|for|until"
     r"|(?:\w+ )?(?:day|night|week|weekend|month|year|spring|summer|fall|autumn|winter)s?"
@@ -90,28 +91,28 @@ _LATEST = re.compile(
     re.IGNORECASE,
 )
 # "How long did it last?"
-_LASTS = re.compile(
+_LASTS = lazy_pattern(
     r"\b(?:did|does|do|will|would|can|could|to|must)\b[^?]*\blasts?\W*$", re.IGNORECASE
 )
 # "Which was first, the trip or the concert?": both are needed to compare them.
-_COMPARES = re.compile(
+_COMPARES = lazy_pattern(
     r"\b(?:which|who|what)\b[^?]*\b(?:first|earliest|last|latest|most recent(?:ly)?)[,:]"
     r"[^?]*\bor\b"
     r"|\b(?:did|was|were|is|are)\b[^?]*\bor\b[^?]*\b(?:first|last)\W*$",
     re.IGNORECASE,
 )
-_RECALLS = re.compile(
+_RECALLS = lazy_pattern(
     r"\b(?:remind me|(?:did|have) you|you (?:\w+ )?(?:said|told|mentioned|suggested|recommended"
     r"|gave|wrote|advised|explained|listed|provided|named|described)"
     r"|(?:our|my|the|a) (?:last|previous|earlier|past) (?:chat|conversation|discussion|session))\b",
     re.IGNORECASE,
 )
-_BACK = re.compile(
+_BACK = lazy_pattern(
     r"\b(?:was|were|did|had|used to|before|previous(?:ly)?|former(?:ly)?|earlier|original(?:ly)?"
     r"|initial(?:ly)?|at first|back then|in the past)\b",
     re.IGNORECASE,
 )
-_NOW = re.compile(
+_NOW = lazy_pattern(
     r"\b(?:now|current(?:ly)?|today|these days|at the moment|at present|latest|most recent(?:ly)?"
     r"|up to date|still)\b",
     re.IGNORECASE,
@@ -121,24 +122,24 @@ _DAYS_OFF = (
     r"(?:day|night|morning|evening|weekend|week|month|year|hour|minute|(?:mon|tues|wednes|thurs|fri"
     r"|satur|sun)day)s?"
 )
-_BESIDE = re.compile(
+_BESIDE = lazy_pattern(
     rf"(?<!\w)(?P<days>{_DAYS_OFF} )?"
     r"(?:(?P<before>before(?! long\b)|prior to|preceding)|(?P<after>"
     r"(?<!look )(?<!looks )(?<!looked )(?<!looking )(?<!named )after|following|instead of"
     r"|in place of|replaced|took over from)) (?P<of>[^?!;]+)",
     re.IGNORECASE,
 )
-_IN_FORCE = re.compile(
+_IN_FORCE = lazy_pattern(
     r"\b(?:current|present|newest|latest)\b|^(?:now|this|that|the new)(?: one)?$", re.IGNORECASE
 )
-_FORMERLY = re.compile(
+_FORMERLY = lazy_pattern(
     r"\b(?:(?<!is )(?<!are )(?<!be )used to|did .*\buse to|previous(?:ly)?|former(?:ly)?|ex(?=-)"
     r"|before(?=\W*$))\b",
     re.IGNORECASE,
 )
-_PROPER = re.compile(r"\b(?:[A-Z]\w+|\d[\w.,]*\w|\d)")
-_BEGUN = re.compile(r"^\w+ing (?:(?:to|for|at|in|into|on|as|an?|the) )*(?=\w)")
-_AT_FIRST = re.compile(
+_PROPER = lazy_pattern(r"\b(?:[A-Z]\w+|\d[\w.,]*\w|\d)")
+_BEGUN = lazy_pattern(r"^\w+ing (?:(?:to|for|at|in|into|on|as|an?|the) )*(?=\w)")
+_AT_FIRST = lazy_pattern(
     r"\b(?:original(?:ly)?|initial(?:ly)?|at first|to begin with|earliest|oldest"
     r"|(?:the|his|her|its|their|my|our|your|'s) (?:very )?first)\b",
     re.IGNORECASE,

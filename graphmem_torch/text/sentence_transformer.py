@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import distribution
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -46,12 +46,15 @@ from graphmem_torch.text.models import (
 from graphmem_torch.text.probed import function_embedder
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer, untruncated
-from graphmem_torch.text.words import is_readable, languages_of, scripts_of, unread_share
+from graphmem_torch.text.words import VocabularyCoverage, bare_piece
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
 
-# Marks of WordPiece, SentencePiece and byte-level BPE for the continuation or start of a word.
-_MARKS = "#\u2581\u0120"
+_STOPS = STOP_WORDS | FRAGMENTS
+_UNSEEN, _CONTENT, _MARK, _STOP = range(4)  # kinds of pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +115,8 @@ class Pieces:
         )
         self.window = max(int(reach) - len(full) + len(bare), 1)
         self.size = tokenizer.get_vocab_size()
-        words = [tokenizer.id_to_token(piece) for piece in range(self.size)]
-        bare_words = [(word or "").strip(_MARKS).casefold() for word in words]
-        stop = STOP_WORDS | FRAGMENTS
-        self._is_stop = np.array([word in stop for word in bare_words])
-        # Bytes encode every script.
-        byte_level = any(word and word[0] == _MARKS[2] for word in words)
-        self.scripts = None if byte_level else scripts_of(bare_words)
-        self.languages = languages_of(bare_words)
-        self._is_mark = np.array(
-            [not (word.isalnum() or any(map(str.isalnum, word))) for word in bare_words]
-        )
+        self._kind = np.full(self.size, _UNSEEN, dtype=np.uint8)
+        self.coverage = VocabularyCoverage(lambda: map(tokenizer.id_to_token, range(self.size)))
 
     def prompted(self, prompt: str) -> Pieces:
         """Return the same with a prompt in each window, whose pieces belong to no text."""
@@ -161,9 +155,18 @@ class Pieces:
         begins = np.ones(total + 1, dtype=bool)
         begins[1:total] = (word[1:] != word[:-1]) | (text[1:] != text[:-1])
         whole = begins[:-1] & begins[1:]
-        keep = ~(self._is_mark[ids] | (self._is_stop[ids] & whole))
+        kind = self._kinds(ids)
+        keep = ~((kind == _MARK) | ((kind == _STOP) & whole))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         return Flat(torch.from_numpy(ids), torch.from_numpy(keep), torch.from_numpy(offsets))
+
+    def _kinds(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:  # [P], [P]
+        """Return the kinds of pieces; a piece is looked at when a text has it first."""
+        for piece in {*ids[self._kind[ids] == _UNSEEN].tolist()}:
+            word = bare_piece(self.tokenizer.id_to_token(piece))
+            written = word.isalnum() or any(map(str.isalnum, word))
+            self._kind[piece] = _MARK if not written else _STOP if word in _STOPS else _CONTENT
+        return self._kind[ids]
 
     def _encodings(self, texts: Sequence[str]) -> list[Any]:
         return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=False))
@@ -342,17 +345,12 @@ class SentenceTransformerEmbedder:
 
         Vectors carry little meaning there; words must be found by their letters.
         """
-        scripts = self._bare.scripts
-        if scripts is None:
-            return torch.zeros(len(texts))
-        return torch.tensor([unread_share(text, scripts) for text in texts], dtype=torch.float32)
+        shares = [*map(self._bare.coverage.unread_share, texts)]
+        return torch.tensor(shares, dtype=torch.float32)
 
     def readable(self, texts: Sequence[str]) -> Tensor:  # [n] bool
         """Return which texts are in a script and a language that the vocabulary covers."""
-        scripts, languages = self._bare.scripts, self._bare.languages
-        if scripts is None:
-            return torch.ones(len(texts), dtype=torch.bool)
-        own = (is_readable(text, scripts, languages, STOP_WORDS) for text in texts)
+        own = (self._bare.coverage.is_readable(text, STOP_WORDS) for text in texts)
         return torch.tensor([*own], dtype=torch.bool)
 
     def token_vectors(self, texts: Sequence[str]) -> Iterator[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["chunk_text", "split_at_marks", "split_sentences"]
@@ -17,7 +18,7 @@ _CLOSING = "\"'”’)]}»」』）】》"
 
 # An end mark with closing marks, white space, and a possible beginning; or a line feed, unless the
 # next line starts in lower case.
-_END = re.compile(
+_END = lazy_pattern(
     r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+\s++(?=[\"'“‘(\[]*[^\W_a-z])"
     rf"|[{_STOPS}]++[\"'”’」』）】》]*+\s*+"
     r"|(?<!\s)\s*\n(?:\s*\n\s*|\s*(?![a-z\s]))"
@@ -29,7 +30,7 @@ sept oct nov dec
 """
 _ABBREVIATIONS = frozenset(_SHORT.split())
 _LOOK = 64  # characters back: more than a word and the white space after it
-_LAST_WORD = re.compile(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
+_LAST_WORD = lazy_pattern(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
 
 
 def split_sentences(text: str) -> list[str]:

@@ -9,13 +9,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from graphmem_torch.lazy import lazy_pattern
+
 __all__ = ["HALVES", "replace_surrogates"]
 
 HALVES = "half surrogate pair replaced by U+FFFD"
 """Name of a replaced half in reports."""
 
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_HALF = re.compile("[\ud800-\udfff]")
+_PAIR = lazy_pattern("[\ud800-\udbff][\udc00-\udfff]")
+_HALF = lazy_pattern("[\ud800-\udfff]")
 
 
 def replace_surrogates(value: Any) -> tuple[Any, int]:

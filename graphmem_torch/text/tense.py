@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from graphmem_torch.lazy import lazy_pattern
+
 __all__ = ["AHEAD", "PAST", "PAST_VERBS", "tense"]
 
 PAST_VERBS = (
@@ -18,12 +20,12 @@ _AHEAD = (
     r"\b(?:will|going to|gonna|plan(?:s|ning|ned)?|hop(?:e|es|ing) to|upcoming|coming up"
     r"|look(?:s|ing)? forward|can't wait|excited (?:for|to))\b|'ll\b"
 )
-PAST = re.compile(_PAST, re.IGNORECASE)
+PAST = lazy_pattern(_PAST, re.IGNORECASE)
 """Pattern of a verb in the past."""
-AHEAD = re.compile(_AHEAD, re.IGNORECASE)
+AHEAD = lazy_pattern(_AHEAD, re.IGNORECASE)
 """Pattern of words for the future."""
 
-_CUE = re.compile(
+_CUE = lazy_pattern(
     rf"(?P<ahead>{_AHEAD}|\u2019ll\b|\b(?:won['\u2019]t|shall|let['\u2019]s|need(?:s|ing)? to"
     r"|have to|has to|want(?:s|ing)? to|wanna|gotta|should|must|can(?:not)?|(?-i:may)|might"
     r"|deadline|due|appointment|remind|thinking of|can\u2019t wait"
@@ -33,8 +35,8 @@ _CUE = re.compile(
     r"|started|tried|cried|died|needed|created|dated|arrived|moved|lived|liked|loved|signed)\b)",
     re.IGNORECASE,
 )
-_DOING = re.compile(r"\b\w{2,}ing\b(?! of\b)")
-_ENDS = re.compile(r"[.!?;\n]")
+_DOING = lazy_pattern(r"\b\w{2,}ing\b(?! of\b)")
+_ENDS = lazy_pattern(r"[.!?;\n]")
 _NO_VERB = frozenset({"anything", "everything", "during", "evening", "morning", "nothing"})
 _NO_VERB |= {"something", "spring", "thing", "wedding", "meeting", "king", "building", "ceiling"}
 _LOOK = 200  # characters of a sentence to both sides

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.unicode_forms import visible
 from graphmem_torch.text.words import (
     PLAIN_WORD,
@@ -288,7 +288,7 @@ class Vocabulary:
 _WORDS = 12
 _CLOSED = (*".!?,;:。！？，；：、।؟۔",)  # how sentences and clauses end
 # Disambiguation in brackets, as in encyclopaedias: "Titanic (1997 film)".
-_DISTINCTION = re.compile(r"\s*\([^()]*\)$")
+_DISTINCTION = lazy_pattern(r"\s*\([^()]*\)$")
 
 
 def title_terms(text: str) -> int:

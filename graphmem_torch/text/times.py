@@ -13,6 +13,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text._places import asked_places, told_places
 from graphmem_torch.text._spans import MONTH_NUMBER, MONTHS, date_of, is_year
 from graphmem_torch.text.bounds import stated_bounds
@@ -44,15 +45,15 @@ DurationLike = float | timedelta
 """Duration in seconds, or as a `timedelta`."""
 
 # LoCoMo writes "1:56 pm on 8 May, 2023"; the date may stand alone.
-_SPOKEN = re.compile(
+_SPOKEN = lazy_pattern(
     r"(?:(?P<hour>\d{1,2}):(?P<minute>\d{2})\s*(?P<half>[ap])\.?m\.?\s+on\s+)?"
     r"(?P<day>\d{1,2})\s+(?P<month>[a-z]+)\.?,?\s+(?P<year>\d{4})",
     re.IGNORECASE,
 )
-_PART_OF_DATE = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
+_PART_OF_DATE = lazy_pattern(r"\d{4}(?:-\d\d)?", re.ASCII)
 # Narrower than `datetime.fromisoformat`, which accepts any separator and so reads milliseconds as
 # the year 1712. Wider, too: points as in "10.30", and a space or UTC at the end.
-_ISO = re.compile(
+_ISO = lazy_pattern(
     r"(?P<date>\d{4}-\d\d-\d\d|\d{8}|\d{4}-W\d\d(?:-\d)?|\d{4}W\d\d\d?)"
     r"(?:(?:T| +)(?P<clock>\d\d(?:(?P<by>[:.]?)\d\d(?:(?P=by)\d\d)?)?)(?P<part>(?<=\d\d)[.,]\d+)?"
     r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d(?:\.\d+)?)?)?))?)?",

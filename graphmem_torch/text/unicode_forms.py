@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
+
+from graphmem_torch.lazy import lazy_pattern
 
 __all__ = ["composed", "visible"]
 
 # Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt): soft hyphens, zero-width spaces
 # and joiners, byte order marks, marks of direction, variation selectors, tags, fillers. A
 # zero-width non-joiner after a letter of the Arabic script stays: Persian divides words by it.
-_INVISIBLE = re.compile(
+_INVISIBLE = lazy_pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200d-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from graphmem_torch.lazy import lazy_pattern
+
 __all__ = ["CONTROLS", "visible"]
 
 CONTROLS = r"[\x00-\x08\x0e-\x1f\x7f\x90\x98\x9b\x9d-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -14,7 +16,7 @@ It excludes line breaks, tabs, and the dashes and quotes of Windows texts read a
 
 # A terminal may obey any of the other characters; some of these move its cursor. `\r\n` is a line
 # break.
-_ON_TERMINAL = re.compile(rf"{CONTROLS}|[\x80-\x9f\v\f\u2028\u2029]|\r(?!\n)")
+_ON_TERMINAL = lazy_pattern(rf"{CONTROLS}|[\x80-\x9f\v\f\u2028\u2029]|\r(?!\n)")
 
 
 def visible(text: str, *, escape: str = "") -> str:

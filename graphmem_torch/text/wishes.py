@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.sentences import split_sentences
 
 __all__ = ["wishes"]
@@ -11,7 +12,7 @@ __all__ = ["wishes"]
 _WORDS = 4  # minimum words of a separate part
 # Splits after a comma with a joining word, after other marks, and at beginnings without a mark. The
 # joining words are English; the marks split a sentence of any language.
-_JOINED = re.compile(
+_JOINED = lazy_pattern(
     r"(?<=[,;])\s+(?:and|but|or|so|also|then|plus|which|who|as)\s+"
     r"|(?<=[,;:])\s+"
     r"|\s+(?:and (?:also|then|i|we|can|find|help|how|what|is|if)|but i|so that|because)\s+",

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.terms import STOP_WORDS
 
 __all__ = ["wording"]
@@ -29,22 +30,22 @@ _PLAIN = str.maketrans(
 )
 _ASCII_MARKS = "!\"'(),.:;?[]{}"
 _COUNTS = frozenset("%&@#*/\\-_\u00a7\u2030\u2032\u2033")  # marks that are more than punctuation
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_GROUPED = lazy_pattern(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 # Between words that nothing else separates ("rain,snow"), and not inside numbers.
-_PARTED = re.compile(r"(?<=[^\W\d])(?:[,;!?\"]+|\.{2,})(?=[^\W\d])")
+_PARTED = lazy_pattern(r"(?<=[^\W\d])(?:[,;!?\"]+|\.{2,})(?=[^\W\d])")
 # Case counts in what machines read: paths, letters with digits, and capitals inside a word.
-_CODE = re.compile(r"[/\\_=]|^\.")
-_LETTER, _DIGIT = re.compile(r"[^\W\d_]"), re.compile(r"\d")
-_COUNTED = re.compile(r"[\d.,:]+(?:am|pm|st|nd|rd|th)", re.IGNORECASE)  # 5PM is 5pm
+_CODE = lazy_pattern(r"[/\\_=]|^\.")
+_LETTER, _DIGIT = lazy_pattern(r"[^\W\d_]"), lazy_pattern(r"\d")
+_COUNTED = lazy_pattern(r"[\d.,:]+(?:am|pm|st|nd|rd|th)", re.IGNORECASE)  # 5PM is 5pm
 _SECRETS = frozenset(("login", "passcode", "passphrase", "password", "passwords", "username"))
-_EMPTY = re.compile(r"(?:\(\)|\[\]|\{\})+")  # f() is no f
+_EMPTY = lazy_pattern(r"(?:\(\)|\[\]|\{\})+")  # f() is no f
 # Marks that begin a word and belong to it: .env, ./a, ../a, !x, :x
-_LEADING = re.compile(r"(?:(?<!\.)\.{1,2}(?=[/\\])|(?<!\.)\.(?=\w)|[!:](?=\w))")
-_QUOTE = re.compile(r"['\"]")
-_NUMBER = re.compile(r"(?:^|[^\w.,/])[\d.,/]*\d$")
+_LEADING = lazy_pattern(r"(?:(?<!\.)\.{1,2}(?=[/\\])|(?<!\.)\.(?=\w)|[!:](?=\w))")
+_QUOTE = lazy_pattern(r"['\"]")
+_NUMBER = lazy_pattern(r"(?:^|[^\w.,/])[\d.,/]*\d$")
 _DIGITS = 24  # digits of a number before a quotation mark
 _PRIMES = {"'": "\u2032", '"': "\u2033"}
-_FACE = re.compile(
+_FACE = lazy_pattern(
     r"[:;=]['^-]{0,2}[()\[\]{}<>|]+(?=[.,!?]*$)|^[()\[\]{}]+['^-]{0,2}[:;=](?=[.,!?]*$)"
 )
 _QUESTION = frozenset("?\uff1f\u061f")
@@ -58,7 +59,7 @@ _IRREGULAR = {
     "n't": "not",
 }
 _SHORT = {"n't": " not", "'m": " am", "'re": " are", "'ve": " have", "'ll": " will"}
-_SHORTENED = re.compile(r"(?<=[a-z])(n't|'m|'re|'ve|'ll)$")
+_SHORTENED = lazy_pattern(r"(?<=[a-z])(n't|'m|'re|'ve|'ll)$")
 _PRONOUNS = "it he she that there here what who where when how"
 _SUBJECTS = frozenset(_PRONOUNS.split())
 _PERFECT = frozenset(("been", "got"))  # before these forms 's is "has"

@@ -8,22 +8,23 @@ attached to words.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
+from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.unicode_forms import visible
 
 __all__ = [
     "PLAIN_WORD",
     "STOP_WORDS_OF",
+    "VocabularyCoverage",
+    "bare_piece",
     "count_words",
     "foreign",
-    "is_readable",
     "language_of",
     "languages_of",
     "letter_runs",
@@ -41,7 +42,7 @@ __all__ = [
 _PAIRED = ("Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar")
 _IN_PAIRED = "".join(rf"\p{{scx={script}}}" for script in _PAIRED)
 _SIGN = rf"[[\p{{L}}\p{{N}}]--[{_IN_PAIRED}]]\p{{M}}*+"
-PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+PLAIN_WORD = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*")
 """Pattern of a word of digits and Latin letters without combining marks."""
 
 _RUN = (
@@ -85,6 +86,9 @@ _PIECES, _CHARACTERS = 50, 2_000
 # Minimum share of a language's function words among an encoder's pieces. Encoders of English have
 # 0.31 to 0.58 of those of the languages below.
 _OWN_WORDS = 0.7
+# Marks of WordPiece, SentencePiece and byte-level BPE for the continuation or start of a word.
+_BYTE_LEVEL = "\u0120"
+_MARKS = f"#\u2581{_BYTE_LEVEL}"
 _MOST_UNREAD = 0.5  # maximum share of unreadable letters of a question
 _ANY_SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED)
 _SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT)
@@ -278,20 +282,55 @@ def unread_share(text: str, scripts: frozenset[str]) -> float:
     return len(unread) / max(letters, 1)
 
 
-def is_readable(
-    text: str, scripts: frozenset[str], languages: frozenset[str], english: frozenset[str]
-) -> bool:
-    """Return whether half of a question's letters are in these scripts and its language is known.
+def bare_piece(piece: str | None) -> str:
+    """Return a piece of a vocabulary without its mark, case-folded; empty for an unused number."""
+    return (piece or "").strip(_MARKS).casefold()
 
-    Args:
-        text: Question.
-        scripts: Scripts, see `scripts_of`.
-        languages: Languages, see `languages_of`.
-        english: Function words of English.
+
+class VocabularyCoverage:
+    """Scripts and languages that a vocabulary of word pieces covers, found when first needed.
+
+    A question in English letters and words needs neither.
     """
-    if unread_share(text, scripts) > _MOST_UNREAD:
-        return False
-    return language_of(words(lowered(text)), english, least=1) in languages
+
+    def __init__(self, pieces: Callable[[], Iterable[str | None]]) -> None:
+        """Keep the vocabulary.
+
+        Args:
+            pieces: Function that returns the pieces with their marks.
+        """
+        self._pieces = pieces
+
+    @cached_property
+    def scripts(self) -> frozenset[str] | None:
+        """Scripts, see `scripts_of`; None for pieces of bytes, which encode every script."""
+        pieces = [*self._pieces()]
+        if any(piece and piece[0] == _BYTE_LEVEL for piece in pieces):
+            return None
+        return scripts_of(map(bare_piece, pieces))
+
+    @cached_property
+    def languages(self) -> frozenset[str]:
+        """Languages in Latin letters, see `languages_of`."""
+        return languages_of([*map(bare_piece, self._pieces())])
+
+    def unread_share(self, text: str) -> float:
+        """Return the share of a text's letters outside of the scripts."""
+        if text.isascii() or self.scripts is None:
+            return 0.0
+        return unread_share(text, self.scripts)
+
+    def is_readable(self, text: str, english: frozenset[str]) -> bool:
+        """Return whether half of a question's letters are covered and its language is.
+
+        Args:
+            text: Question.
+            english: Function words of English.
+        """
+        if self.unread_share(text) > _MOST_UNREAD:
+            return False
+        language = language_of(words(lowered(text)), english, least=1)
+        return language == "english" or self.scripts is None or language in self.languages
 
 
 def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2) -> str:

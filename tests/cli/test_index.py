@@ -161,5 +161,36 @@ def test_vectors_from_elsewhere_are_indexed(
     capsys.readouterr()
     assert main(["query", "canoe?", "--store", str(store)]) == 2
     assert "the encoder 'ours' to encode a text" in capsys.readouterr().err
-    assert main(["index", str(file), "--store", str(store), "--normalise"]) == 2
-    assert "--normalise: expected --embeddings beside it" in capsys.readouterr().err
+    np.save(vectors, np.eye(2, 8, 1, dtype=np.float16))
+    assert main([*map(str, given)]) == 0
+    said = "2 memories keep other vectors than those given; index into a new store to have these"
+    assert said in capsys.readouterr().out
+    assert main([*map(str, given), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kept_vectors"] == 2
+
+
+def test_no_namespace_is_made_for_nothing(
+    tmp_path: Path, store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from graphmem_torch import Memory
+
+    (tmp_path / "bad.jsonl").write_text("{")
+    (tmp_path / "a.pdf").write_text("x")
+    there = ["--store", str(store), "--namespace", "ada", *fast]
+    for words in (
+        ["index", str(tmp_path / "missing.txt")],
+        ["index", str(tmp_path / "a.pdf")],
+        ["index", ""],
+        ["index", str(tmp_path / "missing.txt"), str(tmp_path / "bad.jsonl")],
+        ["store", "import", str(tmp_path / "bad.jsonl")],
+        ["store", "import", str(tmp_path / "missing.json")],
+        ["store", "import", str(tmp_path / "a.pdf")],
+    ):
+        assert main([*words, *there]) == 2, words
+        with Memory.open(store, mode="r", embedder="hashing") as memory:
+            assert [*memory.namespaces] == [], words
+    capsys.readouterr()
+    (tmp_path / "a.txt").write_text("The canoe is red.")
+    assert main(["index", str(tmp_path / "a.txt"), *there]) == 0
+    with Memory.open(store, mode="r", embedder="hashing") as memory:
+        assert [*memory.namespaces] == ["ada"]

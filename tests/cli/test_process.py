@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -217,6 +218,50 @@ def test_commands_that_read_and_usage_errors_load_no_engine(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("graphmem: error: ") == len(wrong)
+
+
+# Folders of which a cold question loads nothing, and the number of files that it loads of the
+# others: both lists may only get better.
+UNASKED = {"context", "evaluation", "integrations", "judge", "kernels", "quality", "report"}
+UNASKED |= {"spectral"}
+ASKED = {"cli": 7, "index": 16, "linalg": 6, "memory": 34, "modes": 5, "ops": 26, "oracle": 3}
+ASKED |= {"config": 4, "rank": 28, "readers": 2, "results": 8, "store": 37, "text": 28}
+
+
+def test_a_cold_question_loads_only_what_it_needs(store: Path) -> None:
+    command = ["query", "Where did Bertrand grow up?", "--store", str(store)]
+    code = (
+        "import json, sys, torch\n"
+        "before = {*sys.modules}\n"
+        "from graphmem_torch.cli.main import main\n"
+        f"assert main({command!r}) == 0\n"
+        "print(json.dumps(sorted({*sys.modules} - before)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "Bertrand grew up there." in done.stdout, done.stderr
+    loaded = json.loads(done.stderr.splitlines()[-1])
+    foreign = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    heavy = {"transformers", "sentence_transformers", "spacy", "scipy", "regex", "triton", "numpy"}
+    assert not foreign & heavy
+    own = [name.split(".") for name in loaded if name.startswith("graphmem_torch.")]
+    count = Counter(parts[1] for parts in own if len(parts) > 2 or parts[1] in {*ASKED, *UNASKED})
+    assert not UNASKED & {*count}
+    more = {folder: n for folder, n in count.items() if n > ASKED.get(folder, 0)}
+    assert not more, f"{more}: import it where it is used, or in a function"
+
+
+def test_a_process_of_its_own_searches_for_cycles_seldom(store: Path) -> None:
+    """A command collects when it has made many objects, and its exit searches nothing."""
+    code = (
+        "import gc, sys\n"
+        "from graphmem_torch.__main__ import main\n"
+        f"sys.argv = ['graphmem', 'store', 'stats', '--store', {str(store)!r}]\n"
+        "assert main() == 0\n"
+        "assert gc.isenabled() and gc.get_threshold()[0] >= 100_000, gc.get_threshold()\n"
+        "assert gc.get_freeze_count() > 10_000\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("loaded", ["click.core", "graphmem_torch.cli.main", "torch._C"])

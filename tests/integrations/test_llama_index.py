@@ -256,3 +256,35 @@ def test_bad_arguments(memory: Memory) -> None:
         GraphMemRetriever(memory, where={"page": {"$near": 3}}).retrieve("x")
     with pytest.raises(InputError):
         asyncio.run(GraphMemRetriever(memory).aretrieve(" "))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "got an empty text; leave the message out"),
+        ("   ", "got an empty text; leave the message out"),
+        ("\n\t", "got an empty text; leave the message out"),
+        ([], "got []; leave the message out"),
+        (None, "got []; leave the message out"),
+        ([TextBlock(text="")], "got an empty text; leave the message out"),
+        ([TextBlock(text=""), TextBlock(text=" ")], "got an empty text; leave the message out"),
+        ([ImageBlock(url="https://example.org/a.png")], "got image; leave the message out, or say"),
+        ([TextBlock(text=""), ImageBlock(url="https://example.org/a.png")], "got image; leave"),
+        (
+            [CitableBlock(title="", source="", content=[TextBlock(text="")])],
+            "leave the message out",
+        ),
+    ],
+)
+def test_the_warning_of_a_message_without_text(
+    content: Any, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with GraphMemBlock(embedder="hashing") as block:
+        said = [ChatMessage(role="user", content=content), ChatMessage(role="user", content="Hi!")]
+        asyncio.run(block._aput(said))
+        assert len(block.memory) == 1
+    (line,) = [each.getMessage() for each in caplog.records if "not stored" in each.getMessage()]
+    assert "message 1: content: expected text, or parts with text, " + message in line or (
+        message in line and "content: expected text" in line
+    )
+    assert "got text" not in line and "x text" not in line

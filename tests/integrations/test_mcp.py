@@ -26,6 +26,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from graphmem_torch.cli.main import main
+from graphmem_torch.errors import InputError
 from graphmem_torch.integrations.mcp import MemoryServer
 from graphmem_torch.memory import Memory
 from tests.integrations.reference_memory import ReferenceMemory, random_call
@@ -169,31 +170,41 @@ def json_receipt(done: Any) -> Any:
     [
         ("recall", {}, "query: expected a value, got none"),
         ("recall", {"query": 5}, "query: expected a valid string, got 5"),
-        ("recall", {"query": " "}, "question: expected a question"),
+        ("recall", {"query": " "}, "query: expected a question"),
         ("recall", {"query": None}, "query: expected a valid string, got None"),
         ("recall", {"query": "x", "k": 0}, "k: expected a number greater than or equal to 1"),
         ("recall", {"query": "x", "k": True}, "k: expected a valid integer, got True"),
         ("recall", {"query": "x", "k": "2"}, "k: expected a valid integer, got '2'"),
         ("recall", {"query": "x", "where": "speaker"}, "where: expected a valid dictionary"),
         ("recall", {"query": "x", "where": {"meta.page": {"$gtt": 1}}}, "did you mean '$gt'"),
-        ("recall", {"query": "x", "since": "soon"}, "expected a time, got 'soon'"),
+        ("recall", {"query": "x", "since": "soon"}, "since: expected a time, got 'soon'"),
+        ("recall", {"query": "x", "until": "soon"}, "until: expected a time, got 'soon'"),
+        (
+            "recall",
+            {"query": "x", "since": "2024", "until": "2023"},
+            "since, until: expected a start",
+        ),
         ("recall", {"query": "x", "namespce": "bob"}, "did you mean 'namespace'"),
         ("recal", {"query": "x"}, "did you mean 'recall'"),
         ("remember", {"texts": "hello"}, "texts: expected a valid list, got 'hello'"),
         ("remember", {"texts": ["ok", 5]}, "texts.1: expected a valid string, got 5"),
         ("remember", {"texts": []}, "texts: expected another value"),
-        ("remember", {"texts": ["ok", " "]}, "text: expected a string with something in it"),
+        ("remember", {"texts": ["ok", " "]}, "texts: expected a string with something in it"),
         ("remember", {"texts": ["ok"], "time": "soon"}, "time: expected a time, got 'soon'"),
         ("remember", {"texts": ["ok"], "expires": "soon"}, "expires: expected a time, got 'soon'"),
-        ("update", {"id": "none", "text": "x"}, "expected ids of memories, got 'none'"),
-        ("forget", {}, "forget: expected ids, session, speaker"),
+        ("update", {"id": "none"}, "update: expected text, speaker, time or meta, got none"),
+        ("update", {"id": "none", "text": "x"}, "id: expected ids of memories, got 'none'"),
+        ("forget", {}, "forget: expected ids, session, speaker or before, got none"),
         ("forget", {"ids": []}, "forget: expected ids, session, speaker"),
         ("forget", {"ids": ["none"]}, "expected ids of memories, got 'none'"),
-        ("as_of", {"query": "x", "time": "soon"}, "expected a time, got 'soon'"),
+        ("as_of", {"query": "", "time": "2024"}, "query: expected a question"),
+        ("as_of", {"query": "x", "time": "soon"}, "time: expected a time, got 'soon'"),
         ("list", {"order": "size"}, "order: expected one of added, time"),
         ("list", {"after": "none"}, "after: expected `next` of the page before"),
         ("context", {"query": "x", "budget": -1}, "budget: expected a number greater"),
-        ("explain", {"query": "x", "id": "none"}, "expected ids of memories, got 'none'"),
+        ("explain", {"query": ""}, "query: expected a question"),
+        ("context", {"query": " "}, "query: expected a question"),
+        ("explain", {"query": "x", "id": "none"}, "id: expected ids of memories, got 'none'"),
         ("create_entities", {"entities": [{"name": "A"}]}, "entities.0.entityType: expected a va"),
         ("create_relations", {"relations": [{"from": "A"}]}, "relations.0.to: expected a value"),
         ("search_nodes", {"query": 3}, "query: expected a valid string, got 3"),
@@ -250,6 +261,41 @@ def test_namespaces(tmp_path: Path) -> None:
                 assert (await ask(client, "list"))["memories"] == []
 
     anyio.run(run)
+
+
+def test_no_namespace_is_made_for_nothing(memory: Memory) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"texts": [""]},
+        {"texts": ["ok", " "]},
+        {"texts": []},
+        {"texts": ["ok", 5]},
+        {"texts": ["ok"], "time": "soon"},
+        {"texts": ["ok"], "time": "2024-13-01"},
+        {"texts": ["ok"], "expires": "soon"},
+        {"texts": ["ok"], "session": " "},
+        {"texts": ["ok"], "meta": "page 3"},
+        {"texts": ["ok"], "speaker": 3},
+        {"texts": ["ok"], "sesion": "s"},
+    ]
+
+    async def run() -> None:
+        async with Client(MemoryServer(memory)) as client:
+            for number, each in enumerate(wrong):
+                given = {**each, "namespace": f"n{number}", "create_namespace": True}
+                await error_of(client, "remember", **given)
+                assert [*memory.namespaces] == [], each
+            await ask(client, "remember", texts=["ok"], namespace="n", create_namespace=True)
+            assert [*memory.namespaces] == ["n"]
+
+    anyio.run(run)
+
+
+def test_unknown_options_of_a_server(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"option: expected one of .*did you mean 'embedder'"):
+        MemoryServer(tmp_path / "store", embeder="hashing")
+    with pytest.raises(InputError, match="embedder: expected no options with a memory"):
+        MemoryServer(memory, embedder="hashing")
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_read_only_server(tmp_path: Path) -> None:

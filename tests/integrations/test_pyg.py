@@ -440,6 +440,21 @@ def test_an_empty_memory_and_one_that_changes_meanwhile() -> None:
         assert not errors
 
 
+@pytest.mark.parametrize("query", [None, 5, {"a"}, {}, b"", b"a", [None], "", " ", ["Lisbon", ""]])
+def test_a_question_that_is_none_is_one_line(memory: Memory, query: Any) -> None:
+    with pytest.raises(InputError, match=r"^(query|question): expected"):
+        _loader(memory).query(query)
+
+
+@pytest.mark.parametrize("given", ["path", None, 5, Path("path"), {}])
+def test_the_graph_of_something_else_is_one_line(given: Any) -> None:
+    with pytest.raises(InputError, match=r"^memory: expected an open `Memory`, got"):
+        from_memory(given)
+    if not isinstance(given, str | Path):
+        with pytest.raises(InputError, match=r"^memory: expected a path or a `Memory`, got"):
+            MemoryFeatureStore(given)
+
+
 def test_the_graph_of_a_memory_as_heterogeneous_data(memory: Memory) -> None:
     found = from_memory(memory)
     made = to_pyg(found)

@@ -663,3 +663,69 @@ def test_chunks_of_documents_are_matched_in_order_and_by_id(tmp_path: Path) -> N
         with opened(config=own, embedder=DeferredEmbedder("mine", DIM)) as memory:
             assert memory.add_files(tmp_path / "a.md", embeddings=path).new == len(atoms)
             assert stored(memory.store) == wanted
+
+
+@pytest.mark.parametrize("length", [3.0, 0.5, 1.02, 1e-3, 1e3])
+def test_vectors_of_lines_are_divided_by_their_lengths_if_asked(
+    tmp_path: Path, length: float
+) -> None:
+    atoms = turns(6)
+    rows = vectors(atoms, 0).pooled.numpy()
+    file = lines(tmp_path / "a.jsonl", atoms, rows * np.float32(length))
+    with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
+        with pytest.raises(InputError, match=r"a\.jsonl:1: .*length .* --normalise"):
+            memory.add_files(file)
+        assert len(memory) == 0
+        assert memory.add_files(file, normalise=True).new == 6
+        kept = memory.store.embeddings().numpy()
+        assert np.abs(kept - rows).max() < 2e-3
+
+
+@pytest.mark.parametrize("given", [[0.0] * DIM, [float("nan")] * DIM, [float("inf")] * DIM])
+def test_vectors_of_lines_without_a_direction_are_refused_all_the_same(
+    tmp_path: Path, given: list[float]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "one", "embedding": given}) + "\n")
+    with (
+        opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory,
+        pytest.raises(InputError, match="expected"),
+    ):
+        memory.add_files(tmp_path / "a.jsonl", normalise=True)
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_other_vectors_for_the_same_texts_are_counted(
+    tmp_path: Path, by_id: bool, kind: type
+) -> None:
+    atoms = turns(9)
+    rows = vectors(atoms, 0).pooled.numpy()
+    other = rows.copy()
+    other[[2, 5, 6, 8]] += 0.05 * np.roll(other[[2, 5, 6, 8]], 1, axis=1)
+    other /= np.linalg.norm(other, axis=1, keepdims=True)
+
+    def file(name: str, values: np.ndarray) -> Path:
+        own = values.astype(kind)
+        if by_id:
+            return named(tmp_path / name, atoms[: len(own)], own)
+        np.save(tmp_path / name, own)
+        return tmp_path / name
+
+    one, two = file("v.npy", rows), file("w.npy", other)
+    texts = lines(tmp_path / "a.jsonl", atoms)
+    with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
+        first = memory.add_files(texts, embeddings=one)
+        assert (first.new, first.kept_vectors) == (9, 0)
+        before = memory.store.embeddings()
+        again = memory.add_files(texts, embeddings=one)
+        assert (again.known, again.unchanged, again.kept_vectors) == (9, 1, 0)
+        assert memory.add_files(texts, embeddings=two, dry_run=True).kept_vectors == 4
+        done = memory.add_files(texts, embeddings=two)
+        assert (done.new, done.known, done.kept_vectors) == (0, 9, 4)
+        assert torch.equal(memory.store.embeddings(), before)
+        atoms = turns(11)  # two more: the file has changed
+        lines(texts, atoms)
+        more = np.concatenate([other, vectors(atoms, 0).pooled.numpy()[9:]])
+        done = memory.add_files(texts, embeddings=file("x.npy", more))
+        assert (done.new, done.known, done.kept_vectors) == (2, 9, 4)
+        assert torch.equal(memory.store.embeddings()[:9], before)

@@ -201,6 +201,42 @@ def test_langgraph(tmp_path: Path) -> None:
         assert len(own) == own.store.num_atoms == 2
 
 
+@pytest.mark.parametrize(
+    ("minutes", "expires", "kept", "ttl", "loss"),
+    [
+        (60.0, "2030-01-01 00:00:00+00:00", True, 3600.0, ""),
+        (0.5, "2030-01-01 00:00:00+00:00", True, 30.0, ""),
+        (0, "2026-11-28 06:09:45+00:00", False, None, "expired memory"),
+        (0.0, "2026-11-28 06:09:45.5+00:00", False, None, "expired memory"),
+        (-5, "2026-11-28 06:04:45+00:00", False, None, "expired memory"),
+        (-0.001, "2026-11-28 06:09:44+00:00", False, None, "expired memory"),
+        (float("-inf"), "2026-11-28 06:09:44+00:00", False, None, "expired memory"),
+        (0, "2030-01-01 00:00:00+00:00", True, None, ""),
+        (0, None, True, None, ""),
+        (-5, None, True, None, ""),
+        (None, "2030-01-01 00:00:00+00:00", True, None, ""),
+        (float("inf"), "2030-01-01 00:00:00+00:00", True, None, "time to live that cannot be read"),
+        (1e30, "2030-01-01 00:00:00+00:00", True, None, "time to live that cannot be read"),
+        ("soon", "2030-01-01 00:00:00+00:00", True, None, "time to live that cannot be read"),
+        ("", "2030-01-01 00:00:00+00:00", True, None, "time to live that cannot be read"),
+    ],
+)
+def test_the_time_to_live_of_a_row_of_langgraph(
+    tmp_path: Path, minutes: Any, expires: str | None, kept: bool, ttl: float | None, loss: str
+) -> None:
+    source = made("langgraph", tmp_path)
+    with closing(sqlite3.connect(source, isolation_level=None)) as connection:
+        connection.execute(
+            "UPDATE store SET ttl_minutes = ?, expires_at = ? WHERE key = 'k'", (minutes, expires)
+        )
+    with memory() as own:
+        assert own.import_(source).losses == ({loss: 1} if loss else {})
+        found = [atom for atom in own.list() if atom.meta["key"] == "k"]
+        assert len(own) == 2 + kept == 2 + len(found)
+        assert [atom.ttl for atom in found] == [ttl] * kept
+        assert [atom.expires for atom in found] == [at(expires) if expires else None] * kept
+
+
 def test_langgraph_dump(tmp_path: Path) -> None:
     with memory() as own:
         added = own.import_(made("langgraph_dump.sql", tmp_path))

@@ -292,6 +292,20 @@ def test_parquet_is_read_as_pyarrow_reads_it(tmp_path: Path) -> None:
         assert found.tokens is not None and torch.equal(found.tokens, picked)
 
 
+@pytest.mark.parametrize("alone", ["tokens", "pieces"])
+@pytest.mark.parametrize("named", [True, False])
+def test_tokens_and_pieces_of_parquet_come_together(
+    tmp_path: Path, alone: str, named: bool
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    other = {"tokens": [[[1, 2]], [[3, 4]]], "pieces": [[5], [6]]}[alone]
+    columns = {"embedding": unit(2).tolist(), alone: other} | ({"id": ["a", "b"]} if named else {})
+    parquet.write_table(pyarrow.table(columns), tmp_path / "v.parquet")
+    with pytest.raises(InputError, match=f"'tokens' and 'pieces' together, got '{alone}' alone"):
+        VectorFile(tmp_path / "v.parquet")
+
+
 ONE, TWO = unit(2).tolist()
 OWN = [[1, 2], [3, 4]], [[5, 6]]
 COLUMNS: dict[str, tuple[dict[str, list[Any]], str]] = {

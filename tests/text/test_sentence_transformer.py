@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import zipfile
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,14 +19,20 @@ from graphmem_torch.text import models as text_models
 from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.models import (
     check_weights,
+    load_model,
     projection_from,
     prompts_of,
     recorded_sha256,
     reference_texts,
     shipped_projection,
 )
-from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder, load_embedder
-from graphmem_torch.text.terms import STOP_WORDS
+from graphmem_torch.text.sentence_transformer import (
+    Pieces,
+    SentenceTransformerEmbedder,
+    load_embedder,
+)
+from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
+from graphmem_torch.text.words import bare_piece
 from tests.languages import LANGUAGES
 from tests.memories import opened
 
@@ -430,3 +437,23 @@ def test_multilingual_e5_by_name_finds_answers_in_thai() -> None:
     texts = encode_checked(embedder, said).pooled
     asked = encode_checked(embedder, [q for q, _ in questions], query=True).pooled
     assert (asked @ texts.T).argmax(dim=1).tolist() == [answer for _, answer in questions]
+
+
+def test_kinds_of_pieces_are_those_of_the_whole_vocabulary() -> None:
+    """Each piece is looked at when it comes up; the result does not depend on the order."""
+    tokenizer = load_model("all-MiniLM-L6-v2", "cpu").tokenizer
+    words = [bare_piece(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]
+    mark = [not any(map(str.isalnum, word)) for word in words]
+    stop = [word in STOP_WORDS | FRAGMENTS for word in words]
+    for texts in (TEXTS, TEXTS[::-1], ["", "!?", "the theme of the therapy: the"]):
+        pieces = Pieces(load_model("all-MiniLM-L6-v2", "cpu"))
+        flat = pieces.read(texts)
+        expected = []
+        for text in texts:
+            encoding = tokenizer.encode(text, add_special_tokens=False)
+            count = Counter(encoding.word_ids)
+            expected += [
+                not (mark[piece] or (stop[piece] and count[word] == 1))
+                for piece, word in zip(encoding.ids, encoding.word_ids, strict=True)
+            ]
+        assert flat.keep.tolist() == expected

@@ -7,6 +7,7 @@ import pytest
 from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.words import (
     STOP_WORDS_OF,
+    VocabularyCoverage,
     count_words,
     foreign,
     language_of,
@@ -125,3 +126,23 @@ def test_unread_share_of_a_text() -> None:
     assert unread_share("แมวอยู่ไหน", latin) == 1.0
     assert unread_share("ab 北京", latin) == 0.5
     assert unread_share("ab 北京", frozenset({"Latin", "Han"})) == 0.0
+
+
+def test_coverage_reads_the_vocabulary_only_where_it_must() -> None:
+    german = sorted(STOP_WORDS_OF["german"])
+    read = []
+
+    def pieces() -> list[str | None]:
+        read.append(1)
+        return [None, "\u2581the", *(f"##{word}" for word in german)]
+
+    own = VocabularyCoverage(pieces)
+    assert own.is_readable("Where is the canoe?", STOP_WORDS) and own.unread_share("canoe") == 0.0
+    assert not read
+    assert own.is_readable("Wo ist das Kanu und wer hat es?", STOP_WORDS)
+    assert not own.is_readable("Où est le canoë que nous avons pris avec elle ?", STOP_WORDS)
+    assert own.unread_share("ab 北京") == 0.5 and not own.is_readable("北京在哪里", STOP_WORDS)
+    assert (own.scripts, own.languages) == ({"Latin"}, {"english", "german"})
+    whole = VocabularyCoverage(lambda: ["\u0120the", "a"])
+    assert whole.scripts is None and whole.unread_share("北京") == 0.0
+    assert whole.is_readable("北京在哪里", STOP_WORDS)
