@@ -297,7 +297,7 @@ class Asking:
             oracle: Second check of the gate.
             k: Number of memories to choose from.
         """
-        layout = contexts.answer_layout(llm, self.state.config.context, layout)
+        layout = contexts.answer_layout(llm, layout)
         if not isinstance(budget, int):
             raise InputError(
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"

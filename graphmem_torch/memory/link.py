@@ -29,10 +29,16 @@ from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.tensor_reader import TensorReader
 
-__all__ = ["SURE", "Linker"]
+__all__ = ["NAME_COSINE", "SURE", "WINDOW_TURNS", "Linker"]
 
 SURE = 2.0
 """Stands in for a cosine where memories show that two names belong to one person."""
+
+NAME_COSINE = 0.92
+"""Minimum cosine of two names of the same concept, if all their parts agree, as in SYNAPSE."""
+
+WINDOW_TURNS = 5
+"""Number of turns, with that of the mention, that a concept is linked to, as in SYNAPSE."""
 
 _DEAD = 64  # rows of deleted atoms that are skipped before they are removed
 _TIE = 1e-6  # cosines that differ by less are the same
@@ -54,12 +60,15 @@ class Linker:
         extract: Callable[[Sequence[str]], list[list[str]]] | None,
         encode: Callable[[Sequence[str]], Tensor],
         device: str = "cpu",
+        name_cosine: float = NAME_COSINE,
     ) -> None:
         """Create an empty graph of vectors of width `dim`.
 
         `extract` returns the concepts of texts (None links none), `encode` the unit vectors [n, d]
-        of their names. `device` runs the search for similar atoms.
+        of their names. `device` runs the search for similar atoms. `name_cosine` is `NAME_COSINE`
+        for the cosines of the encoder.
         """
+        self.name_cosine = name_cosine
         self._config = config
         self._extract = extract
         self._encode = encode
@@ -367,13 +376,13 @@ class Linker:
             follows.update(dict.fromkeys(pairwise(around), True))
         if edges is not None:
             edges += session.ties(self._config.cooccurrence)
-        return session.nodes[max(0, place - self._config.window_turns + 1) : place].tolist()[::-1]
+        return session.nodes[max(0, place - WINDOW_TURNS + 1) : place].tolist()[::-1]
 
     def _window(self, node: int, atom: Atom) -> list[int]:
         """Return an atom that was put into its session, and the turns before it in its window."""
         if atom.session is None or not is_turn(atom):
             return [node]
-        return [node, *self._sessions[atom.session].before(node, self._config.window_turns - 1)]
+        return [node, *self._sessions[atom.session].before(node, WINDOW_TURNS - 1)]
 
     def _number(self, atom: Atom, node: int) -> None:
         self._nodes.append(node)
@@ -431,7 +440,7 @@ class Linker:
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
     ) -> tuple[list[Atom], Tensor, list[tuple[str, int]], Tensor]:
-        """Create nodes for new names that match no known one (cosine below `concept_dedup`).
+        """Create nodes for new names that match no known one (cosine below `name_cosine`).
 
         Returns their vectors, the names that match one with its node, and those names' vectors.
         """
@@ -462,7 +471,7 @@ class Linker:
         sure, alike = self.related(name)
         own = [self._names[each] for each in alike if each not in self._names.others]
         cosine = (self._concept_rows.view[own] @ vector).tolist() if own else ()
-        limit = self._config.concept_dedup
+        limit = self.name_cosine
         found = {place: c for place, c in zip(own, cosine, strict=True) if c >= limit}
         return found | {self._names[n]: SURE for n in sure if n not in self._names.others}
 

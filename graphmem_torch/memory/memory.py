@@ -547,6 +547,7 @@ class Memory(MemoryQuestions):
         path: str | os.PathLike[str],
         *,
         questions: Sequence[str] = (),
+        concepts: bool = False,
         limit: int = 50_000,
         most_edges: int = 150_000,
         iterations: int = 100,
@@ -556,6 +557,7 @@ class Memory(MemoryQuestions):
         Args:
             path: The file, which is replaced.
             questions: Questions whose hits, with scores and reasons, the page shows.
+            concepts: Whether concepts are nodes of the graph.
             limit: Maximum number of nodes; of more, the best linked are drawn.
             most_edges: Maximum number of edges; of more, the strongest of each node are drawn.
             iterations: Steps in which the nodes are placed.
@@ -566,7 +568,8 @@ class Memory(MemoryQuestions):
         check_count("iterations", iterations)
         asked = [questions] if isinstance(questions, str) else questions
         results = tuple(self.retrieve(asked, k=_REPORTED)) if asked else ()
-        structure, stats, folder = self.graph.structure(), self.stats(), self.store.path
+        structure = self.graph.structure(concepts=concepts)
+        stats, folder = self.stats(), self.store.path
         with self.store.reading():
             data = ReportInput(
                 name="a memory without a folder" if folder is None else folder.name,

@@ -20,7 +20,7 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin, isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import Linker
+from graphmem_torch.memory.link import WINDOW_TURNS, Linker
 from graphmem_torch.memory.mentions import concept_id, mention_ties, own_mentions
 from graphmem_torch.memory.names import ConceptNames, Renaming, among
 from graphmem_torch.memory.session_turns import Session, is_turn
@@ -151,7 +151,7 @@ def unlink(
         texts = {node: atom.whole for node, atom in gone.items() if node not in waiting}
         known = ConceptNames(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
-        limit = config.concept_dedup
+        limit = linker.name_cosine
         renamed = _Renamed(store, first, known.without(own, lost, limit, others, changed))
         lost |= renamed.ended.keys()
         said = renamed.said
@@ -300,7 +300,7 @@ def _runs(
     if not _in_order(turns):
         yield turns, 0
         return
-    width = config.window_turns - 1
+    width = WINDOW_TURNS - 1
     reach = max(1, width, (1 << config.cooccurrence) >> 1)
     lost = [i for i, (_, node, _) in enumerate(turns) if node in gone]
     kept = [i for i, (_, node, _) in enumerate(turns) if node not in gone]
@@ -339,7 +339,7 @@ class _Order:
 
         The first `lead` get no windows. Without `tie` no edges are made.
         """
-        nodes, width = [node for _, node, _ in turns], self._config.window_turns - 1
+        nodes, width = [node for _, node, _ in turns], WINDOW_TURNS - 1
         line: Sequence[int] = nodes
         if _in_order(turns):
             for place in range(lead, len(line)):

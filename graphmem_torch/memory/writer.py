@@ -43,7 +43,7 @@ from graphmem_torch.memory.known_vectors import (
     joined,
     token_rows,
 )
-from graphmem_torch.memory.link import Linker
+from graphmem_torch.memory.link import NAME_COSINE, Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import WAITING, waiting_nodes
 from graphmem_torch.memory.regime_watch import RegimeWatch
@@ -55,7 +55,7 @@ from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.schema import ORDERED_BY
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.deferred import namer
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 
 __all__ = ["Writer"]
 
@@ -690,8 +690,14 @@ class Writer:
         """Return a new linker: at first use, after an error, a deletion or a renaming."""
         store = self._store
         names = None if self._extractor is None else self._found
-        dim, config = self._embedder.dim, self._config
-        self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
+        self._linker = linker = Linker(
+            self._embedder.dim,
+            self._config,
+            names,
+            self._vectors_of,
+            self._device,
+            rescaled(NAME_COSINE, self._embedder),
+        )
         self._sound = False
         linker.take_up(store)
         self._follow(store.num_nodes)
