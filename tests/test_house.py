@@ -305,8 +305,8 @@ LONGEST, MOST_PUBLIC = 600, 40
 LONG_FILES = {
     "index.module": 631,
     "memory.file_sync": 883,
-    "memory.memory": 680,
-    "memory.writer": 764,
+    "memory.memory": 627,
+    "memory.writer": 762,
 }
 """Files that are longer, with their lines."""
 

@@ -21,24 +21,18 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.memory.linked import Linked
-from graphmem_torch.memory.mentions import concept_id, mention_ties
+from graphmem_torch.memory.mentions import NAME_COSINE, concept_id, mention_ties
 from graphmem_torch.memory.people import People
-from graphmem_torch.memory.session_turns import Session, is_turn
+from graphmem_torch.memory.session_turns import WINDOW_TURNS, Session, is_turn
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.tensor_reader import TensorReader
 
-__all__ = ["NAME_COSINE", "SURE", "WINDOW_TURNS", "Linker"]
+__all__ = ["SURE", "Linker"]
 
 SURE = 2.0
 """Stands in for a cosine where memories show that two names belong to one person."""
-
-NAME_COSINE = 0.92
-"""Minimum cosine of two names of the same concept, if all their parts agree, as in SYNAPSE."""
-
-WINDOW_TURNS = 5
-"""Number of turns, with that of the mention, that a concept is linked to, as in SYNAPSE."""
 
 _DEAD = 64  # rows of deleted atoms that are skipped before they are removed
 _TIE = 1e-6  # cosines that differ by less are the same

@@ -20,10 +20,10 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin, isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import WINDOW_TURNS, Linker
+from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.mentions import concept_id, mention_ties, own_mentions
 from graphmem_torch.memory.names import ConceptNames, Renaming, among
-from graphmem_torch.memory.session_turns import Session, is_turn
+from graphmem_torch.memory.session_turns import WINDOW_TURNS, Session, is_turn
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import tile_scores
 from graphmem_torch.store import MemoryStore

@@ -43,9 +43,10 @@ from graphmem_torch.memory.known_vectors import (
     joined,
     token_rows,
 )
-from graphmem_torch.memory.link import NAME_COSINE, Linker
+from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import WAITING, waiting_nodes
+from graphmem_torch.memory.mentions import NAME_COSINE
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.split_names import SplitNames
@@ -147,10 +148,7 @@ class Writer:
         self._ahead: tuple[dict[str, list[str]], dict[str, Tensor]] = {}, {}
 
     def warn_of_unresolved(self) -> None:
-        """Warn of stated edges to atoms that are not stored; they wait in their atoms.
-
-        Warns once of the same edges.
-        """
+        """Warn once of stated edges to atoms that are not stored; they wait in their atoms."""
         if self._linker is None:
             return
         waiting, first = unresolved = self._linker.unresolved
@@ -690,14 +688,8 @@ class Writer:
         """Return a new linker: at first use, after an error, a deletion or a renaming."""
         store = self._store
         names = None if self._extractor is None else self._found
-        self._linker = linker = Linker(
-            self._embedder.dim,
-            self._config,
-            names,
-            self._vectors_of,
-            self._device,
-            rescaled(NAME_COSINE, self._embedder),
-        )
+        dim, config, near = self._embedder.dim, self._config, rescaled(NAME_COSINE, self._embedder)
+        self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device, near)
         self._sound = False
         linker.take_up(store)
         self._follow(store.num_nodes)

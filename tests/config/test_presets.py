@@ -24,7 +24,8 @@ from graphmem_torch.config import (
     save_preset,
 )
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.memory.link import NAME_COSINE, WINDOW_TURNS
+from graphmem_torch.memory.mentions import NAME_COSINE
+from graphmem_torch.memory.session_turns import WINDOW_TURNS
 from graphmem_torch.ops.spread import INHIBITORS
 from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
 from graphmem_torch.rank.registry import check_signal_names, signal_names
