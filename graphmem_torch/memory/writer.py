@@ -291,7 +291,8 @@ class Writer:
         plan = self._unlinked(linker, atoms, changed=changed)
         stated = self._forget(linker, plan, self._left(plan, atoms))
         batch = self._batch_of(plan, stated, [], Encoded(none), Linked.nothing(none.shape[1]))
-        done = write(batch, self._split_left(linker))
+        split, kept = SplitNames.of(store), linker.split_names()  # of those that are still said
+        done = write(batch, {} if len(kept) == len(split.hashes) else linker.split(kept)[0].meta())
         self._wrote(batch)
         return done
 
@@ -446,7 +447,7 @@ class Writer:
 
     def _ready(self) -> None:
         """Bind and mend the store; in the turn."""
-        self._store.expect_embedder()  # it may have another encoder by now
+        self._store.unbound()  # it may have another encoder by now
         self._bind()
         if self._store.meta_get(ORDERED_BY) is None:
             self._order()
@@ -723,11 +724,6 @@ class Writer:
     def split_all(self, names: Collection[str]) -> None:
         """Split names, whether they are known yet or not."""
         self._keep_split(names, alone=True)
-
-    def _split_left(self, linker: Linker) -> dict[str, str]:
-        """Return the split names to keep, without those that nothing says any more."""
-        split, left = SplitNames.of(self._store), linker.split_names()
-        return {} if len(left) == len(split.hashes) else linker.split(left)[0].meta()
 
     def _keep_split(self, names: Collection[str], *, alone: bool) -> bool:
         self._store.expect_writable()
