@@ -97,9 +97,9 @@ class ContextSettings:
     shorten: Shorten | None
     redundancy: float = REDUNDANCY
 
-    def candidates(self, budgets: Sequence[int], least: int) -> int:
+    def candidates(self, budgets: Sequence[int], minimum: int) -> int:
         """Return the number of memories worth considering for these budgets."""
-        return min(max(least, max(budgets) // _GRAIN), _POOL)
+        return min(max(minimum, max(budgets) // _GRAIN), _POOL)
 
 
 def context_settings(

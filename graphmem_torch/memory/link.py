@@ -249,7 +249,7 @@ class Linker:
         node: int,
         first: int,
         window: Sequence[int],
-        behind: int,
+        first_concept: int,
     ) -> Linked:
         """Link a new version of an atom by its own content.
 
@@ -262,7 +262,7 @@ class Linker:
             node: Its node number.
             first: Node number of its first version.
             window: Turns before it in its window.
-            behind: Node number of the first new concept.
+            first_concept: Node number of the first new concept.
         """
         # The store still has the previous version.
         self._recall({old[1].session, atom.session})
@@ -275,7 +275,7 @@ class Linker:
         self._rows.append(embedding)
         blocks = [self._similar(start)]
         names = self._extract([atom.whole]) if self._extract else []
-        concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
+        concepts, vectors, aliases, others = self._new_concepts(names, first_concept, edges)
         self._tie_concepts(names, [[node, *window]], edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))

@@ -103,7 +103,7 @@ def find(
         present = store.nodes(concepts=False)
         there = torch.zeros(stop, dtype=torch.bool)
         there[present[present < stop]] = True
-    near, cosine = similar_nodes(links, start, least=_SIMILAR)
+    near, cosine = similar_nodes(links, start, min_cosine=_SIMILAR)
     every = keys.pairs(store, start, shared=_SHARED, rare=0 if judge is None else _RARE)
     if judge is not None:
         every = unique_pairs(torch.cat([near, every], 1))[0]

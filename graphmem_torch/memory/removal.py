@@ -230,9 +230,9 @@ class _Renamed:
             self.said[atom] = list(dict.fromkeys(old)), [n for n in dict.fromkeys(new) if n >= 0]
 
     def associations(
-        self, pairs: Iterable[tuple[int, int]], least: float, linker: Linker
+        self, pairs: Iterable[tuple[int, int]], min_cosine: float, linker: Linker
     ) -> Iterator[_Edge]:
-        """Return edges between concepts of cosine `least` or more; the linker knows old ones."""
+        """Return edges between concepts of cosine `min_cosine` or more; the linker has old ones."""
         asked = list(pairs)
         if not asked:
             return
@@ -244,7 +244,7 @@ class _Renamed:
         rows = torch.cat([rows, self.embeddings[nodes[new] - self.first]])
         cosine = (rows[place[0]] * rows[place[1]]).sum(1)
         for (one, other), value in zip(asked, cosine.tolist(), strict=True):
-            if value >= least:
+            if value >= min_cosine:
                 yield one, other, int(EdgeType.ASSOCIATION), value
 
     def moved(self, near: Adjacency, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:

@@ -404,11 +404,11 @@ def test_similar_nodes_once_and_from_the_start_on() -> None:
     )
     kind = int(EdgeType.SIMILARITY)
     edges = replace(edges, type=torch.where(edges.type == 2, kind, 0).to(torch.uint8))
-    pairs, cosine = similar_nodes(edges, 0, least=0.5)
+    pairs, cosine = similar_nodes(edges, 0, min_cosine=0.5)
     assert pairs.T.tolist() == [[3, 1], [5, 2]]
     assert cosine.tolist() == pytest.approx([0.9, 0.7])
-    assert similar_nodes(edges, 4, least=0.5)[0].T.tolist() == [[5, 2]]
-    assert similar_nodes(edges, 0, least=0.95)[0].shape == (2, 0)
+    assert similar_nodes(edges, 4, min_cosine=0.5)[0].T.tolist() == [[5, 2]]
+    assert similar_nodes(edges, 0, min_cosine=0.95)[0].shape == (2, 0)
 
 
 def test_equal_times_and_backward_clocks() -> None:
