@@ -39,6 +39,7 @@ from graphmem_torch.atoms import AGGREGATE, CONCEPT, Atom, EdgeType
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreLockedError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.reconcile import SURE
 from graphmem_torch.quality.common.measure import percentiles
 from graphmem_torch.text.embedder import HashingEmbedder
 
@@ -330,8 +331,8 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
     if options.reconciling:
         replaced = _superseded(memory)  # as left by refining
         memory.facts.reconcile()
-        found, least = memory.facts.conflicts(), memory.config.reconcile.confidence
-        unresolved = [each for each in found if each.state == "open" and each.confidence >= least]
+        found = memory.facts.conflicts()
+        unresolved = [each for each in found if each.state == "open" and each.confidence >= SURE]
         conflicts = {
             "superseded": replaced,
             "conflicts": len(found),

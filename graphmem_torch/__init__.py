@@ -169,12 +169,12 @@ _NAMES = {
     "text.deferred": "DeferredEmbedder",
     "text.embedder": "EmbeddedQuestion",
 }
-_MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
-"""Where each public name lives; the packages are imported by their own names."""
+"""Public names by module; the packages are imported by their own names."""
 
+_IN_MODULES = " ".join(_NAMES.values()).split()
 
 __getattr__ = lazy_names(
-    __name__, {**_MODULE, **{name: name for name in __all__ if name not in _MODULE}}
+    __name__, {**_NAMES, **{name: name for name in __all__ if name not in _IN_MODULES}}
 )
 
 

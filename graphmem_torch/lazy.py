@@ -12,14 +12,15 @@ from typing import Any, cast
 __all__ = ["lazy_names", "lazy_pattern"]
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package.
 
     Args:
         package: Full name of the package.
-        modules: Module of each name, without `graphmem_torch.`; a name that equals its module is
-            the module itself.
+        names: Names of each module, one text; the module without `graphmem_torch.`. A name that
+            equals its module is the module itself.
     """
+    modules = {name: module for module, own in names.items() for name in own.split()}
 
     def load(name: str) -> Any:
         if name not in modules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -282,3 +283,8 @@ def test_the_solution_of_a_solver_has_the_parts_that_architecture_lists() -> Non
         r"`Solution\((.*?)\)`", (ROOT / "docs/architecture.md").read_text("utf-8")
     )
     assert listed.split(", ") == [field.name for field in fields(Solution)]
+
+
+def test_help_of_a_memory_is_read_at_once() -> None:
+    text = pydoc.render_doc(graphmem_torch.Memory, renderer=pydoc.plaintext)
+    assert len(text.splitlines()) <= 300

@@ -305,8 +305,8 @@ LONGEST, MOST_PUBLIC = 600, 40
 LONG_FILES = {
     "index.module": 631,
     "memory.file_sync": 883,
-    "memory.memory": 680,
-    "memory.writer": 764,
+    "memory.memory": 627,
+    "memory.writer": 758,
 }
 """Files that are longer, with their lines."""
 
@@ -625,7 +625,7 @@ def test_no_function_hides_a_module_of_its_name(folder: str) -> None:
 
 def test_every_public_name_resolves() -> None:
     assert sorted(graphmem_torch.__all__) == sorted(
-        {*graphmem_torch._MODULE, "linalg", "modes", "ops", "rank", "spectral"}
+        {*graphmem_torch._IN_MODULES, "linalg", "modes", "ops", "rank", "spectral"}
     )
     for name in graphmem_torch.__all__:
         assert getattr(graphmem_torch, name) is not None

@@ -134,7 +134,7 @@ def gather_asked(
         foreign: Questions of other sets.
         config: Settings; all features are gathered, whatever their weights.
     """
-    read = CalibrationConfig(others=dict.fromkeys([*STATISTICS, *OTHERS], 0.0))
+    read = CalibrationConfig(encoders={"others": dict.fromkeys([*STATISTICS, *OTHERS], 0.0)})
     config = replace(config, calibration=read)
     parts = [
         part

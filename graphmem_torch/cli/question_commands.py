@@ -260,7 +260,7 @@ def _questions(words: tuple[str, ...], file: str | None) -> list[str]:
 @option(
     "--format",
     type=choice("text", "markdown", "openai", "anthropic", "json"),
-    help="Write the prompt in this format.  [default: the preset's]",
+    help="Write the prompt in this format.  [default: text]",
 )
 @option("--template", help="Write the prompt by this text with {context} and {question}.")
 @_filtered()

@@ -373,12 +373,15 @@ def learned(target: Target, learn: bool, preset_file: Path | None, reset: tuple[
     metavar="QUESTION",
     help="Show the hits of this question with their reasons. Repeatable.",
 )
+@option("--concepts", is_flag=True, help="Draw concepts as nodes, too.")
 @option("--limit", type=COUNT, default=50_000, help="Draw at most N nodes.  [default: 50000]")
 @store_options
-def report(target: Target, out: Path, questions: tuple[str, ...], limit: int) -> Reply:
+def report(
+    target: Target, out: Path, questions: tuple[str, ...], concepts: bool, limit: int
+) -> Reply:
     """Write an HTML page: graph, communities, modes and drift."""
     with target.open("r") as memory:
-        made = memory.report(out, questions=questions, limit=limit)
+        made = memory.report(out, questions=questions, concepts=concepts, limit=limit)
     drawn = f"{made.drawn_nodes:,} of {counted(made.nodes, 'node')}"
     found = counted(made.communities, "community", "communities")
     modes, size = counted(made.modes, "mode"), f"{made.bytes / 1e6:.1f} MB"

@@ -17,6 +17,7 @@ from graphmem_torch.config.loading import (
     save_preset,
 )
 from graphmem_torch.config.settings import (
+    OTHER_ENCODERS,
     POLICIES,
     AggregateConfig,
     AnchorConfig,
@@ -42,6 +43,7 @@ from graphmem_torch.config.settings import (
 )
 
 __all__ = [
+    "OTHER_ENCODERS",
     "POLICIES",
     "AggregateConfig",
     "AnchorConfig",

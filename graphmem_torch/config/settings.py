@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 __all__ = [
+    "OTHER_ENCODERS",
     "POLICIES",
     "AggregateConfig",
     "AnchorConfig",
@@ -76,9 +77,6 @@ class LinkConfig:
             store, in a new one spaCy if installed.
         batch_concepts: Number of new atoms that wait to have their concepts found together; 1: none
             wait. `Memory.consolidate` finds them at once.
-        window_turns: Number of turns, with that of the mention, that a concept is linked to.
-        concept_dedup: Minimum cosine of two names of the same concept, if all their parts agree
-            (`docs/mathematics.md` 4.1).
         cooccurrence: Number of co-occurrence edges of a new atom to earlier ones of its session:
             1, 2, 4, 8, ... places before it (`docs/mathematics.md` 2.1).
         batch_atoms: Number of atoms per acknowledged write.
@@ -91,8 +89,6 @@ class LinkConfig:
     min_similarity: float = 0.3
     concepts: Literal["auto", "spacy", "pattern", "none"] = "auto"
     batch_concepts: int = _bounded(1, 1)
-    window_turns: int = _bounded(5, 1)
-    concept_dedup: float = 0.92
     cooccurrence: int = _bounded(0, 0)
     batch_atoms: int = _bounded(256, 1)
     exact: bool = False
@@ -151,7 +147,7 @@ class SpreadConfig:
             1.
         min_fan: Minimum out-degree of a turn: `one`, or the `mean` of the turns, so that a turn
             whose concepts are not linked yet passes on no more than others.
-        inhibition, top: Factors beta and M of lateral inhibition; 0 disables it.
+        inhibition: Factor beta of lateral inhibition by the 7 strongest nodes; 0 disables it.
         competitors: Nodes that inhibit a node: the strongest of `all`, or of its `kind` (turns or
             concepts).
         spare: Number of strongest nodes that keep at least half of their activation: inhibition is
@@ -178,7 +174,6 @@ class SpreadConfig:
     fan: Literal["degree", "sqrt", "none"] = "degree"
     min_fan: Literal["one", "mean"] = "one"
     inhibition: float = _bounded(0.15, 0)
-    top: int = _bounded(7, 1)
     competitors: Literal["all", "kind"] = "all"
     spare: int = _bounded(0, 0)
     firing: Literal["sigmoid", "zeroed", "once", "linear"] = "sigmoid"
@@ -249,24 +244,23 @@ class GateConfig:
     threshold: float = 0.12
 
 
+OTHER_ENCODERS = "others"
+"""Key of `CalibrationConfig.encoders` for all encoders that it does not name."""
+
+
 @dataclass(frozen=True)
 class CalibrationConfig:
     """Calibration of scores as probabilities that a hit is relevant (`docs/mathematics.md` 8.10).
 
-    Constants are `bias`, `behind` (factor of the square root of the distance to the first score),
-    `place` (factor of the logarithm of the rank) and weights of statistics of `rank.abstention`.
-
     Attributes:
         encoders: Constants by the name of an encoder, without the part before a slash, fitted to
-            scores of the preset with that encoder.
-        others: Constants of all other encoders, a rough estimate. The default, for presets without
-            calibration, reads no score and was fitted to `default` with all-MiniLM-L6-v2.
+            scores of the preset with that encoder; `others`: a rough estimate for all others.
+            Constants are `bias`, `behind` (factor of the square root of the distance to the first
+            score), `place` (factor of the logarithm of the rank) and weights of statistics of
+            `rank.abstention`.
     """
 
     encoders: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    others: Mapping[str, float] = field(
-        default_factory=lambda: {"bias": -2.5721, "best_semantic": 4.7421, "place": 1.6865}
-    )
 
 
 @dataclass(frozen=True)
@@ -274,30 +268,28 @@ class ModesConfig:
     """Spectral modes (`docs/mathematics.md` 1.1 to 1.6).
 
     Attributes:
-        build: Whether the index keeps modes; otherwise `Memory.modes()` finds them on demand.
-        select: Rule for the number of eigenpairs.
+        use: Use of modes by the index. `none`: `Memory.themes` finds them on demand; `kept`: the
+            index keeps them; `candidates`: also, the candidates of a question are only the best
+            atoms of its best modes.
+        select: Rule for the number of eigenpairs. `gcv_published` is GCV as printed; a centroid
+            opposite to the question counts as near then, as printed.
         count: Number of eigenpairs, instead of the rule; 0: by the rule.
-        epsilon: Share of the energy that the rule `energy` may leave out.
-        drift: Share of the energy that updated modes may lose before they are recomputed
-            (`modes.ModeTracker`); 0: recomputed after every change.
-        retrieve: Whether the candidates of a question are only the best atoms of its best modes;
-            needs `build`.
         modes_searched: Number of modes searched for a question.
         atoms_per_mode: Number of atoms taken from each.
         half_life_days: Days in which a mode without new atoms loses half of its weight; 0: never.
-        absolute: Whether a centroid opposite to the question counts as near, as published.
     """
 
-    build: bool = False
+    use: Literal["none", "kept", "candidates"] = "none"
     select: Literal["energy", "gcv", "gcv_published", "gap"] = "energy"
     count: int = _bounded(0, 0)
-    epsilon: float = 0.1
-    drift: float = _bounded(0.05, 0)
-    retrieve: bool = False
     modes_searched: int = _bounded(8, 1)
     atoms_per_mode: int = _bounded(16, 1)
     half_life_days: float = _bounded(0.0, 0)
-    absolute: bool = False
+
+    @property
+    def absolute(self) -> bool:
+        """Return whether a centroid opposite to the question counts as near."""
+        return self.select == "gcv_published"
 
 
 @dataclass(frozen=True)
@@ -328,28 +320,25 @@ class WalkConfig:
     It follows the edges that `spread.edges` and `spread.reverse` conduct.
 
     Attributes:
-        damping: Probability of following an edge; at most 0.999.
         relative: Whether the value of a node is its inflow by edges, relative to the largest one of
             a node that is no seed, at most 1; otherwise its probability.
     """
 
-    damping: float = _bounded(0.85, 0, 0.999)
     relative: bool = False
 
 
 @dataclass(frozen=True)
 class DecayConfig:
-    """Fading of memories (`docs/mathematics.md` 6): S(t) = 2^(-t / h) + beta C(n).
+    """Fading of memories (`docs/mathematics.md` 6): S(t) = 2^(-t / h) + 0.1 C(n).
 
     t is the time since the last use, else since the time of the memory, else since it was stored.
-    Pinned memories do not fade.
+    C(n) is the PageRank relative to the largest one. Pinned memories do not fade.
 
     Attributes:
         half_life_days: Half-life of memories by type, in days; with 0 or without an entry they
             never fade. Defaults follow the published factors per hour: 0.9995 for `semantic` (57.7
             days) and 0.90 for `episodic` (6.6 hours); `working` is not in the paper. A preset or an
             override changes only the types it lists.
-        centrality: Weight beta; C(n) is the PageRank of the memory relative to the largest one.
         classify: Method that finds the type of a memory without one: `rules`
             (`text.memory_type`), or `none`: it does not fade.
         now: Present of a question that states none: the `clock`, or the time of the `latest`
@@ -363,7 +352,6 @@ class DecayConfig:
             "working": 1 / 24,
         }
     )
-    centrality: float = _bounded(0.1, 0)
     classify: Literal["rules", "none"] = "none"
     now: Literal["clock", "latest"] = "clock"
 
@@ -373,15 +361,14 @@ class RefineConfig:
     """Importance of memories, and archiving of the least important (`docs/mathematics.md` 5.4).
 
     Attributes:
-        half_life_days: Days in which a memory loses half of its importance above `base`; 0: never.
-        base: Importance of a fully faded memory, I_base.
+        half_life_days: Days in which a memory loses half of its importance above that of a fully
+            faded one; 0: never.
         prune_below: Importance below which a memory is archived; 0: none is.
         max_memories: Maximum number of memories without aggregates; above it the least important
             are archived; 0: no maximum.
     """
 
     half_life_days: float = _bounded(30.0, 0)
-    base: float = _bounded(0.05, 0, 1)
     prune_below: float = _bounded(0.0, 0, 1)
     max_memories: int = _bounded(0, 0)
 
@@ -406,7 +393,6 @@ class ContextConfig:
 
     Attributes:
         tokenizer: Name of the tokenizer; see `text.tokens.get_counter`.
-        format: Format of the written memories.
         order: Order of the memories.
         value: Function from the score of a memory to its value; see
             `context.pool.values_from_scores`.
@@ -418,7 +404,6 @@ class ContextConfig:
     """
 
     tokenizer: str = "cl100k_base"
-    format: Literal["text", "markdown", "openai", "anthropic", "json"] = "text"
     order: Literal["relevance", "time", "topological"] = "time"
     value: Literal["share", "rank", "score"] = "rank"
     temperature: float = _bounded(1.5, 1e-3)
@@ -446,11 +431,9 @@ class StructureConfig:
     """Structure of the graph of a memory (`docs/mathematics.md` 2.4 and 2.5).
 
     Attributes:
-        concepts: Whether concepts count as nodes; otherwise only the memories do.
         communities: Method that finds communities.
     """
 
-    concepts: bool = False
     communities: Literal["leiden", "fiedler"] = "leiden"
 
 
@@ -470,13 +453,10 @@ class ReconcileConfig:
             one, `importance` the more important one; `both` keeps both, and an aggregate states the
             conflict. Without an oracle a memory ends only if a later one of its speaker states the
             change; with `both`, none does.
-        confidence: Minimum confidence for resolving a contradiction; below it the conflict stays
-            open.
     """
 
     automatic: bool = False
     policy: Policy = "recency"
-    confidence: float = _bounded(0.8, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,6 @@ def spread_from(
         rounds=s.rounds,
         reduce=s.reduce,
         fan=fan_of(memory, s),
-        top=s.top,
         spare=s.spare,
         firing=s.firing,
         kind=competing_kinds(memory, s),

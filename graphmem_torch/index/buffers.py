@@ -145,7 +145,6 @@ def modes_by(
         embeddings,
         select=settings.select,
         count=count,
-        epsilon=settings.epsilon,
         time=time,
         generator=generator,
     )

@@ -255,7 +255,7 @@ class GrowingIndex:
         if self._graph.rank is not None:
             node = rows["node"].long()
             tensors["pagerank"] = relative_pagerank(graph, node, self._graph.rank.values)
-        if self._config.modes.build and self._count:
+        if self._config.modes.use != "none" and self._count:
             node, time = rows["node"].long(), rows["time_bits"].view(torch.float64)
             given = data.modes or (modes and modes(rows["embeddings"], time, node))
             found = given or modes_by(self._config.modes, rows["embeddings"], time)
@@ -398,7 +398,7 @@ class GrowingIndex:
         for name, dtype in ASKED.items():
             given = getattr(data, name)
             columns[name] = torch.zeros(data.kind.shape, dtype=dtype) if given is None else given
-        if data.duplicate is not None and self._config.modes.build:
+        if data.duplicate is not None and self._config.modes.use != "none":
             columns["duplicate"] = self._atom.view[data.duplicate]
         old = len(self._rows["kind"]) if "kind" in self._rows else 0
         self._grow_offsets("term_offsets", data.term_offsets, old)

@@ -33,7 +33,7 @@ class CandidateRule(Enum):
         """Return the rule for a memory of `atoms` atoms, with or without modes."""
         if config.segment.retrieve:
             return cls.REACHED
-        if config.modes.retrieve and modes:
+        if config.modes.use == "candidates" and modes:
             return cls.MODES
         return cls.BASE if atoms > config.rank.exhaustive_up_to else cls.EVERY
 

@@ -21,7 +21,7 @@ from graphmem_torch.index.activation import (
 from graphmem_torch.index.execution_plan import ExecutionPlan
 from graphmem_torch.index.shortlist import traversed
 from graphmem_torch.ops import SparseRows
-from graphmem_torch.ops.spread import Rule
+from graphmem_torch.ops.spread import INHIBITORS, Rule
 from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank.candidates import Candidates
@@ -475,13 +475,13 @@ class _Without:
             reduce=s.reduce,
             fan=fan_of(memory, s),
             rule=Rule(
-                constants.get("inhibition", 0.0),
-                s.top,
-                s.firing,
-                constants.get("gain", 1.0),
-                constants.get("threshold", 0.0),
-                s.spare,
-                competing_kinds(memory, s),
+                inhibition=constants.get("inhibition", 0.0),
+                top=INHIBITORS,
+                firing=s.firing,
+                gain=constants.get("gain", 1.0),
+                threshold=constants.get("threshold", 0.0),
+                spare=s.spare,
+                kind=competing_kinds(memory, s),
             ),
             mask=None if mask is None else mask[0],
         )

@@ -34,20 +34,14 @@ __all__ = [
     "reconstruction_error",
 ]
 
-_MODULE = {
-    "Gram": "linalg.gram",
-    "Kernel": "linalg.low_rank",
-    "Logistic": "linalg.logistic",
-    "Spectrum": "linalg.spectrum",
-    "StreamingSpectrum": "linalg.gram",
-    "SymmetricOperator": "linalg.operator",
-    "conjugate_gradient": "linalg.linear_systems",
-    "decompose": "linalg.low_rank",
-    "fit_logistic": "linalg.logistic",
-    "gram_svd": "linalg.gram",
-    "lanczos": "linalg.eigenpairs",
-    "randomized_svd": "linalg.low_rank",
-    "reconstruction_error": "linalg.spectrum",
+_NAMES = {
+    "linalg.eigenpairs": "lanczos",
+    "linalg.gram": "Gram StreamingSpectrum gram_svd",
+    "linalg.linear_systems": "conjugate_gradient",
+    "linalg.logistic": "Logistic fit_logistic",
+    "linalg.low_rank": "Kernel decompose randomized_svd",
+    "linalg.operator": "SymmetricOperator",
+    "linalg.spectrum": "Spectrum reconstruction_error",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

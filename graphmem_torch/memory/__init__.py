@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Added", "Layout", "Memory", "Scope", "create_shards"]
 
-_MODULE = {
-    "Added": "results",
-    "Layout": "memory.request",
-    "Memory": "memory.sharded",  # loads the class with what opens shards
-    "Scope": "memory.request",
-    "create_shards": "memory.sharded",
+_NAMES = {
+    "memory.request": "Layout Scope",
+    "memory.sharded": "Memory create_shards",
+    "results": "Added",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

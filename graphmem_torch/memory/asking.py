@@ -116,8 +116,8 @@ class Asking:
         if filters.scope.refresh:
             self.state.store.expect_writable()
         if len(instants) == 1:
-            work = partial(self._results, asked, filters, encoded, instants, k=k, trace=trace)
-            results = self.state.with_retry(work, instants[0])
+            work = partial(self.placed_results, asked, filters, encoded, instants, k=k, trace=trace)
+            results, _ = self.state.with_retry(work, instants[0])
             if filters.scope.refresh:
                 self._refresh({hit.id for result in results for hit in result.hits})
             return [[result] for result in results]
@@ -131,24 +131,10 @@ class Asking:
         found: dict[int, list[Result]] = {}
         for places in shared.values():
             part = [instants[place] for place in places]
-            work = partial(self._results, asked, filters, encoded, part, k=k, trace=trace)
-            rows = self.state.with_retry(work, part[0])
+            work = partial(self.placed_results, asked, filters, encoded, part, k=k, trace=trace)
+            rows, _ = self.state.with_retry(work, part[0])
             found |= {place: rows[i :: len(part)] for i, place in enumerate(places)}
         return [[found[place][i] for place in range(len(instants))] for i in range(len(asked))]
-
-    def _results(
-        self,
-        asked: Sequence[str],
-        filters: Filters,
-        encoded: Encoded | None,
-        instants: Sequence[float | None],
-        view: IndexView,
-        *,
-        k: int | None,
-        trace: bool,
-    ) -> list[Result]:
-        """Return the results of each question at each of the moments, in one batch."""
-        return self.placed_results(asked, filters, encoded, instants, view, k=k, trace=trace)[0]
 
     def placed_results(
         self,
@@ -161,7 +147,7 @@ class Asking:
         k: int | None,
         trace: bool,
     ) -> tuple[list[Result], list[list[int]]]:
-        """Return the results of one batch, and the place of each hit in its ranking."""
+        """Return the results of each question at each moment, and the ranks of their hits."""
         snapshot = view.snapshot
         rows = [question for question in asked for _ in instants]
         if not rows or not snapshot.index.num_atoms:
@@ -297,7 +283,7 @@ class Asking:
             oracle: Second check of the gate.
             k: Number of memories to choose from.
         """
-        layout = contexts.answer_layout(llm, self.state.config.context, layout)
+        layout = contexts.answer_layout(llm, layout)
         if not isinstance(budget, int):
             raise InputError(
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"

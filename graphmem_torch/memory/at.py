@@ -84,8 +84,7 @@ class MemoryQuestions:
             between: Span for the time of a memory, both ends included; None is an open end. A time
                 is seconds since the epoch UTC, a `datetime` (UTC if naive) or ISO 8601.
             scope: Rarely used conditions: kinds, exclusions, seeds, namespaces, a plan.
-            oracle: Second check of the questions that the gate lets through: an object with
-                `verify(questions, texts)`, or that function.
+            oracle: Function `verify(questions, texts)` that checks what the gate lets through.
             trace: Whether `Result.trace` records stages, times and counts.
         """
         filters = self._filters(where, between, scope)
@@ -156,16 +155,11 @@ class MemoryQuestions:
     ) -> Any:
         """Write the most useful memories within a token budget as a prompt.
 
+        `budget` counts the tokens of the whole prompt: one number, or W for W contexts a question.
         Every context has the pinned memories; a memory brings what it needs (`context.requires`).
-
-        Args:
-            question: One question, or B of them for a list.
-            budget: Tokens of the whole prompt, or W numbers of them for a list.
-            k: Number of memories to choose from; by default as many as could fit.
-            where: Conditions on fields of the hits, as in `retrieve`.
-            between: Span of the time of the hits, as in `retrieve`.
-            scope: Rarely used conditions, as in `retrieve`.
-            layout: Order, format, template and tokenizer; by default those of the settings.
+        By default `k`, the number of memories to choose from, is as many as could fit. `where`,
+        `between` and `scope` are those of `retrieve`; what `layout` leaves out is that of the
+        settings.
         """
         filters = self._filters(where, between, scope)
         return self._asking.compile(question, budget, filters, layout, k=k)
@@ -213,23 +207,13 @@ class MemoryQuestions:
         scope: Scope = EVERYTHING,
         layout: Layout = PRESET_LAYOUT,
     ) -> Any:
-        """Compile a context for a question and ask a language model.
+        """Compile a context for each question and ask a language model.
 
-        If the model fails, `Answer.error` has the reason and the context is kept. Cited memories
-        count as used.
-
-        Args:
-            question: One question, or several for a list.
-            llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
-                such as `oracle.OpenAIClient`; async ones are awaited.
-            budget: Tokens of the whole prompt; the answer comes on top.
-            oracle: Second check of the gate, as in `retrieve`: refused questions are not asked.
-                Without it every question is asked.
-            k: Number of memories to choose from.
-            where: Conditions on fields of the hits, as in `retrieve`.
-            between: Span of the time of the hits, as in `retrieve`.
-            scope: Rarely used conditions, as in `retrieve`.
-            layout: Layout as in `compile`; a template must have `{question}`.
+        `llm` is a function from a prompt to a text, or a client such as `oracle.OpenAIClient`. The
+        answer comes on top of the `budget`. With an `oracle`, as in `retrieve`, refused questions
+        are not asked; without one all are. A template needs `{question}`. Other arguments are those
+        of `compile`. If the model fails, `Answer.error` has the reason. Cited memories count as
+        used.
         """
         from graphmem_torch.memory.contexts import own_loop
 
@@ -252,17 +236,9 @@ class MemoryQuestions:
     ) -> Explanation:
         """Explain the score of a memory: signals, paths, gradients and influences.
 
-        The influence of a memory is the part of the score that is lost without it
-        (`index.explain`).
-
-        Args:
-            question: The question.
-            id: Id of the memory, a hit or not; by default the best hit.
-            limit: Maximum number of edges and of gradients in the explanation.
-            k: Number of hits, as in `retrieve`.
-            where: Conditions on fields of the hits, as in `retrieve`.
-            between: Span of the time of the hits, as in `retrieve`.
-            scope: Rarely used conditions, as in `retrieve`, but for namespaces.
+        By default the memory is the best hit; `id` names another, a hit or not. `limit` is the
+        maximum number of edges and of gradients. Other arguments are those of `retrieve`, without
+        namespaces. The influence of a memory is the part of the score that is lost without it.
         """
         filters = self._filters(where, between, scope)
         return self._asking.explain(question, id, filters, limit=limit, k=k)

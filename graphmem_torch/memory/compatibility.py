@@ -285,12 +285,8 @@ def bound_concepts(store: MemoryStore) -> str | None:
 
 
 def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:
-    """Return the settings of links with thresholds for the cosines of an encoder (`rescaled`)."""
-    return replace(
-        link,
-        min_similarity=rescaled(link.min_similarity, embedder),
-        concept_dedup=rescaled(link.concept_dedup, embedder),
-    )
+    """Return the settings of links with the threshold for cosines of an encoder (`rescaled`)."""
+    return replace(link, min_similarity=rescaled(link.min_similarity, embedder))
 
 
 def usable_device(device: str) -> str:

@@ -144,10 +144,10 @@ class SharedKeys:
 
 
 def similar_nodes(
-    edges: EdgeBlock, start: int, *, least: float
+    edges: EdgeBlock, start: int, *, min_cosine: float
 ) -> tuple[Tensor, Tensor]:  # [2, P] int64 later and earlier node, [P] cosine
     """Return pairs that linking found to be similar, with a node from `start` on; each once."""
-    known = (edges.type == int(EdgeType.SIMILARITY)) & (edges.weight >= least)
+    known = (edges.type == int(EdgeType.SIMILARITY)) & (edges.weight >= min_cosine)
     ends = torch.stack([edges.source[known], edges.target[known]])
     later, earlier = ends.amax(0), ends.amin(0)
     fresh = (later >= start) & (later != earlier)

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -61,6 +61,7 @@ REDUNDANCY = 0.95
 """Minimum cosine, for all-MiniLM-L6-v2 (`text.embedder.rescaled`), of near-duplicates: memories
 that say the same (`Facts.duplicates`). A near-duplicate of a chosen memory has no value."""
 
+_FORMAT: Final = "text"  # format of a context whose layout names none
 _POOL = 4096  # maximum memories to choose from: far more than a budget can hold
 # Limit of alternatives tried for a question if the first choice is not proven optimal, and the
 # relative gap to the optimum at which the search stops.
@@ -84,7 +85,7 @@ class ContextSettings:
     """Settings of contexts.
 
     Attributes:
-        config: Order and other settings; its tokenizer and format are ignored.
+        config: Order and other settings; its tokenizer is ignored.
         tokenizer: Counter of tokens; see `text.tokens.get_counter`.
         layout: Format of memories and prompts.
         shorten: Function that shortens memories; None: full texts.
@@ -97,9 +98,9 @@ class ContextSettings:
     shorten: Shorten | None
     redundancy: float = REDUNDANCY
 
-    def candidates(self, budgets: Sequence[int], least: int) -> int:
+    def candidates(self, budgets: Sequence[int], minimum: int) -> int:
         """Return the number of memories worth considering for these budgets."""
-        return min(max(least, max(budgets) // _GRAIN), _POOL)
+        return min(max(minimum, max(budgets) // _GRAIN), _POOL)
 
 
 def context_settings(
@@ -126,7 +127,7 @@ def context_settings(
     check_order(config.order)
     counted = own.tokenizer if layout.tokenizer is None else layout.tokenizer
     get_counter(counted)
-    written = load_format(own.format if layout.format is None else layout.format, layout.template)
+    written = load_format(layout.format or _FORMAT, layout.template)
     return ContextSettings(config, counted, written, shorten, redundancy)
 
 
@@ -361,7 +362,7 @@ def _unrelated(
     return below.cpu()
 
 
-def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
+def answer_layout(llm: Any, layout: Layout) -> Layout:
     """Return a layout whose prompt asks a language model the question.
 
     Raises:
@@ -369,15 +370,14 @@ def answer_layout(llm: Any, own: ContextConfig, layout: Layout) -> Layout:
     """
     from graphmem_torch.context.formats import load_format
 
-    format, template = layout.format, layout.template
+    template = layout.template
     complete = getattr(llm, "complete", llm)
     if not callable(complete):
         raise InputError(
             f"llm: expected a function from a prompt to a text, or a client, got {llm!r}; "
             'for a server, oracle.OpenAIClient("model", base_url=...)'
         )
-    if format is None:
-        format = "openai" if complete is not llm else own.format
+    format = layout.format or ("openai" if complete is not llm else _FORMAT)
     if template is None and format not in _CHATS:
         template = _PROMPT
     if not any(text.count("question") for text in load_format(format, template).templates.values()):

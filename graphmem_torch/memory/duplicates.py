@@ -73,14 +73,14 @@ class ComparedContent:
 class DuplicateGroups:
     """Groups of a store; safe between threads. Each pair is compared once."""
 
-    def __init__(self, store: TensorReader, least: float) -> None:
+    def __init__(self, store: TensorReader, min_cosine: float) -> None:
         """Start empty; reads on demand.
 
         Args:
             store: Store of the memories.
-            least: Minimum cosine of duplicates whose texts differ.
+            min_cosine: Minimum cosine of duplicates whose texts differ.
         """
-        self._store, self._least = store, least
+        self._store, self._least = store, min_cosine
         self._lock = threading.Lock()
         self._known: dict[tuple[int, int], bool] = {}  # by pair of nodes, whose texts never change
         self._found: tuple[str, list[list[int]]] | None = None

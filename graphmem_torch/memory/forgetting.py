@@ -58,12 +58,6 @@ class Conditions:
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{name}: expected a text, got {value!r:.80}; name one")
 
-    @property
-    def empty(self) -> bool:
-        """Return whether no condition is set."""
-        given = self.session, self.speaker, self.before, self.where, self.question
-        return all(each is None for each in given)
-
 
 class Forgetting:
     """Erases atoms of one memory for good, here and in its archive."""
@@ -84,7 +78,8 @@ class Forgetting:
         state.store.expect_writable()
         with self._forgetting(ids, conditions) as (archive, nodes, away):
             if archive is None:
-                self._writing.drop_archive_links(state.store.contents(nodes)[0])
+                if state.is_archive:
+                    self._writing.drop_archive_links(state.store.contents(nodes)[0])
                 return state.erase(nodes)
             receipt = state.erase(nodes, (archive.store, away))
             finish_forgetting(state.store, archive)
@@ -112,7 +107,7 @@ class Forgetting:
         where = parse_where(conditions.where) if conditions.where else None
         conditions = replace(conditions, where=where)
         no_question = conditions.question is None
-        if (ids is None and conditions.empty) or (conditions.k is None) != no_question:
+        if (ids is None and conditions == Conditions()) or (conditions.k is None) != no_question:
             none = conditions.k is None and no_question
             raise InputError(
                 "forget: expected ids, session, speaker, before, where, or question with k, got "
@@ -147,7 +142,7 @@ def select_nodes(
     """
     state = asking.state
     named = None if ids is None else state.resolve_ids(ids, hidden=())[1]
-    if named is not None and conditions.empty:
+    if named is not None and conditions == Conditions():
         return named
     before = conditions.before
     nodes = torch.tensor(

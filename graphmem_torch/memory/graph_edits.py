@@ -123,12 +123,13 @@ class GraphEdits:
                 bar.update(done.judged - bar.done)
         return done
 
-    def structure(self, *, refresh: bool = False) -> Structure:
+    def structure(self, *, concepts: bool = False, refresh: bool = False) -> Structure:
         """Return spectrum, communities, bridges, frontiers and frustration of the graph.
 
         `docs/mathematics.md` 2. Kept until the store changes.
 
         Args:
+            concepts: Whether concepts count as nodes; otherwise only the memories do.
             refresh: Whether to analyse everything again, as after a regime switch.
 
         Raises:
@@ -139,7 +140,7 @@ class GraphEdits:
             state.expire_switched()
         if refresh:
             state.structure.expire()
-        return state.structure.get(state.config.structure, state.device)
+        return state.structure.get(state.config.structure, state.device, concepts=concepts)
 
     def missing_links(
         self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY

@@ -155,7 +155,7 @@ class IndexBuilder:
             elif len(changes.gone):
                 concepts = [code for kind, code in self._columns.kinds.items() if kind == CONCEPT]
                 self._columns.rename(self._growing.remove(changes.gone, concepts))
-            modes = config.modes.build  # only modes need atoms of equal content
+            modes = config.modes.use != "none"  # only modes need atoms of equal content
             added = self._columns.read(store, num_pieces, changes, duplicates=modes)
             called = _called(store, self._columns.speakers)
         cut = None if changes is None else changes.cut
@@ -325,7 +325,7 @@ class ModeCache:
     reading the old ones once per process. All modes are computed anew:
 
     - at first and after `expire`
-    - if the drift exceeds `modes.drift`
+    - if they lost more of the energy than `modes.ModeTracker` allows
     - if the settings or old atoms changed
 
     Only derived values are kept: sums of size d², and a few numbers per atom. Safe to share between
@@ -416,11 +416,10 @@ class ModeCache:
                 _moved(self._modes, "cpu"),
                 embeddings[:old].cpu(),
                 time=time[:old].cpu(),
-                tol=min(settings.drift, 1.0),
                 share=self.share,
             )
         self._tracker.add(embeddings[old:].cpu(), time[old:].cpu())
-        if self._tracker.stale or settings.drift == 0:
+        if self._tracker.stale:
             self._modes = self._tracker = None
             return
         self._modes, self._node = _moved(self._tracker.modes(), device), node
@@ -430,7 +429,7 @@ class ModeCache:
 def _found_by(settings: ModesConfig, shape: tuple[int, int]) -> tuple[object, ...]:
     """Return the values that determine the modes."""
     count = min(settings.count, *shape)
-    return settings.select, count, settings.epsilon, settings.drift
+    return settings.select, count
 
 
 def _moved(modes: Modes, device: torch.device | str) -> Modes:

@@ -146,7 +146,9 @@ class Intake:
                     message = place if among or _is_message(record) else 0
                     with self._leaving_out(message):
                         record, vector = without_embedding(record, where, dim)
-                        atom = atom_from_record(record, where=where, told=told, losses=self._losses)
+                        atom = atom_from_record(
+                            record, where=where, warned=told, losses=self._losses
+                        )
                         yield message, place, checked(atom, self._losses), vector
 
     def store(self, batch: list[Atom], add: Callable[[list[Atom]], Added]) -> Added:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, NamedTuple
 
-from graphmem_torch.config import Config, config_to_dict, former_section
+from graphmem_torch.config import OTHER_ENCODERS, Config, config_to_dict, former_section
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.results import Learned
 from graphmem_torch.store.learned import LearnedRow
@@ -108,7 +108,8 @@ def with_learned(config: Config, kind: str, value: Any) -> Config:
     if kind == THRESHOLD:
         return replace(config, gate=replace(config.gate, threshold=value))
     # The calibration constants were fitted to the scores of other weights.
-    rough = replace(config.calibration, encoders={})
+    kept = {k: v for k, v in config.calibration.encoders.items() if k == OTHER_ENCODERS}
+    rough = replace(config.calibration, encoders=kept)
     changed = with_weights(config, {**config.rank.weights, **value})
     return replace(changed, calibration=rough)
 

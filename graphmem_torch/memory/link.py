@@ -21,9 +21,9 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.memory.linked import Linked
-from graphmem_torch.memory.mentions import concept_id, mention_ties
+from graphmem_torch.memory.mentions import NAME_COSINE, concept_id, mention_ties
 from graphmem_torch.memory.people import People
-from graphmem_torch.memory.session_turns import Session, is_turn
+from graphmem_torch.memory.session_turns import WINDOW_TURNS, Session, is_turn
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.memory.split_names import SplitNames
 from graphmem_torch.ops.growing import GrowingRows
@@ -54,12 +54,15 @@ class Linker:
         extract: Callable[[Sequence[str]], list[list[str]]] | None,
         encode: Callable[[Sequence[str]], Tensor],
         device: str = "cpu",
+        name_cosine: float = NAME_COSINE,
     ) -> None:
         """Create an empty graph of vectors of width `dim`.
 
         `extract` returns the concepts of texts (None links none), `encode` the unit vectors [n, d]
-        of their names. `device` runs the search for similar atoms.
+        of their names. `device` runs the search for similar atoms. `name_cosine` is `NAME_COSINE`
+        for the cosines of the encoder.
         """
+        self.name_cosine = name_cosine
         self._config = config
         self._extract = extract
         self._encode = encode
@@ -261,7 +264,7 @@ class Linker:
         node: int,
         first: int,
         window: Sequence[int],
-        behind: int,
+        first_concept: int,
     ) -> Linked:
         """Link a new version of an atom by its own content.
 
@@ -274,7 +277,7 @@ class Linker:
             node: Its node number.
             first: Node number of its first version.
             window: Turns before it in its window.
-            behind: Node number of the first new concept.
+            first_concept: Node number of the first new concept.
         """
         # The store still has the previous version.
         self._recall({old[1].session, atom.session})
@@ -287,7 +290,7 @@ class Linker:
         self._rows.append(embedding)
         blocks = [self._similar(start)]
         names = self._extract([atom.whole]) if self._extract else []
-        concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
+        concepts, vectors, aliases, others = self._new_concepts(names, first_concept, edges)
         self._tie_concepts(names, [[node, *window]], edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
@@ -386,13 +389,13 @@ class Linker:
             follows.update(dict.fromkeys(pairwise(around), True))
         if edges is not None:
             edges += session.ties(self._config.cooccurrence)
-        return session.nodes[max(0, place - self._config.window_turns + 1) : place].tolist()[::-1]
+        return session.nodes[max(0, place - WINDOW_TURNS + 1) : place].tolist()[::-1]
 
     def _window(self, node: int, atom: Atom) -> list[int]:
         """Return an atom that was put into its session, and the turns before it in its window."""
         if atom.session is None or not is_turn(atom):
             return [node]
-        return [node, *self._sessions[atom.session].before(node, self._config.window_turns - 1)]
+        return [node, *self._sessions[atom.session].before(node, WINDOW_TURNS - 1)]
 
     def _number(self, atom: Atom, node: int) -> None:
         self._nodes.append(node)
@@ -436,7 +439,7 @@ class Linker:
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
     ) -> tuple[list[Atom], Tensor, list[tuple[str, int]], Tensor]:
-        """Create nodes for new names that match no known one (cosine below `concept_dedup`).
+        """Create nodes for new names that match no known one (cosine below `name_cosine`).
 
         Returns their vectors, the names that match one with its node, and those names' vectors.
         """
@@ -467,7 +470,7 @@ class Linker:
         sure, alike = self.related(name)
         own = [self._names[each] for each in alike if each not in self._names.others]
         cosine = (self._concept_rows.view[own] @ vector).tolist() if own else ()
-        limit = self._config.concept_dedup
+        limit = self.name_cosine
         found = {place: c for place, c in zip(own, cosine, strict=True) if c >= limit}
         return found | {self._names[n]: SURE for n in sure if n not in self._names.others}
 

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TextIO, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
@@ -44,17 +44,23 @@ __all__ = ["Memory"]
 _REPORTED = 5  # hits of a question in a report
 
 
+def _no_shards(path: Any, *_: Any) -> Any:
+    """Raise an error: this file was imported by its own name, without `memory.sharded`."""
+    raise StoreError(
+        f"{path}: expected the Memory of `graphmem_torch` for a memory of shards, got that of a "
+        "module; import it from there"
+    )
+
+
 class Memory(MemoryQuestions):
     """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
 
-    Atoms that `add` has returned for are on disk, and the next question sees them. Threads may
-    share one object if its encoder allows it; several processes may add to one folder.
+    Atoms are on disk when `add` returns, and the next question sees them. Threads may share one
+    object if its encoder allows it; several processes may add to one folder.
 
-    `len(memory)` counts its atoms, but neither concepts, which linking makes, nor expired ones.
-
-    A method raises `InputError` for an argument that it cannot use, such as an id that is not
-    stored, and `StoreError` if the memory is closed or read-only, or the disk is full.
-    `EmbedderError` comes from the encoder.
+    Methods raise `InputError` for an unusable argument, such as an id that is not stored,
+    `StoreError` if the memory is closed or read-only, or the disk is full, and `EmbedderError` if
+    the encoder fails.
 
     Attributes:
         store: Store on disk.
@@ -62,7 +68,7 @@ class Memory(MemoryQuestions):
         name: Name of a namespace; None for a memory of its own.
     """
 
-    _of_shards: ClassVar[Callable[..., Any] | None] = None
+    _of_shards = staticmethod(_no_shards)
     """Opens a folder of shards; set by `memory.sharded`, which builds on this class."""
 
     def __init__(self, state: State) -> None:
@@ -88,12 +94,10 @@ class Memory(MemoryQuestions):
         """Open the memory in a folder.
 
         Args:
-            path: Folder of the store, or of the shards of one (`create_shards`); None keeps the
-                memory in the process.
+            path: Folder of the store or of its shards; None keeps the memory in the process.
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
-            embedder: An encoder, as `load_embedder` takes it: a name, the address of a server, a
-                function, an object; by default the store's own, then that of the settings.
+            embedder: Encoder, see `load_embedder`; by default the store's, then the settings'.
             concepts: Finder of concepts, or its name; by default `link.concepts` of the settings.
             device: Device of the index: `auto` (CUDA if there is one), `cpu`, `cuda`, ...
             mode: `w` to add, `r` to read.
@@ -116,11 +120,6 @@ class Memory(MemoryQuestions):
         given = load_config(preset) if config is None else checked_config(config)
         settings, place = resolved_settings(given), usable_device(device)
         if ShardFolder.is_one(path):
-            if cls._of_shards is None:  # this file was imported by its own name
-                raise StoreError(
-                    f"{path}: expected the Memory of `graphmem_torch` for a memory of shards, got "
-                    "that of a module; import it from there"
-                )
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
             return cls._of_shards(path, mode, embedder, create, shared)
@@ -239,10 +238,7 @@ class Memory(MemoryQuestions):
         return self._state.has(id)
 
     def __iter__(self) -> Iterator[Atom]:
-        """Iterate over the atoms in the order of adding, each as it is when its turn comes.
-
-        Skips atoms that expire, or are deleted or added meanwhile.
-        """
+        """Iterate over the atoms in the order of adding; skips those that go meanwhile."""
         from graphmem_torch.memory.listing import atoms_in_order
 
         return atoms_in_order(self.store)
@@ -278,27 +274,23 @@ class Memory(MemoryQuestions):
     ) -> Added:
         """Store and link atoms, one transaction a batch; after an error earlier batches stay.
 
-        Skips atoms that are stored already, by their id, else by their content and time; they
-        expire as before. What has expired counts as not stored.
+        Skips atoms that are stored and have not expired, by their id, else by content and time.
 
         Args:
-            atoms: Atoms, texts, mappings with the fields of `Atom`, messages of a chat (`{"role":
-                "user", "content": "..."}`), or sessions with `turns`.
+            atoms: Atoms, texts, mappings with the fields of `Atom`, chat messages, or sessions with
+                `turns`.
             session: Session of the atoms that name none.
             key: Name of this call: a repeated call with it adds nothing, in any process.
-            embeddings: Unit vectors of the atoms, instead of encoding them: [n, d] in the order of
-                `atoms`, an `Encoded`, or a mapping from ids. An atom may have its own `embedding`.
+            embeddings: Unit vectors instead of encoding: [n, d], an `Encoded`, or a mapping by id.
             progress: Whether to show a bar on stderr.
             origins: Origin of atoms by id, for messages; may be filled while the atoms are read.
-            expires: Moment, as in `retrieve`, from which no read returns the atoms that name
-                neither `expires` nor `ttl`. `upkeep.consolidate` deletes them.
-            ttl: Seconds from now until the same atoms expire, or a `timedelta`. A read that
-                refreshes starts them again: `get(refresh=True)`, `Scope(refresh=True)`.
+            expires: Moment from which reads skip atoms that name neither `expires` nor `ttl`.
+            ttl: Seconds from now until the same atoms expire, or a `timedelta`; reads with
+                `refresh` start them again.
             replace: Whether an atom whose id is stored becomes its new version, as by `update`.
 
         Raises:
             InputError: Empty text, an unusable field, an id or key stored with other content.
-            EmbedderError, StoreError: A failing encoder, a read-only store, or a full disk.
         """
         own: Any = {"session": session, "key": key, "embeddings": embeddings, "replace": replace}
         own |= {"progress": progress, "origins": origins, "expires": expires, "ttl": ttl}
@@ -309,11 +301,8 @@ class Memory(MemoryQuestions):
     ) -> Added:
         """Cut a document into chunks and store them in the session `name`, ids `name#0`, ...
 
-        Args:
-            text: The document.
-            name: Its name; with `.md` at the end the title of a chunk begins with its headings.
-            time: When it was written, a time as in `retrieve`.
-            title: Title of the chunks.
+        The chunks have the `time` and the `title`; with a name that ends in `.md` the title begins
+        with their headings.
         """
         return self._writing.add_document(text, name=name, time=time, title=title)
 
@@ -332,8 +321,7 @@ class Memory(MemoryQuestions):
     ) -> Indexed:
         """Synchronize the memory with files and folders; can be repeated at any time.
 
-        Chunks of the same text keep their ids, others get new versions. Text that no file contains
-        any more is deleted. Atoms that callers added are never touched.
+        Chunks of the same text keep their ids; text that is gone from its file is deleted.
 
         Args:
             paths: Files, folders, or "-" for standard input, which is only added.
@@ -347,7 +335,7 @@ class Memory(MemoryQuestions):
             progress: Whether to show a bar on stderr.
 
         Raises:
-            InputError, EmbedderError, StoreError: See `add`; no such path, or a bad file or line.
+            InputError: No such path, or a bad file or line.
         """
         from graphmem_torch.memory.file_sync import FileSync, ReadSettings
         from graphmem_torch.memory.file_vectors import opened_vectors
@@ -364,11 +352,9 @@ class Memory(MemoryQuestions):
     def get(self, ids: Sequence[str], *, refresh: bool = False) -> list[Atom]: ...
 
     def get(self, ids: str | Sequence[str], *, refresh: bool = False) -> Atom | list[Atom]:
-        """Return atoms by id, in the order given; ids may repeat.
+        """Return atoms by id, in the order given; ids may repeat. One id gives one atom.
 
-        Args:
-            ids: One id for an atom, or several for a list.
-            refresh: Whether atoms with a `ttl` expire that many seconds from now, not earlier.
+        With `refresh`, atoms with a `ttl` expire that many seconds from now, not earlier.
         """
         from graphmem_torch.memory.lookup import atoms_by_id, refresh_expiry
 
@@ -387,12 +373,9 @@ class Memory(MemoryQuestions):
     ) -> Atom:
         """Store a new version of an atom under the same id, and return it.
 
-        Fields that are not named stay, and so do stated edges, pins and uses.
-
-        Args:
-            id: Id of a stored atom; or a mapping as `given`, with the `id` in it.
-            given: New values by field, or a message, as `add` takes them.
-            changes: New values by field; None removes one.
+        `given`, a mapping or a chat message, and `changes` hold new values by field; None removes
+        one. Other fields stay, and so do stated edges, pins and uses. A mapping with the `id` in it
+        may be the only argument.
         """
         return self._writing.update(id, given, changes)
 
@@ -445,21 +428,12 @@ class Memory(MemoryQuestions):
     ) -> Receipt | list[Atom]:
         """Erase atoms for good: no byte of them, or of data computed from them, is left.
 
-        Also erases their versions, atoms derived from them, and archived copies. Learned weights
-        and thresholds are reset. Exports, backups and source files are not touched.
-
-        Args:
-            ids: Ids of stored atoms; all conditions must hold.
-            session: Session of the atoms.
-            speaker: Speaker of the atoms.
-            before: Moment that the time of the atoms must be earlier than, as in `retrieve`.
-            where: Conditions on fields, as in `retrieve`.
-            question: Only the `k` best hits for this question; archived atoms stay.
-            k: Number of hits, at least 1.
-            dry_run: Whether to erase nothing, and return the atoms, archived ones last.
-
-        Returns:
-            A receipt, which `upkeep.check_receipt` verifies; with `dry_run` the atoms.
+        Erases the atoms that meet all conditions given: their `ids`, `session`, `speaker`, a time
+        earlier than `before`, conditions `where` as in `retrieve`, or the `k` best hits for a
+        `question`. Also erases their versions, atoms derived from them, and archived copies, and
+        resets what was learned. Exports, backups and source files are not touched. Returns a
+        receipt, which `upkeep.check_receipt` verifies; with `dry_run` nothing is erased, and the
+        atoms are returned.
         """
         from graphmem_torch.memory.forgetting import Conditions, Forgetting
 
@@ -485,11 +459,9 @@ class Memory(MemoryQuestions):
     ) -> MemoryAt | MemoryAtEach:
         """Return a read-only view of the memory at a moment, to retrieve, compile and explain.
 
-        Args:
-            as_of: Moment whose state is asked: atoms in their versions of then, with the validity
-                known then. For a list of moments `retrieve` gives a result for each. Edges
-                and word counts are those of today; deleted and archived atoms are missing.
-            valid_at: Moment at which the content of atoms was true, as `facts.validity` says.
+        `as_of` asks the state of then: versions, and validity known then, but edges and word counts
+        of today, without deleted and archived atoms. A list of moments asks at each. `valid_at`
+        keeps atoms whose content was true then, as `facts.validity` says.
         """
         if isinstance(as_of, list | tuple):
             return MemoryAtEach(self._asking, as_of, valid_at)
@@ -504,13 +476,8 @@ class Memory(MemoryQuestions):
     ) -> None:
         """Record which memories helped with a question, and which did not.
 
-        `answer` records what it cites; if another program asks the model, give
-        `used=context.cited(text)`. `upkeep.consolidate` learns from it.
-
-        Args:
-            question: The question as it was asked.
-            used: Ids of the memories that helped.
-            not_used: Ids of those that did not; by default the best others.
+        By default its best other hits did not. `answer` records what it cites. `upkeep.consolidate`
+        learns from it.
         """
         from graphmem_torch.memory.learning import record_feedback
 
@@ -527,10 +494,7 @@ class Memory(MemoryQuestions):
         self.store.life.set_pins(self._state.resolve_ids(ids)[1], False)
 
     def pinned(self) -> list[str]:
-        """Return the ids of the pinned atoms, in the order of storing.
-
-        Atoms of the stated type `procedural` are pinned from the start.
-        """
+        """Return the ids of the pinned atoms in their order; type `procedural` starts pinned."""
         return self.store.life.pinned(self.store.expiry.hidden())
 
     def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
@@ -547,18 +511,16 @@ class Memory(MemoryQuestions):
         path: str | os.PathLike[str],
         *,
         questions: Sequence[str] = (),
+        concepts: bool = False,
         limit: int = 50_000,
         most_edges: int = 150_000,
         iterations: int = 100,
     ) -> Report:
         """Write one self-contained HTML page about the memory.
 
-        Args:
-            path: The file, which is replaced.
-            questions: Questions whose hits, with scores and reasons, the page shows.
-            limit: Maximum number of nodes; of more, the best linked are drawn.
-            most_edges: Maximum number of edges; of more, the strongest of each node are drawn.
-            iterations: Steps in which the nodes are placed.
+        It shows the hits of the `questions`, with scores and reasons, and a graph of at most
+        `limit` nodes and `most_edges` edges, placed in that many `iterations`. With `concepts`
+        these are nodes.
         """
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
@@ -566,7 +528,8 @@ class Memory(MemoryQuestions):
         check_count("iterations", iterations)
         asked = [questions] if isinstance(questions, str) else questions
         results = tuple(self.retrieve(asked, k=_REPORTED)) if asked else ()
-        structure, stats, folder = self.graph.structure(), self.stats(), self.store.path
+        structure = self.graph.structure(concepts=concepts)
+        stats, folder = self.stats(), self.store.path
         with self.store.reading():
             data = ReportInput(
                 name="a memory without a folder" if folder is None else folder.name,
@@ -590,12 +553,8 @@ class Memory(MemoryQuestions):
     ) -> int:
         """Write the contents of the memory as JSON lines, and return its number of memories.
 
-        The file is complete or absent. It holds neither uses nor data that linking recreates.
-
-        Args:
-            path: The file, which is replaced; or an open stream of text in UTF-8.
-            vectors: Whether to write the vectors, which are larger than the rest.
-            namespaces: Whether to write the namespaces and archives, too.
+        The file, or open text stream, is complete or absent. `vectors`, larger than all else, are
+        left out by default. It holds neither uses nor what linking makes again.
         """
         from graphmem_torch.memory.transfer import export
 
@@ -606,22 +565,15 @@ class Memory(MemoryQuestions):
     ) -> Added:
         """Add the memories of an export, also to namespaces; skips those that are stored already.
 
-        A truncated or changed file stores nothing; an interrupted import can be repeated.
-
-        Args:
-            path: An export, or a file of another program (`readers.moving`), detected by content.
-            format: Name of another program's format, to try no other.
-            progress: Whether to show a bar on stderr.
+        A file of another program (`readers.moving`) is detected by content, unless `format` names
+        it. A truncated or changed file stores nothing; an interrupted import can be repeated.
         """
         from graphmem_torch.memory.transfer import import_file
 
         return import_file(self._state, path, format=format, progress=progress)
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, sizes and bindings of the store, without its namespaces.
-
-        `waiting` counts memories whose concepts are still to be found.
-        """
+        """Return counts, sizes and bindings of the store, without its namespaces."""
         from graphmem_torch.memory.lookup import num_visible
         from graphmem_torch.memory.stored import memory_stats
 
@@ -639,10 +591,7 @@ class Memory(MemoryQuestions):
         return self.store.check() + self._state.spaces.problems()
 
     def close(self) -> None:
-        """Save a snapshot if the saved one is outdated, and close the store and its namespaces.
-
-        A namespace that is closed itself can be used again.
-        """
+        """Save a snapshot if the saved one is outdated, and close the store and its namespaces."""
         self._state.close()
 
     def __enter__(self) -> Self:
@@ -667,12 +616,10 @@ class Memory(MemoryQuestions):
     ) -> Page:
         """Return atoms in an order, page by page; archived ones are in `upkeep.archived()`.
 
-        Args:
-            where: Conditions on fields, as in `retrieve`.
-            order: `added`, `time`, `id` or `importance`; `-time` and so on descending.
-            limit: Maximum number of atoms of a page; by default all.
-            after: `next` of the page before, or the id of a memory that is listed.
-            expired: Whether to list what has expired and is not deleted yet, instead of the rest.
+        `order` is `added`, `time`, `id` or `importance`; `-time` and so on descending. A page has
+        at most `limit` atoms; the next one begins `after` the `next` of this one, or after any id.
+        `where` has conditions as in `retrieve`. `expired` lists what has expired and is not deleted
+        yet instead.
         """
         from graphmem_torch.memory.paging import page_of
 

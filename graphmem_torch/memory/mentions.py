@@ -10,7 +10,10 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.edges import EdgeBlock
 
-__all__ = ["concept_id", "mention_ties", "own_mentions"]
+__all__ = ["NAME_COSINE", "concept_id", "mention_ties", "own_mentions"]
+
+NAME_COSINE = 0.92
+"""Minimum cosine of two names of the same concept, if all their parts agree, as in SYNAPSE."""
 
 _WINDOW_DECAY = 0.9  # the turn that mentions a concept ties strongest, so the cap keeps that edge
 

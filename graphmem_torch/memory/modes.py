@@ -338,10 +338,10 @@ class RegimeMonitor:
                 self._read(some, part)
         self._next = end
 
-    def save(self, *, least: int = 1) -> None:
-        """Save the detector's state in the store, if it has read `least` atoms since the last."""
+    def save(self, *, min_new: int = 1) -> None:
+        """Save the detector's state in the store, if it has read `min_new` atoms since the last."""
         fresh = self._detector.count - self._kept
-        if self._store.readonly or self._store.path is None or fresh < least:
+        if self._store.readonly or self._store.path is None or fresh < min_new:
             return
         from safetensors.torch import save
 

@@ -2,7 +2,7 @@
 
 Linking takes names in the order in which they are first said. Each name joins the nearest concept
 whose own name was said before it, or becomes a concept. Names are near if memories show that they
-belong to one person. Names of the same parts are near from a cosine of `link.concept_dedup` on
+belong to one person. Names of the same parts are near from a cosine of `NAME_COSINE` on
 (`Linker.related`). So a name depends on earlier own names only, and a deletion decides again only
 
 * the names of a concept whose own name is said no more, or only after another of its names,

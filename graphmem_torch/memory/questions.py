@@ -127,15 +127,18 @@ def encode_questions(
         encoded = encode_checked(embedder, list(questions), query=True)
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
-    unread = getattr(embedder, "unread", lambda _: None)(questions)
-    readable = getattr(embedder, "readable", lambda _: None)(questions)
+    unread, readable = (
+        None if (ask := getattr(embedder, name, None)) is None else ask(questions)
+        for name in ("unread", "readable")
+    )
     background = background_of(embedder)
     # Without the encoder, the gate does without its vectors of other texts.
     here = getattr(embedder, "available", True)
     nearest = _nearest(embedder, snapshot) if here else None
     asked_each = None if nearest is None else _wishes(embedder, questions)
     speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
-    spans = None if asked is None else _spans(questions, asked)
+    said = None if asked is None else list(map(told_days, questions, asked))
+    spans = None if said is None else torch.tensor(said, dtype=torch.int64).view(-1, 2)
     terms, missing = snapshot.vocabulary.encode_padded(list(questions))
     batch = QueryBatch(
         embedding=encoded.pooled,
@@ -234,11 +237,6 @@ def _wishes(embedder: Embedder, questions: Sequence[str]) -> Tensor | None:  # [
 def _if_any(said: Tensor | None) -> Tensor | None:
     """Return None where no question has any, so that the signal is skipped."""
     return said if said is not None and bool(said.any()) else None
-
-
-def _spans(questions: Sequence[str], asked: Sequence[float]) -> Tensor:  # [B, 2] int64
-    told = list(map(told_days, questions, asked))
-    return torch.tensor(told, dtype=torch.int64).view(-1, 2)
 
 
 def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:

@@ -43,7 +43,10 @@ from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = ["Resolver", "find"]
+__all__ = ["SURE", "Resolver", "find"]
+
+SURE = 0.8
+"""Minimum confidence for resolving a contradiction; below it the conflict stays open."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +103,7 @@ def find(
         present = store.nodes(concepts=False)
         there = torch.zeros(stop, dtype=torch.bool)
         there[present[present < stop]] = True
-    near, cosine = similar_nodes(links, start, least=_SIMILAR)
+    near, cosine = similar_nodes(links, start, min_cosine=_SIMILAR)
     every = keys.pairs(store, start, shared=_SHARED, rare=0 if judge is None else _RARE)
     if judge is not None:
         every = unique_pairs(torch.cat([near, every], 1))[0]
@@ -188,7 +191,7 @@ def _flag_block(
     stated = [
         (earlier.id, later.id)
         for earlier, later, said in found
-        if said.ends and said.confidence >= config.confidence and _ends(earlier, later)
+        if said.ends and said.confidence >= SURE and _ends(earlier, later)
     ]
     done = Reconciled(compared=len(both), conflicts=new)
     if config.policy == "both":  # nothing ends: the conflicts are stated
@@ -243,7 +246,7 @@ def _judge_block(
         )
         _take_back(store, denied, local)
         done += Reconciled(compared=len(part), conflicts=new, failed=failed)
-        certain = [(a.id, b.id) for a, b, sure in found if sure >= config.confidence]
+        certain = [(a.id, b.id) for a, b, sure in found if sure >= SURE]
         if config.policy == "both":
             done += _state(store, {frozenset(pair) for pair in certain}, by)
         else:

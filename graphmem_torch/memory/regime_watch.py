@@ -143,7 +143,7 @@ class RegimeWatch:
     def save(self) -> None:
         """Write the state of the detector, unless reading the atoms again is cheaper."""
         if self._monitor is not None:
-            self._monitor.save(least=1 if self._listeners else _REREAD)
+            self._monitor.save(min_new=1 if self._listeners else _REREAD)
 
     def release(self) -> None:
         """Save and drop the detector, which is created again when it is needed."""

@@ -23,7 +23,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.mentions import concept_id, mention_ties, own_mentions
 from graphmem_torch.memory.names import ConceptNames, Renaming, among
-from graphmem_torch.memory.session_turns import Session, is_turn
+from graphmem_torch.memory.session_turns import WINDOW_TURNS, Session, is_turn
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import tile_scores
 from graphmem_torch.store import MemoryStore
@@ -151,7 +151,7 @@ def unlink(
         texts = {node: atom.whole for node, atom in gone.items() if node not in waiting}
         known = ConceptNames(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
-        limit = config.concept_dedup
+        limit = linker.name_cosine
         renamed = _Renamed(store, first, known.without(own, lost, limit, others, changed))
         lost |= renamed.ended.keys()
         said = renamed.said
@@ -230,9 +230,9 @@ class _Renamed:
             self.said[atom] = list(dict.fromkeys(old)), [n for n in dict.fromkeys(new) if n >= 0]
 
     def associations(
-        self, pairs: Iterable[tuple[int, int]], least: float, linker: Linker
+        self, pairs: Iterable[tuple[int, int]], min_cosine: float, linker: Linker
     ) -> Iterator[_Edge]:
-        """Return edges between concepts of cosine `least` or more; the linker knows old ones."""
+        """Return edges between concepts of cosine `min_cosine` or more; the linker has old ones."""
         asked = list(pairs)
         if not asked:
             return
@@ -244,7 +244,7 @@ class _Renamed:
         rows = torch.cat([rows, self.embeddings[nodes[new] - self.first]])
         cosine = (rows[place[0]] * rows[place[1]]).sum(1)
         for (one, other), value in zip(asked, cosine.tolist(), strict=True):
-            if value >= least:
+            if value >= min_cosine:
                 yield one, other, int(EdgeType.ASSOCIATION), value
 
     def moved(self, near: Adjacency, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:
@@ -300,7 +300,7 @@ def _runs(
     if not _in_order(turns):
         yield turns, 0
         return
-    width = config.window_turns - 1
+    width = WINDOW_TURNS - 1
     reach = max(1, width, (1 << config.cooccurrence) >> 1)
     lost = [i for i, (_, node, _) in enumerate(turns) if node in gone]
     kept = [i for i, (_, node, _) in enumerate(turns) if node not in gone]
@@ -339,7 +339,7 @@ class _Order:
 
         The first `lead` get no windows. Without `tie` no edges are made.
         """
-        nodes, width = [node for _, node, _ in turns], self._config.window_turns - 1
+        nodes, width = [node for _, node, _ in turns], WINDOW_TURNS - 1
         line: Sequence[int] = nodes
         if _in_order(turns):
             for place in range(lead, len(line)):

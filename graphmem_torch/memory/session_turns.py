@@ -10,7 +10,10 @@ from itertools import islice
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 
-__all__ = ["Session", "is_turn"]
+__all__ = ["WINDOW_TURNS", "Session", "is_turn"]
+
+WINDOW_TURNS = 5
+"""Number of turns, with that of the mention, that a concept is linked to, as in SYNAPSE."""
 
 
 class Session:

@@ -464,4 +464,4 @@ def _expect_none_lost(folder: ShardFolder) -> None:
                 folder.expect_all()
 
 
-Memory._of_shards = open_shards
+Memory._of_shards = staticmethod(open_shards)

@@ -305,7 +305,7 @@ def _check_settings(config: Config) -> None:
     """Raise `ConfigError` for settings that read what one shard does not know."""
     unfit = {
         "segment.retrieve": config.segment.retrieve,
-        "modes.retrieve": config.modes.retrieve,
+        "modes.use: candidates": config.modes.use == "candidates",
         "rank.unique": config.rank.unique,
         "plan.use": config.plan.use,
     }

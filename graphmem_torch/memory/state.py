@@ -263,7 +263,7 @@ class State:
         """Expire modes and structure if a regime has switched since they were found."""
         if self.modes.follow(last_switch(self.store)):
             self.structure.expire()
-            if self.config.modes.build:
+            if self.config.modes.use != "none":
                 self.snapshot = None  # its index holds modes
 
     def ended(self, snapshot: Snapshot, now: float) -> Tensor | None:  # [A] bool

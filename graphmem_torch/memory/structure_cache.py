@@ -55,19 +55,20 @@ class StructureCache:
         """Create without reading; the first use reads."""
         self._store = store
         self._lock = threading.RLock()
-        self._kept: tuple[object, Tensor, Structure] | None = None  # state, node numbers
+        self._kept: tuple[object, bool, Tensor, Structure] | None = None  # and node numbers
 
     def expire(self) -> None:
         """Drop the analysis, so that the next use computes it again after a regime switch."""
         with self._lock:
             self._kept = None
 
-    def get(self, settings: StructureConfig, device: str) -> Structure:
+    def get(self, settings: StructureConfig, device: str, *, concepts: bool = False) -> Structure:
         """Return the structure of all stated and derived edges, signed (`docs/mathematics.md` 2).
 
         Args:
-            settings: Settings; without `concepts` only the edges between memories count.
+            settings: Settings of the analyses.
             device: Device to compute on.
+            concepts: Whether concepts are nodes; otherwise only edges between memories count.
 
         Raises:
             InputError: A library for communities is missing.
@@ -75,10 +76,12 @@ class StructureCache:
         from graphmem_torch.spectral.structure import structure_of
 
         with self._lock:
-            kept = self._kept if self._kept and self._kept[2].settings == settings else None
+            kept = self._kept
+            if kept is not None and (kept[1], kept[3].settings) != (concepts, settings):
+                kept = None
             if kept is not None and kept[0] == _state_of(self._store):
-                return kept[2]
-            there = _stored_graph(self._store, concepts=settings.concepts)
+                return kept[3]
+            there = _stored_graph(self._store, concepts=concepts)
             block = there.edges
             graph = Graph.from_edges(
                 torch.stack([block.source, block.target]),
@@ -88,11 +91,11 @@ class StructureCache:
             ).to(device)
             start = None
             if kept is not None:  # the iteration starts at the eigenvectors of the previous state
-                known = kept[2].vectors
+                known = kept[3].vectors
                 vectors = torch.cat([known, known.new_zeros(1, known.shape[1])])
-                start = vectors[_places(kept[1], there.node).to(vectors.device)]  # of new nodes: 0
+                start = vectors[_places(kept[2], there.node).to(vectors.device)]  # of new nodes: 0
             found = structure_of(graph, settings, there.names, start=start)
-            self._kept = there.state, there.node, found
+            self._kept = there.state, concepts, there.node, found
             return found
 
 

@@ -111,7 +111,7 @@ class Themes:
         """Return the themes of the memories, the largest first.
 
         `docs/mathematics.md` 1.3. New atoms update them. They are computed again after a drift of
-        `modes.drift`, or after a regime switch (1.8).
+        0.05 of the energy, or after a regime switch (1.8).
         """
         return self._state.with_retry(partial(_records, self._state))
 

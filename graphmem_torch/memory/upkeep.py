@@ -30,6 +30,7 @@ from graphmem_torch.memory.validity import validity_of
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.oracle import method_of
 from graphmem_torch.progress import Progress
+from graphmem_torch.rank.signals import CENTRALITY
 from graphmem_torch.results import Consolidated, Particle, Receipt, Understood
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.receipts import read_receipt, receipt_problems
@@ -230,10 +231,10 @@ class Upkeep(Generic[M]):
         named, nodes = state.resolve_ids(ids)
         if not named:
             return {}
-        own, (snapshot, rows) = state.config.decay, state.rows_for(named)
+        snapshot, rows = state.rows_for(named)
         left = state.decay.retention(torch.tensor(nodes), now)
         central = snapshot.centrality[rows]
-        values = left + own.centrality * central
+        values = left + CENTRALITY * central
         return state.as_given(ids, dict(zip(named, values.tolist(), strict=True)))
 
     def importance(

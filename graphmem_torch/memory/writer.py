@@ -45,6 +45,7 @@ from graphmem_torch.memory.known_vectors import (
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import waiting_meta, waiting_nodes
+from graphmem_torch.memory.mentions import NAME_COSINE
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.similar_lists import load_lists, save_lists
@@ -55,7 +56,7 @@ from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.store.schema import ORDERED_BY
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.deferred import namer
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 
 __all__ = ["Writer"]
 
@@ -147,10 +148,7 @@ class Writer:
         self._ahead: tuple[dict[str, list[str]], dict[str, Tensor]] = {}, {}
 
     def warn_of_unresolved(self) -> None:
-        """Warn of stated edges to atoms that are not stored; they wait in their atoms.
-
-        Warns once of the same edges.
-        """
+        """Warn once of stated edges to atoms that are not stored; they wait in their atoms."""
         if self._linker is None:
             return
         waiting, first = unresolved = self._linker.unresolved
@@ -293,7 +291,8 @@ class Writer:
         plan = self._unlinked(linker, atoms, changed=changed)
         stated = self._forget(linker, plan, self._left(plan, atoms))
         batch = self._batch_of(plan, stated, [], Encoded(none), Linked.nothing(none.shape[1]))
-        done = write(batch, self._split_left(linker))
+        split, kept = SplitNames.of(store), linker.split_names()  # of those that are still said
+        done = write(batch, {} if len(kept) == len(split.hashes) else linker.split(kept)[0].meta())
         self._wrote(batch)
         return done
 
@@ -448,7 +447,7 @@ class Writer:
 
     def _ready(self) -> None:
         """Bind and mend the store; in the turn."""
-        self._store.expect_embedder()  # it may have another encoder by now
+        self._store.unbound()  # it may have another encoder by now
         self._bind()
         if self._store.meta_get(ORDERED_BY) is None:
             self._order()
@@ -691,8 +690,8 @@ class Writer:
         """Return a new linker: at first use, after an error, a deletion or a renaming."""
         store = self._store
         names = None if self._extractor is None else self._found
-        dim, config = self._embedder.dim, self._config
-        self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
+        dim, config, near = self._embedder.dim, self._config, rescaled(NAME_COSINE, self._embedder)
+        self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device, near)
         self._sound = False
         linker.take_up(store)
         load_lists(store, linker)
@@ -727,11 +726,6 @@ class Writer:
     def split_all(self, names: Collection[str]) -> None:
         """Split names, whether they are known yet or not."""
         self._keep_split(names, alone=True)
-
-    def _split_left(self, linker: Linker) -> dict[str, str]:
-        """Return the split names to keep, without those that nothing says any more."""
-        split, left = SplitNames.of(self._store), linker.split_names()
-        return {} if len(left) == len(split.hashes) else linker.split(left)[0].meta()
 
     def _keep_split(self, names: Collection[str], *, alone: bool) -> bool:
         self._store.expect_writable()

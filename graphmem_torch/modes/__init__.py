@@ -42,21 +42,13 @@ __all__ = [
     "select_modes",
 ]
 
-_MODULE = {
-    "Alignment": "modes.search",
-    "EnergyDrift": "modes.detectors",
-    "ModeHits": "modes.search",
-    "ModeTracker": "modes.track",
-    "Modes": "modes.find",
-    "RegimeDetector": "modes.regime",
-    "align_modes": "modes.search",
-    "atoms_read": "modes.search",
-    "find_modes": "modes.find",
-    "mode_weights": "modes.search",
-    "modes_of": "modes.find",
-    "principal_angles": "modes.search",
-    "search_modes": "modes.search",
-    "select_modes": "modes.search",
+_NAMES = {
+    "modes.detectors": "EnergyDrift",
+    "modes.find": "Modes find_modes modes_of",
+    "modes.regime": "RegimeDetector",
+    "modes.search": "Alignment ModeHits align_modes atoms_read mode_weights principal_angles "
+    "search_modes select_modes",
+    "modes.track": "ModeTracker",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -27,7 +27,18 @@ from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.spmm import REDUCE, Reduce
 from graphmem_torch.ops.tiles import tile_elements
 
-__all__ = ["Firing", "Method", "Rule", "dense_rounds", "spread_activation", "spread_frontier"]
+__all__ = [
+    "INHIBITORS",
+    "Firing",
+    "Method",
+    "Rule",
+    "dense_rounds",
+    "spread_activation",
+    "spread_frontier",
+]
+
+INHIBITORS = 7
+"""Number of strongest nodes that inhibit the others: M of SYNAPSE (`docs/mathematics.md` 4)."""
 
 Firing = Literal["sigmoid", "zeroed", "once", "linear"]
 Method = Literal["auto", "dense", "frontier"]
@@ -65,7 +76,7 @@ def spread_activation(
     reduce: Reduce = "sum",
     fan: Fan | Tensor = "degree",  # or [N], or [B, N]
     inhibition: float | Tensor = 0.15,  # or [], or [B]
-    top: int = 7,
+    top: int = INHIBITORS,
     spare: int = 0,
     firing: Firing | Tensor = "sigmoid",  # or [B] bool, true for a sigmoid
     gain: float | Tensor = 5.0,  # or [], or [B]

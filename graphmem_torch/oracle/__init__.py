@@ -45,22 +45,11 @@ __all__ = [
     "method_of",
 ]
 
-_MODULE = {
-    "Classifier": "oracle.protocol",
-    "Extractor": "oracle.protocol",
-    "Judge": "oracle.protocol",
-    "OpenAIClient": "oracle.client",
-    "OpenAIOracle": "oracle.client",
-    "Oracle": "oracle.protocol",
-    "Usage": "oracle.attempts",
-    "Verdict": "oracle.protocol",
-    "Verifier": "oracle.protocol",
-    "ask_classifier": "oracle.protocol",
-    "ask_extractor": "oracle.protocol",
-    "ask_judge": "oracle.protocol",
-    "ask_verifier": "oracle.protocol",
-    "memory_node": "oracle.protocol",
-    "method_of": "oracle.protocol",
+_NAMES = {
+    "oracle.attempts": "Usage",
+    "oracle.client": "OpenAIClient OpenAIOracle",
+    "oracle.protocol": "Classifier Extractor Judge Oracle Verdict Verifier ask_classifier "
+    "ask_extractor ask_judge ask_verifier memory_node method_of",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

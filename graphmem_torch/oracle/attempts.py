@@ -71,14 +71,16 @@ class RetryPolicy:
         """Return the seconds for an attempt after `late` timeouts."""
         return self.timeout * 2.0 ** min(late, _DOUBLED)
 
-    def delay(self, attempt: int, told: float | None) -> float:
-        """Return the seconds before attempt 1, 2, ...; Retry-After (`told`) takes precedence.
+    def delay(self, attempt: int, retry_after: float | None) -> float:
+        """Return the seconds before attempt 1, 2, ...; Retry-After takes precedence.
 
         Random jitter keeps clients that failed together from returning together.
         """
         grown = min(self.backoff * 2.0 ** min(attempt - 1, 60), self.max_delay)
         jitter = random.uniform(0.5, 1.0)
-        return grown * jitter if told is None else told + self.backoff * (1.0 - jitter)
+        if retry_after is None:
+            return grown * jitter
+        return retry_after + self.backoff * (1.0 - jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Failure:
         why: Reason, for the message.
         again: Whether another attempt may succeed.
         closed: Whether no other question will succeed either.
-        told: Seconds that the server asks to wait.
+        retry_after: Seconds that the server asks to wait.
         refused: Whether the server rejected the question as malformed: status 400, 422 or 501.
         late: Whether the server accepted the question but did not answer in time.
     """
@@ -97,7 +99,7 @@ class Failure:
     why: str
     again: bool = True
     closed: bool = False
-    told: float | None = None
+    retry_after: float | None = None
     refused: bool = False
     late: bool = False
 
@@ -116,15 +118,15 @@ def failure_of(error: Exception, policy: RetryPolicy, late: int = 0) -> Failure:
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         return Failure(f"{type(error).__name__}: {said}{cause}")
     why = f"HTTP {status}: {said.removeprefix(f'Error code: {status} - ')}"
-    told = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
-    if told is not None and told > policy.max_delay:
-        why = f"{why}; it asks to wait {told:.0f} s, more than the {policy.max_delay:g} s allowed"
+    wait = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
+    if wait is not None and wait > policy.max_delay:
+        why = f"{why}; it asks to wait {wait:.0f} s, more than the {policy.max_delay:g} s allowed"
         return Failure(why, again=False, closed=True)
     if getattr(error, "code", None) == "insufficient_quota":
         return Failure(why, again=False, closed=True)
     refused = status in _MALFORMED
     again = status in _BUSY or (status >= 500 and not refused)
-    return Failure(why, again, status in _CLOSED, told if again else None, refused)
+    return Failure(why, again, status in _CLOSED, wait if again else None, refused)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -250,7 +252,7 @@ class Attempts:
     async def _wait(self, attempt: int, failure: Failure) -> None:
         """Wait before an attempt; a Retry-After for one request holds for all."""
         now = asyncio.get_running_loop().time()
-        pause = self._policy.delay(attempt, failure.told) if attempt > 0 else 0.0
-        if failure.told is not None:
+        pause = self._policy.delay(attempt, failure.retry_after) if attempt > 0 else 0.0
+        if failure.retry_after is not None:
             self._until = max(self._until, now + pause)
         await asyncio.sleep(max(pause, self._until - now, 0.0))

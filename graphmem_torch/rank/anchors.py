@@ -18,6 +18,7 @@ from graphmem_torch.rank.peers import Background
 
 __all__ = ["anchor_activation", "anchor_relevance", "fixed_walk", "traversal_seeds", "walk_from"]
 
+_DAMPING = 0.85  # probability of following an edge, as in the paper
 _KEPT = 64  # nodes per question that a walk ranks in a large graph; others have 0
 
 
@@ -109,6 +110,7 @@ def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
 _TINY = torch.finfo(torch.float32).tiny
 _ROUNDED = 1e-3  # share of a node's walk value below which it is numerical error
 _RESIDUAL = 1e-6  # share of the mass of a walk that may still move
+_ROUNDS = math.ceil(math.log(_RESIDUAL) / math.log(_DAMPING))
 _SMALL = 2048  # maximum nodes for the dense walk, which then costs less than a ranking
 
 
@@ -148,8 +150,6 @@ def fixed_walk(
 
     Runs the number of rounds after which the residual is below `_RESIDUAL` for any graph.
     """
-    damping = config.damping
-    rounds = math.ceil(math.log(_RESIDUAL) / math.log(damping)) if damping > 0 else 0
     weight = graph.weight.abs()
     there = torch.ones_like(seeds) if mask is None else mask.to(seeds.dtype)
     edge = graph.out_edge.long()
@@ -158,11 +158,11 @@ def fixed_walk(
     total = seeds.sum(1, keepdim=True)
     start = seeds / total.clamp(min=_TINY)
     lost = leaving == 0
-    scale = torch.where(lost, 0.0, damping / leaving.clamp(min=_TINY))
+    scale = torch.where(lost, 0.0, _DAMPING / leaving.clamp(min=_TINY))
     x = start
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         sent = spmm(graph.indptr, graph.source, weight, (x * scale).T.contiguous()).T * there
-        back = (1 - damping) + damping * x.where(lost, 0.0).sum(1, keepdim=True)
+        back = (1 - _DAMPING) + _DAMPING * x.where(lost, 0.0).sum(1, keepdim=True)
         x = sent + back * start
     if graph.num_nodes > _SMALL:
         values, node = stable_topk(x, min(_KEPT, graph.num_nodes), above=0.0)
@@ -173,7 +173,7 @@ def fixed_walk(
         return kept
     # What edges bring to a seed is the rest of its value, as in `_relative`.
     stays = kept.where(lost & (start > 0), 0.0).sum(1, keepdim=True)
-    restart = (1 - damping) + damping * stays
+    restart = (1 - _DAMPING) + _DAMPING * stays
     brought = (kept - restart * start).clamp(min=0.0)
     brought = brought.where(brought > _ROUNDED * kept, 0.0)
     elsewhere, at_seeds = (
@@ -186,16 +186,16 @@ def fixed_walk(
 def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
     if graph.num_nodes <= _SMALL:
         walk = SparseRows.from_dense(
-            personalized_pagerank(graph, seeds.to_dense(), damping=config.damping).values
+            personalized_pagerank(graph, seeds.to_dense(), damping=_DAMPING).values
         )
     else:
         kept = min(_KEPT, graph.num_nodes)
-        found = personalized_pagerank(graph, seeds, damping=config.damping, k=kept)
+        found = personalized_pagerank(graph, seeds, damping=_DAMPING, k=kept)
         walk = SparseRows.of(found.indices, found.values, graph.num_nodes)
-    return _relative(graph, walk, seeds, config.damping) if config.relative else walk
+    return _relative(graph, walk, seeds) if config.relative else walk
 
 
-def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float) -> SparseRows:
+def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows) -> SparseRows:
     """Scale the share that edges bring to each node by the largest share at a non-seed.
 
     A walk restarts at the seeds with probability 1 - d, and always at seeds without edges. That
@@ -210,7 +210,7 @@ def _relative(graph: Graph, walk: SparseRows, seeds: SparseRows, damping: float)
     total = walk.value.new_zeros(questions)
     share = seeds.value / total.index_add(0, row, seeds.value)[row].clamp(min=_TINY)
     stays = walk.lookup(row, column).where(leaving == 0, 0.0)
-    restart = 1 - damping + damping * total.index_add(0, row, stays)
+    restart = 1 - _DAMPING + _DAMPING * total.index_add(0, row, stays)
     share = SparseRows(seeds.key, share, seeds.shape).lookup(walk.row, walk.column)
     brought = (walk.value - restart[walk.row] * share).clamp(min=0.0)
     brought = brought.where(brought > _ROUNDED * walk.value, 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import CalibrationConfig
+from graphmem_torch.config import OTHER_ENCODERS, CalibrationConfig
 from graphmem_torch.errors import ConfigError, unknown
 from graphmem_torch.linalg.logistic import fit_logistic
 from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
@@ -37,14 +37,21 @@ TOP = "score"
 """The statistic of abstention (`rank.abstention`) that scores are compared with."""
 
 
+_ROUGH = {"bias": -2.5721, "best_semantic": 4.7421, "place": 1.6865}
+"""Constants of presets without calibration: they read no score.
+
+Fitted to `default` with all-MiniLM-L6-v2."""
+
+
 def constants_of(config: CalibrationConfig, encoder: str) -> Mapping[str, float]:
     """Return the constants of an encoder by its name, or the defaults if it has none."""
-    return config.encoders.get(encoder.rpartition("/")[2], config.others)
+    known = config.encoders
+    return known.get(encoder.rpartition("/")[2], known.get(OTHER_ENCODERS, _ROUGH))
 
 
 def is_calibrated(config: CalibrationConfig, encoder: str) -> bool:
     """Return whether the probabilities of an encoder were fitted to its own scores."""
-    return encoder.rpartition("/")[2] in config.encoders
+    return encoder.rpartition("/")[2] in config.encoders.keys() - {OTHER_ENCODERS}
 
 
 def read_statistics(config: CalibrationConfig) -> list[str]:
@@ -53,7 +60,9 @@ def read_statistics(config: CalibrationConfig) -> list[str]:
     Raises:
         ConfigError: A constant is no statistic, not in `OF_HIT` and not `bias`.
     """
-    keys = [*config.others, *(key for own in config.encoders.values() for key in own)]
+    keys = [
+        key for own in ({OTHER_ENCODERS: _ROUGH} | dict(config.encoders)).values() for key in own
+    ]
     read = [key for key in dict.fromkeys(keys) if key not in ("bias", *OF_HIT)]
     for key in read:
         if key not in ABSTENTION_STATISTICS:

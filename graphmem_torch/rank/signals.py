@@ -31,7 +31,10 @@ from graphmem_torch.rank.population import Sums, cosine_sums
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
 
-__all__ = ["published_resistances"]
+__all__ = ["CENTRALITY", "published_resistances"]
+
+CENTRALITY = 0.1
+"""Weight beta of the PageRank in the strength of a memory; the paper names no value."""
 
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
 _NAMED = 0.15  # minimum share of a question's idf that names a document in full
@@ -400,7 +403,7 @@ def _decayed_pagerank(c: Candidates) -> Tensor:
 @signal("strength", graph=True, reads=("retention",))
 def _strength(c: Candidates) -> Tensor:
     """S(t) = e^{-lambda t} + beta C(n), C(n) the PageRank relative to the largest."""
-    return c.signal("decay") + c.config.decay.centrality * c.signal("pagerank")
+    return c.signal("decay") + CENTRALITY * c.signal("pagerank")
 
 
 @signal("proximity", graph=True)

@@ -54,26 +54,22 @@ __all__ = [
 MOVED_FORMATS = ("mem0", "zep", "letta", "langgraph", "chroma", "mcp")
 """Names of the formats of other programs, which `moving` reads."""
 
-_MODULE = {
-    "LocomoSample": "readers.locomo",
-    "atom_from_record": "readers.jsonl",
-    "document_atoms": "readers.read",
-    "read_atoms": "readers.read",
-    "read_chatgpt": "readers.chatgpt",
-    "read_chroma_database": "readers.chroma",
-    "read_claude": "readers.claude",
-    "read_discord": "readers.discord",
-    "read_langgraph_database": "readers.langgraph_store",
-    "read_langgraph_dump": "readers.langgraph_store",
-    "read_letta": "readers.letta",
-    "read_locomo": "readers.locomo",
-    "read_mem0_database": "readers.mem0",
-    "read_mem0_json": "readers.mem0",
-    "read_moved": "readers.moving",
-    "read_slack": "readers.slack",
-    "read_telegram": "readers.telegram",
-    "read_whatsapp": "readers.whatsapp",
-    "read_zep": "readers.zep",
+_NAMES = {
+    "readers.chatgpt": "read_chatgpt",
+    "readers.chroma": "read_chroma_database",
+    "readers.claude": "read_claude",
+    "readers.discord": "read_discord",
+    "readers.jsonl": "atom_from_record",
+    "readers.langgraph_store": "read_langgraph_database read_langgraph_dump",
+    "readers.letta": "read_letta",
+    "readers.locomo": "LocomoSample read_locomo",
+    "readers.mem0": "read_mem0_database read_mem0_json",
+    "readers.moving": "read_moved",
+    "readers.read": "document_atoms read_atoms",
+    "readers.slack": "read_slack",
+    "readers.telegram": "read_telegram",
+    "readers.whatsapp": "read_whatsapp",
+    "readers.zep": "read_zep",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

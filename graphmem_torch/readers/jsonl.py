@@ -81,7 +81,7 @@ def read_records(
                         record, vector = without_embedding(
                             record, place, given.dim, normalise=given.normalise
                         )
-                        atom = atom_from_record(record, where=place, told=told, losses=losses)
+                        atom = atom_from_record(record, where=place, warned=told, losses=losses)
                     except EmptyMessageError:
                         losses["message without text"] += 1
                         continue
@@ -110,7 +110,7 @@ def atom_from_record(
     record: object,
     *,
     where: str | None = None,
-    told: set[str] | None = None,
+    warned: set[str] | None = None,
     losses: Counter[str] | None = None,
 ) -> Atom:
     """Return the atom of a JSON object, or of a client's object that stands for one.
@@ -136,7 +136,7 @@ def atom_from_record(
     Args:
         record: Object to read.
         where: File and line, for messages.
-        told: Keys with an earlier warning, which is not repeated; updated. None warns each time.
+        warned: Keys with an earlier warning, which is not repeated; updated. None warns each time.
         losses: Counter of dropped content by kind; updated.
 
     Raises:
@@ -175,7 +175,7 @@ def atom_from_record(
         raise InputError(
             f"text: expected a string with something in it, got {got}; {do}", where=where
         )
-    check_keys(given, _FIELDS, SESSION_KEYS, where, told)
+    check_keys(given, _FIELDS, SESSION_KEYS, where, warned)
     memory_type = _string(given, "type", where)
     if memory_type is not None and memory_type not in MEMORY_TYPES:
         raise InputError(unknown("type", memory_type, MEMORY_TYPES), where=where)

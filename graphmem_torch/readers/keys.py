@@ -31,7 +31,7 @@ def check_keys(
     fields: Collection[str],
     lists: Collection[str],
     where: str | None,
-    told: set[str] | None,
+    warned: set[str] | None,
 ) -> None:
     """Warn of keys that would become `meta` although they look like fields.
 
@@ -40,14 +40,14 @@ def check_keys(
         fields: Names of the fields.
         lists: Names of the fields for the turns of a session, which this record does not have.
         where: File and line, for messages.
-        told: Keys with an earlier warning, which is not repeated; updated. None warns each time.
+        warned: Keys with an earlier warning, which is not repeated; updated. None warns each time.
 
     Raises:
         InputError: A vector, which would not be used.
     """
     absent = [name for name in fields if record.get(name) is None]
     for key, value in record.items():
-        if not isinstance(key, str) or key in fields or (told is not None and key in told):
+        if not isinstance(key, str) or key in fields or (warned is not None and key in warned):
             continue
         if key in _VECTORS and not isinstance(value, (str, bool, Mapping)):
             raise InputError(
@@ -68,8 +68,8 @@ def check_keys(
                 key,
                 field,
             )
-            if told is not None:
-                told.add(key)
+            if warned is not None:
+                warned.add(key)
 
 
 def meant_field(key: str, fields: Iterable[str]) -> str | None:

@@ -187,7 +187,7 @@ def _chosen(facts: ReportFacts, limit: int) -> tuple[Tensor, list[str]]:
     if concepts and CONCEPT not in {facts.kinds[k] for k in facts.kind.unique().tolist()}:
         notes.append(
             f"The {concepts:,} concepts that tie memories together are not drawn; "
-            "--config.structure.concepts true makes them nodes."
+            "`concepts=True`, or --concepts, makes them nodes."
         )
     if facts.num_nodes <= limit:
         return torch.arange(facts.num_nodes), notes

@@ -63,31 +63,17 @@ __all__ = [
     "suggest_links",
 ]
 
-_MODULE = {
-    "Bridges": "spectral.bridge",
-    "ElectricalNetwork": "spectral.electrical",
-    "Frontiers": "spectral.resistance",
-    "Frustration": "spectral.structure",
-    "Laplacian": "linalg.laplacians",
-    "PredictedLinks": "spectral.link_prediction",
-    "ResistanceEmbedding": "spectral.resistance",
-    "Structure": "spectral.structure",
-    "bridge_scores": "spectral.bridge",
-    "bridges": "spectral.bridge",
-    "centrality": "spectral.resistance",
-    "communities": "spectral.community",
-    "components": "linalg.component",
-    "effective_resistance": "spectral.resistance",
-    "fiedler": "spectral.community",
-    "frontiers": "spectral.resistance",
-    "frustration": "spectral.structure",
-    "laplacian": "linalg.laplacians",
-    "linear_autoencoder": "spectral.link_prediction",
-    "modularity": "spectral.community",
-    "predict_links": "spectral.link_prediction",
-    "resistance_embedding": "spectral.resistance",
-    "structure_of": "spectral.structure",
-    "suggest_links": "spectral.links",
+_NAMES = {
+    "linalg.component": "components",
+    "linalg.laplacians": "Laplacian laplacian",
+    "spectral.bridge": "Bridges bridge_scores bridges",
+    "spectral.community": "communities fiedler modularity",
+    "spectral.electrical": "ElectricalNetwork",
+    "spectral.link_prediction": "PredictedLinks linear_autoencoder predict_links",
+    "spectral.links": "suggest_links",
+    "spectral.resistance": "Frontiers ResistanceEmbedding centrality effective_resistance "
+    "frontiers resistance_embedding",
+    "spectral.structure": "Frustration Structure frustration structure_of",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -29,16 +29,13 @@ __all__ = [
     "TokenRows",
 ]
 
-_MODULE = {
-    "Batch": "store.batches",
-    "Coded": "store.atom_columns",
-    "Columns": "store.atom_columns",
-    "EdgeBlock": "edges",
-    "MemoryStore": "store.store",
-    "NodeVectors": "store.batches",
-    "StoreReader": "store.reader",
-    "TensorReader": "store.tensor_reader",
-    "TokenRows": "store.batches",
+_NAMES = {
+    "edges": "EdgeBlock",
+    "store.atom_columns": "Coded Columns",
+    "store.batches": "Batch NodeVectors TokenRows",
+    "store.reader": "StoreReader",
+    "store.store": "MemoryStore",
+    "store.tensor_reader": "TensorReader",
 }
 
-__getattr__ = lazy_names(__name__, _MODULE)
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -91,6 +91,11 @@ class Database:
             except sqlite3.Error as error:
                 raise store_error(error, self.place) from error
 
+    def value(self, key: str) -> str | None:
+        """Return a string of the table `meta`, or None."""
+        rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
+
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
         """Yield the rows of a statement one by one, for large rows; other threads wait."""
         with self._lock:
@@ -257,7 +262,9 @@ class Database:
             if version != (version := self._data_version()):
                 written = None  # another connection wrote to the log since it was read
             numbers, follow = written, False
-            if numbers is None or not self._tells_pages_apart():
+            # The first byte of a page identifies tree pages, but for these; see `clear_unused`.
+            moving = self.query("PRAGMA auto_vacuum")[0][0]
+            if numbers is None or moving or self.query("PRAGMA page_count")[0][0] > MOST_PAGES:
                 roots = self.query("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")
                 numbers, follow = {1, *(row[0] for row in roots)}, True
             clear_unused(_descriptors.of(self._file, path), numbers, follow=follow)
@@ -275,11 +282,6 @@ class Database:
     def _data_version(self) -> int:
         """Return a number that changes when another connection writes."""
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-
-    def _tells_pages_apart(self) -> bool:
-        """Return whether the first byte of a page identifies tree pages; see `clear_unused`."""
-        moving = self.query("PRAGMA auto_vacuum")[0][0]
-        return not moving and self.query("PRAGMA page_count")[0][0] <= MOST_PAGES
 
     def expect_there(self) -> None:
         """Raise StoreError if it was closed, or its files were removed or replaced."""

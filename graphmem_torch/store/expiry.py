@@ -54,7 +54,7 @@ class ExpiryRows:
         """
         if not (gone := self.expired(when)):
             return _NONE
-        state = str(self._database.query("SELECT value FROM meta WHERE key = 'store.state'"))
+        state = self._database.value("store.state") or ""
         with self._lock:
             if self._last is not None and self._last[:2] == (state, gone):
                 return self._last[2]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphmem_torch.store.database import Database
 
@@ -135,7 +135,7 @@ class Sources:
             self._database.execute_many("INSERT OR IGNORE INTO source_atom VALUES (?, ?)", rows)
             self._database.execute_many(
                 f"DELETE FROM source_atom WHERE source = {NOBODY} AND id = ?",
-                _each(name for _, name in rows if number != NOBODY),
+                [(name,) for _, name in rows if number != NOBODY],
             )
 
         if rows:
@@ -151,7 +151,7 @@ class Sources:
             run(
                 f"INSERT INTO source_atom SELECT {NOBODY}, own.id FROM (SELECT ? AS id) AS own "
                 "WHERE NOT EXISTS (SELECT 1 FROM source_atom AS other WHERE other.id = own.id)",
-                _each(name for name, _ in rows),
+                [(name,) for name, _ in rows],
             )
 
         if rows:
@@ -165,7 +165,7 @@ class Sources:
         """Stop following those of the sources that have no atoms; only inside a write."""
         none = "NOT EXISTS (SELECT 1 FROM source_atom WHERE source_atom.source = source.source)"
         sql = f"DELETE FROM source WHERE source = ? AND {none}"
-        self._database.execute_many(sql, _each(numbers))
+        self._database.execute_many(sql, [(number,) for number in numbers])
 
     def _drop(self, number: int) -> None:
         run = self._database.execute_many
@@ -177,7 +177,3 @@ class Sources:
         )
         run("DELETE FROM source_atom WHERE source = ?", [(number,)])
         run("DELETE FROM source WHERE source = ?", [(number,)])
-
-
-def _each(values: Iterable[Any]) -> list[tuple[Any]]:
-    return [(value,) for value in values]

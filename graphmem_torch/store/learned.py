@@ -62,12 +62,12 @@ class LearnedRows:
     @property
     def version(self) -> str:
         """Token that changes with the learned values; empty if there never were any."""
-        return self._meta(_VERSION)
+        return self._database.value(_VERSION) or ""
 
     @property
     def erased(self) -> str:
         """Token that changes when memories are erased."""
-        return self._meta("store.erased")
+        return self._database.value("store.erased") or ""
 
     def rows(self) -> dict[str, LearnedRow]:
         """Return the learned values, by kind."""
@@ -164,7 +164,7 @@ class LearnedRows:
 
     def given(self) -> int:
         """Count all feedback given so far, dropped feedback included."""
-        return int(self._meta("store.feedback") or 0)
+        return int(self._database.value("store.feedback") or 0)
 
     def feedback(self) -> list[Feedback]:
         """Return the kept feedback, oldest first; later feedback on the same question wins."""
@@ -259,10 +259,6 @@ class LearnedRows:
         run("DELETE FROM learned WHERE kind = ?", [(kind,) for kind in kinds])
         put = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
         run(put, [(_VERSION, uuid.uuid4().hex)])
-
-    def _meta(self, key: str) -> str:
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
-        return rows[0][0] if rows else ""
 
 
 def _read(text: str, checksum: int) -> Mapping[str, Any] | None:

@@ -89,7 +89,7 @@ class WriterLock:
         """
         until = time.monotonic() + self.wait
         if not self._mutex.acquire(timeout=min(self.wait, threading.TIMEOUT_MAX)):
-            raise self._locked(_this_process())
+            raise self._locked(_process(os.getpid()))
         try:
             if self._depth == 0 and self._folder is not None:
                 self._take(self._folder / self._name, until)
@@ -152,7 +152,7 @@ class WriterLock:
             pause = min(2 * pause, _LONGEST_PAUSE)
         # If the holder's name cannot be written (full disk), the lock is still held.
         with contextlib.suppress(OSError):
-            named = json.dumps({**_this_process(), "since": time.time()})
+            named = json.dumps({**_process(os.getpid()), "since": time.time()})
             os.pwrite(self._file, named.ljust(_NAMED).encode(), 0)
 
     def _locked(self, holder: Mapping[str, Any]) -> StoreLockedError:
@@ -184,12 +184,8 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def _this_process() -> dict[str, Any]:
-    return _process(os.getpid())  # changes after a fork
-
-
 @functools.cache
-def _process(pid: int) -> dict[str, Any]:
+def _process(pid: int) -> dict[str, Any]:  # the pid changes after a fork
     command = shlex.join(sys.orig_argv)
     return {"pid": pid, "host": socket.gethostname(), "command": command[:500]}
 

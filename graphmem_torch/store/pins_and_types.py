@@ -60,7 +60,7 @@ class PinsAndTypes:
         """Return the nodes of stated type `procedural`; a reader scans once a state."""
         if not self._database.readonly:
             return self._scan()
-        state = self._database.query("SELECT value FROM meta WHERE key = 'store.state'")
+        state = self._database.value("store.state")
         if self._scanned is None or self._scanned[0] != state:
             self._scanned = state, list(self._scan())
         return self._scanned[1]
@@ -86,14 +86,12 @@ class PinsAndTypes:
     @property
     def types_version(self) -> int:
         """Number that changes with every effective `set_found_types`."""
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_VERSION,))
-        return int(rows[0][0]) if rows else 0
+        return int(self._database.value(_VERSION) or 0)
 
     @property
     def removals(self) -> int:
         """Number of removals so far."""
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_REMOVALS,))
-        return int(rows[0][0]) if rows else 0
+        return int(self._database.value(_REMOVALS) or 0)
 
     def note_removal(self, when: float, atoms: int) -> None:
         """Count a removal, and note how many atoms it deleted; only inside a write."""
@@ -197,6 +195,5 @@ class PinsAndTypes:
 
     def note_stored(self, start: int, count: int, when: float) -> None:
         """Note when a batch is stored; only inside a write of the database."""
-        if count:
-            row = (start, count, when)
-            self._database.execute_many("INSERT OR REPLACE INTO stored_at VALUES (?, ?, ?)", [row])
+        row = (start, count, when)
+        self._database.execute_many("INSERT OR REPLACE INTO stored_at VALUES (?, ?, ?)", [row])

@@ -128,7 +128,7 @@ class StoreReader:
     @property
     def generation(self) -> int:
         """Number of acknowledged batches; uses and meta strings do not count."""
-        return self._number("store.generation") or 0
+        return self._whole("store.generation", self._database.value("store.generation")) or 0
 
     @property
     def state(self) -> str:
@@ -140,17 +140,17 @@ class StoreReader:
     @property
     def fingerprint(self) -> str | None:
         """Fingerprint of the embedder that the store is bound to."""
-        return self._meta("store.fingerprint")
+        return self._database.value("store.fingerprint")
 
     @property
     def dim(self) -> int | None:
         """Width of the embeddings; None while it is unknown."""
-        return self._number("store.dim")
+        return self._whole("store.dim", self._database.value("store.dim"))
 
     @property
     def token_dim(self) -> int | None:
         """Width of the token vectors; None if there are none."""
-        return self._number("store.token_dim")
+        return self._whole("store.token_dim", self._database.value("store.token_dim"))
 
     @property
     def num_nodes(self) -> int:
@@ -503,7 +503,7 @@ class StoreReader:
 
     def meta_get(self, key: str) -> str | None:
         """Return a string stored by `MemoryStore.meta_set`, or None."""
-        return self._meta(own_key(key))
+        return self._database.value(own_key(key))
 
     def _checked(self, row: tuple[Any, ...], digest: bytes) -> Atom:
         """Return the atom of a row; its digest is verified once."""
@@ -517,17 +517,10 @@ class StoreReader:
         self._sound.add((row[0], digest))
         return atom
 
-    def _meta(self, key: str) -> str | None:
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
-        return rows[0][0] if rows else None
-
     def _kept(self, *keys: str) -> dict[str, str]:
         """Return the meta strings of several keys in one query; missing keys are left out."""
         marks = ", ".join("?" * len(keys))
         return dict(self._database.query(f"SELECT * FROM meta WHERE key IN ({marks})", keys))
-
-    def _number(self, key: str) -> int | None:
-        return self._whole(key, self._meta(key))
 
     def _whole(self, key: str, value: str | None) -> int | None:
         try:

@@ -119,7 +119,7 @@ class MemoryStore(TensorReader):
             database = Database(folder, readonly=mode == "r", create=create, woken=woken)
             store = cls(database, folder, lock, bound)
             try:
-                changed = store._unbound()
+                changed = store.unbound()
                 if changed and mode == "w":
                     store._database.write(lambda: store._set(changed))
                 if mode == "w":
@@ -128,10 +128,6 @@ class MemoryStore(TensorReader):
                 store.close()
                 raise
         return store
-
-    def expect_embedder(self) -> None:
-        """Raise EmbedderError if the stored vectors are of another embedder."""
-        self._unbound()
 
     def turn(self) -> AbstractContextManager[None]:
         """Hold the writer's lock inside the `with` block, against threads and processes; nests.
@@ -247,7 +243,7 @@ class MemoryStore(TensorReader):
 
         def work() -> tuple[str, CutEdges, str]:
             before = self.state
-            start, changes = self.next_node, self._unbound()
+            start, changes = self.next_node, self.unbound()
             if first is not None and first != start:
                 raise StoreError(
                     f"{self._database.place}: expected {first} nodes, got {start}; another program "
@@ -266,7 +262,8 @@ class MemoryStore(TensorReader):
                 if batch.alias_embeddings is not None:
                     named = [name for name, _ in batch.aliases]
                     put_alias_vectors(self._database, named, batch.alias_embeddings)
-            self.life.note_stored(start, len(batch.atoms), now)
+            if batch.atoms:
+                self.life.note_stored(start, len(batch.atoms), now)
             if batch.atoms and dim is None:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
             if batch.tokens is not None and token_dim is None:
@@ -514,7 +511,7 @@ class MemoryStore(TensorReader):
             stamp = self.state if state is None else state
             # A separate lock: a large file takes longer than a commit may.
             with WriterLock(self.path, "snapshot.lock", create=False):
-                erased = int(self._meta("store.erased") or 0)
+                erased = int(self._database.value("store.erased") or 0)
                 if int(stamp.partition("-")[0]) >= erased:  # else it holds content erased since
                     snapshot.save_snapshot(self.path, tensors, meta, stamp, name)
                 if self.gone:  # a store dropped meanwhile leaves no file
@@ -551,7 +548,7 @@ class MemoryStore(TensorReader):
         self._database.close()
         self._lock.close()
 
-    def _unbound(self) -> dict[str, str]:
+    def unbound(self) -> dict[str, str]:
         """Return the meta strings that bind the store to its embedder; an empty store accepts any.
 
         Raises:

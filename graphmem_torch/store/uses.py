@@ -282,8 +282,7 @@ class Uses:
     def _next_entry(self) -> int:
         """Return the number of the next change of the counts; only inside a write."""
         database = self._database
-        counter = database.query("SELECT value FROM meta WHERE key = ?", (_COUNTER,))
-        entry = int(counter[0][0]) + 1 if counter else 1
+        entry = int(database.value(_COUNTER) or 0) + 1
         put = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
         database.execute_many(put, [(_COUNTER, str(entry))])
         return entry

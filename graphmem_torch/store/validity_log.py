@@ -51,8 +51,7 @@ class ValidityRows:
     @property
     def version(self) -> int:
         """Number that changes when statements are added or removed."""
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_VERSION,))
-        return int(rows[0][0]) if rows else 0
+        return int(self._database.value(_VERSION) or 0)
 
     def stated(self, nodes: Sequence[int] | None = None) -> list[StatedValidity]:
         """Return the statements on some atoms, or all, by `known` and then by order of entry."""

@@ -245,10 +245,6 @@ class Vocabulary:
         known, size = self._ids, self._size
         return [n for term in found if (n := known.get(term, size)) < size]
 
-    def _missing(self, found: Sequence[str]) -> float:
-        """Return the number of terms that are unknown."""
-        return len(found) - len(self._known(found))
-
     def _number(self, term: str) -> int:
         number = self._ids.get(term)
         if number is None:
@@ -265,7 +261,7 @@ class Vocabulary:
         """
         found = [terms(text) for text in texts]
         rows = [self._known(own) for own in found]
-        missing = list(map(self._missing, found))
+        missing = [len(own) - len(row) for own, row in zip(found, rows, strict=True)]
         width = max([1, *map(len, rows)])
         padded = [row + [-1] * (width - len(row)) for row in rows]
         ids = torch.tensor(padded, dtype=torch.int64).view(len(rows), width)

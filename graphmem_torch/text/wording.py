@@ -104,12 +104,9 @@ class _Token(NamedTuple):
 
 def wording(text: str) -> tuple[str, ...]:
     """Return the words and signs of a text in order, in the form for comparison."""
-    found = _contracted(_tokens(_primed(_GROUPED.sub(_ungrouped, _plain(text)))))
+    plain = unicodedata.normalize("NFC", text).translate(_PLAIN)
+    found = _contracted(_tokens(_primed(_GROUPED.sub(_ungrouped, plain))))
     return tuple(_with_commas(_without_openings(found)))
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", text).translate(_PLAIN)
 
 
 def _ungrouped(match: re.Match[str]) -> str:
@@ -226,8 +223,9 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
         return word.lower()
     if _CODE.search(word) or (_LETTER.search(word) and _DIGIT.search(word)):
         return word
-    if _has_inner_capital(word):
-        return word
+    inner = any(one.isalpha() and other.isupper() for one, other in itertools.pairwise(word))
+    if inner and any(map(str.islower, word)):
+        return word  # a capital after a letter
     if unit and len(word) < 4 and word.isalpha():
         # mW is not MW, and 5 m are not 5 M; "PM" is "pm".
         return word if len(word) == 1 or not (word.isupper() or word.islower()) else word.lower()
@@ -235,12 +233,6 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
     if not shouted and len(word) > 1 and word.isupper() and lower in _SMALL:
         return word  # US, IT and WHO are no pronouns
     return lower
-
-
-def _has_inner_capital(word: str) -> bool:
-    """Return whether a capital follows a letter directly, in a word that is not all capitals."""
-    inner = any(one.isalpha() and other.isupper() for one, other in itertools.pairwise(word))
-    return inner and any(map(str.islower, word))
 
 
 def _contracted(tokens: Sequence[_Token]) -> list[_Token]:

@@ -329,22 +329,22 @@ class VocabularyCoverage:
         """
         if self.unread_share(text) > _MOST_UNREAD:
             return False
-        language = language_of(words(lowered(text)), english, least=1)
+        language = language_of(words(lowered(text)), english, min_words=1)
         return language == "english" or self.scripts is None or language in self.languages
 
 
-def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2) -> str:
+def language_of(found: Sequence[str], english: frozenset[str], *, min_words: int = 2) -> str:
     """Return the language of a text in Latin letters; `english` unless its words show another.
 
-    Another language needs at least `least` of its function words (`STOP_WORDS_OF`) in the text, and
-    more than English has; the first wins a tie. Parts of names and English words count only if
+    Another language needs at least `min_words` of its function words (`STOP_WORDS_OF`) in the text,
+    and more than English has; the first wins a tie. Parts of names and English words count only if
     they, with a certain one, are nearly a third of all words.
 
     Args:
         found: Words of the text (`words`).
         english: Function words of English.
-        least: Minimum function words of another language. 2 by default; 1 for questions, because
-            nearly every English one has English function words.
+        min_words: Minimum function words of another language; 1 for questions, because nearly every
+            English one has English function words.
     """
     if _VOTERS.isdisjoint(found):
         return "english"
@@ -353,7 +353,7 @@ def language_of(found: Sequence[str], english: frozenset[str], *, least: int = 2
     best = max(STOP_WORDS_OF, key=lambda name: votes[name])
     own, others = distinct & STOP_WORDS_OF[best], len(distinct & english - STOP_WORDS_OF[best])
     dense = len(own) > 1 and len(own) >= _DENSE * len(distinct)
-    return best if (len(own) if dense else votes[best]) > max(least - 1, others) else "english"
+    return best if (len(own) if dense else votes[best]) > max(min_words - 1, others) else "english"
 
 
 def foreign(text: str, english: frozenset[str]) -> bool:

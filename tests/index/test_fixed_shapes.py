@@ -165,7 +165,7 @@ def test_walk_of_fixed_rounds_is_that_of_pushes(
     seeds = SparseRows.of(columns, torch.rand(4, 3, generator=g) + 0.1, nodes)
     there = torch.rand(1 if mask == "shared" else 4, nodes, generator=g) < 0.8
     there = None if mask is None else there.scatter(1, columns.view(1, -1), True).expand(4, -1)
-    config = WalkConfig(damping=0.85, relative=relative)
+    config = WalkConfig(relative=relative)
     expected = walk_from(graph, seeds, config, there).to_dense()
     found = fixed_walk(graph, seeds.to_dense(), config, there)
     near = expected > 0.02 * expected.amax(1, keepdim=True)  # a push leaves small values out

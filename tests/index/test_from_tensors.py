@@ -75,7 +75,7 @@ def dense_scores(
             return u
         parts = []
         for own in u.split([atoms, nodes - atoms], 1) if s.competitors == "kind" else [u]:
-            top = own.topk(min(s.top, own.shape[1]), dim=1).values
+            top = own.topk(min(7, own.shape[1]), dim=1).values
             above = (top[:, None, :] - own[:, :, None]).clamp(min=0).sum(2)
             parts.append((own - s.inhibition * above).clamp(min=0))
         return torch.cat(parts, 1)
@@ -100,8 +100,8 @@ def dense_scores(
     "config",
     [
         settings(),
-        settings("synapse", **{"anchors.source": "semantic", "spread.top": 3}),
-        settings("synapse-published", **{"anchors.source": "semantic", "spread.top": 3}),
+        settings("synapse", **{"anchors.source": "semantic"}),
+        settings("synapse-published", **{"anchors.source": "semantic"}),
     ],
     ids=["default", "synapse", "synapse-published"],
 )

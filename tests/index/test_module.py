@@ -349,7 +349,7 @@ def test_from_state_dict_refuses_what_is_no_state(index: MemoryIndex) -> None:
 
 
 def test_plan_of_each_regime(random_columns: Columns) -> None:
-    modes = {"modes.build": True, "modes.retrieve": True}
+    modes = {"modes.use": "candidates"}
     for overrides, rule in (
         ({}, CandidateRule.EVERY),
         ({"rank.exhaustive_up_to": ATOMS - 1}, CandidateRule.BASE),

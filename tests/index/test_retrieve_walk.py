@@ -203,15 +203,10 @@ def test_contextos_has_the_published_constants() -> None:
     assert config.walk.relative and replace(config.walk, relative=False) == published.walk
     for own in (config, published):
         assert own.rank.weights == {"semantic_positive": 50.0, "decayed_pagerank": 10.0}
-        assert own.walk.damping == 0.85
         assert own.anchors.source == "semantic"
         # Every edge is taken both ways, as no end keeps fewer of them than the other.
         assert own.spread.edges == own.spread.reverse and own.spread.capped == ()
-    for wrong in (
-        {"walk.damping": -0.1},
-        {"walk.damping": 1.0},
-        {"decay.half_life_days": {"episodc": 1}},
-    ):
+    for wrong in ({"decay.half_life_days": {"episodc": 1}},):
         with pytest.raises(ConfigError):
             load_config("contextos", wrong)
     lives = load_config("contextos", {"decay.half_life_days.episodic": 24}).decay.half_life_days

@@ -76,13 +76,10 @@ def centrality(memory: Memory) -> Tensor:  # [A]
 
 def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
     """Strength without centrality: what is retained."""
-    own, rank = memory.config.decay, centrality(memory)
+    rank = centrality(memory)
     strengths = memory.upkeep.strength(ids, **change)
     rows = memory.tensors.rows(list(ids)).tolist()
-    return [
-        strengths[name] - own.centrality * float(rank[row])
-        for name, row in zip(ids, rows, strict=True)
-    ]
+    return [strengths[name] - 0.1 * float(rank[row]) for name, row in zip(ids, rows, strict=True)]
 
 
 def test_decay_by_the_published_factors() -> None:
@@ -101,10 +98,7 @@ def test_decay_by_the_published_factors() -> None:
 
 
 def test_strength_is_retention_and_centrality() -> None:
-    change = {
-        "decay.centrality": 0.7,
-        "decay.half_life_days": {"episodic": 10 / 24, "semantic": 0},
-    }
+    change = {"decay.half_life_days": {"episodic": 10 / 24, "semantic": 0}}
     with living(**change) as memory:
         memory.add(four())
         memory.graph.connect("episodic", "semantic", "causes")
@@ -112,7 +106,7 @@ def test_strength_is_retention_and_centrality() -> None:
         for name, kept in (("episodic", 0.5), ("semantic", 1.0)):
             central = float(rank[memory.tensors.rows([name]).cpu()])
             found = memory.upkeep.strength(name, as_of=NOW + 10 * HOUR)[name]
-            assert found == pytest.approx(kept + 0.7 * central, abs=1e-5)
+            assert found == pytest.approx(kept + 0.1 * central, abs=1e-5)
         assert memory.upkeep.strength([]) == {} == memory.upkeep.types([])
 
 

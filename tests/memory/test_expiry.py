@@ -129,7 +129,7 @@ def test_every_read_hides_it(tmp_path: Path) -> None:
 
 def test_themes_conflicts_and_groups_leave_it_out() -> None:
     clock = Clock()
-    spectral = config_of(**{"modes.build": True})
+    spectral = config_of(**{"modes.use": "kept"})
     with opened(clock=clock, config=spectral) as memory:
         memory.add(
             [

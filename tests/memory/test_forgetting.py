@@ -167,7 +167,7 @@ def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
 
 def test_forget_renames_a_concept_that_others_know_by_another_name(tmp_path: Path) -> None:
     """With a threshold that makes one concept of all that is near."""
-    config = config_of(**{"link.concept_dedup": 0.6})
+    config = config_of()
     with opened(tmp_path, config=config) as memory:
         memory.add(Atom("x", "they met Project Nightingale", session="s"))
         memory.add(Atom("y", "they met The Project Nightingale", session="s"))

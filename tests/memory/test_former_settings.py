@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from graphmem_torch.config import Config, load_config
+from graphmem_torch.config import Config, config_to_dict, former_section, load_config
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.memory.learned_values import settings_digest
 from graphmem_torch.memory.modes import REGIME_KEY
@@ -59,7 +59,7 @@ def default_settings() -> Config:
         config,
         rank=replace(config.rank, weights=RANK["weights"]),
         anchors=replace(config.anchors, named=2.0),
-        modes=replace(config.modes, build=True),
+        modes=replace(config.modes, use="kept"),
     )
 
 
@@ -67,6 +67,22 @@ def test_digests_are_those_of_the_former_names() -> None:
     config = default_settings()
     assert settings_digest(config, "weights", "an encoder") == literal_digest()
     assert settings_digest(config, "threshold", "an encoder") == literal_digest(gate=GATE)
+
+
+@pytest.mark.parametrize(
+    ("preset", "own"),
+    [
+        ("spectral", {"build": True, "retrieve": True, "half_life_days": 365.0}),
+        (
+            "spectral-published",
+            {"build": True, "retrieve": True, "half_life_days": 365.0}
+            | {"select": "gcv_published", "absolute": True},
+        ),
+    ],
+)
+def test_one_setting_stands_for_two_former_ones(preset: str, own: dict[str, Any]) -> None:
+    values = config_to_dict(load_config(preset))["modes"]
+    assert former_section("modes", values) == MODES | own
 
 
 def test_what_was_learned_is_applied_where_the_store_has_the_former_digest(tmp_path: Path) -> None:
@@ -101,7 +117,7 @@ def test_what_was_learned_is_applied_where_the_store_has_the_former_digest(tmp_p
 
 
 def test_indexes_and_detectors_keep_the_former_names(tmp_path: Path) -> None:
-    config = replace(config_of(), spread=Config().spread, modes=replace(Config().modes, build=True))
+    config = replace(config_of(), spread=Config().spread, modes=replace(Config().modes, use="kept"))
     with opened(tmp_path / "m", config=config) as memory:
         memory.add(turns())
         memory.retrieve("comet")
@@ -129,7 +145,15 @@ def test_indexes_and_detectors_keep_the_former_names(tmp_path: Path) -> None:
         ("walk.kept", "which is a constant now; leave it out"),
         ("aggregate.words", "which is a constant now; leave it out"),
         ("plan.match", "which is a constant now; leave it out"),
-        ("context.summary", "which is an argument now; give shorten= to compile or answer"),
+        ("spread.top", "which is a constant now; leave it out"),
+        ("link.window", "which is a constant now; leave it out"),
+        ("link.concept_dedup", "which is a constant now; leave it out"),
+        ("modes.build", "which modes.use says now; give one of none, kept, candidates"),
+        ("modes.absolute", "which modes.select says now; give one of gcv_published"),
+        ("calibration.others", "which is calibration.encoders.others now; give that"),
+        ("context.summary", r"which is an argument now; give Layout\(shorten=...\) to compile"),
+        ("context.format", r"which is an argument now; give Layout\(format=...\)"),
+        ("structure.concepts", "which is an argument now; give concepts=True"),
     ],
 )
 def test_former_settings_say_what_became_of_them(name: str, said: str) -> None:

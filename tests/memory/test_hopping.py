@@ -103,7 +103,7 @@ def story() -> list[Atom]:
 
 @pytest.fixture(scope="module", params=["default", "synapse", "contextos"])
 def town(request: pytest.FixtureRequest) -> Iterator[Memory]:
-    changed = {"link.concepts": "pattern", "link.concept_dedup": 1.1, "link.similarity_k": 0}
+    changed = {"link.concepts": "pattern", "link.similarity_k": 0}
     changed |= {"spread.edges": {"abstraction": 1.0}, "spread.reverse": {"abstraction": 1.0}}
     config = load_config(request.param, changed)
     # A clock that stands still: `contextos` fades from one question to the next.

@@ -134,14 +134,6 @@ def test_mode_cache_finds_anew_where_modes_drifted() -> None:
         assert len(current(memory).label) == 121 and counters(memory) == (2, 1)
 
 
-def test_mode_cache_without_a_tolerance_finds_anew() -> None:
-    with opened(config=settings("spectral", **{"modes.drift": 0})) as memory:
-        for turn in range(4):
-            memory.add(notes(10, start=10 * turn))
-            memory.themes.list()
-        assert counters(memory) == (4, 0)
-
-
 def test_mode_cache_finds_anew_by_other_settings() -> None:
     with opened(config=settings("default")) as memory:
         memory.add(notes(40))

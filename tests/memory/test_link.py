@@ -186,7 +186,7 @@ def test_concepts_of_near_names_are_one_and_chains_do_not_creep() -> None:
     order = ["sea", "séa", "sëa", "sêa", "dog", "dög", "moon"]
     atoms = [Atom(f"a{i}", name) for i, name in enumerate(order)]
     vectors = torch.eye(DIM)[: len(order)]
-    config = LinkConfig(similarity_k=0, window_turns=1)
+    config = LinkConfig(similarity_k=0)
     concept_of: dict[str, str] = {}
     leaders: list[str] = []
     for name in order:
@@ -219,11 +219,11 @@ def test_abstraction_edges_lead_from_the_turns_of_a_window() -> None:
     atoms = [Atom(f"a{i}", text, session="s") for i, text in enumerate(texts)]
     atoms.insert(3, Atom("other", "x", session="t"))
     vectors = torch.eye(DIM)[: len(atoms)]
-    for window in (1, 2, 3, 5):
-        edges, _ = linked(atoms, vectors, [3, 5], LinkConfig(similarity_k=0, window_turns=window))
+    for sizes in ([3, 5], [8]):
+        edges, _ = linked(atoms, vectors, sizes, LinkConfig(similarity_k=0))
         expected: dict[tuple[str, str], float] = {}
         for place, name in ((2, "moon"), (4, "dog"), (5, "moon")):
-            for back in range(window):
+            for back in range(5):
                 if place - back >= 0:
                     key = (f"a{place - back}", concept_id(name))
                     expected[key] = max(expected.get(key, 0.0), 0.8 * 0.9**back)

@@ -190,7 +190,7 @@ def test_index_moves_with_its_modes(random_columns: Any, random_questions: Any) 
 
 
 def test_signal_is_the_weight_of_the_mode(random_columns: Any, random_questions: Any) -> None:
-    own = {"modes.count": 4, "modes.retrieve": False, "modes.half_life_days": 0}
+    own = {"modes.count": 4, "modes.use": "kept", "modes.half_life_days": 0}
     config = load_config("spectral", own)
     config = replace(config, rank=replace(config.rank, weights={"mode": 1.0}))
     index, asked = MemoryIndex.build(random_columns(40), config), random_questions()

@@ -24,10 +24,8 @@ from tests.memories import config_of, file_size_limit, opened, stored
 # the words of others.
 NAMES = ["Lea", "Léa", "Lèa", "Lêa", "Lëa", "Leá", "Leà", "The Léa", "The Leá"]
 STEP = [0.0, 1.0, 2.03, 2.97, 3.88, 4.92, 5.99, 1.61, 4.37]
-ANGLE = {name.lower(): 0.3 * step for name, step in zip(NAMES, STEP, strict=True)}
-CONFIG = config_of(
-    **{"link.concept_dedup": math.cos(0.35), "link.min_similarity": 0.1, "spread.max_edges": 3}
-)
+ANGLE = {name.lower(): 0.345 * step for name, step in zip(NAMES, STEP, strict=True)}
+CONFIG = config_of(**{"link.min_similarity": 0.1, "spread.max_edges": 3})
 
 
 class Circle(HashingEmbedder):

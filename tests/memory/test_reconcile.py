@@ -40,6 +40,15 @@ def opened(path: Path | None = None, **settings: Any) -> Memory:
     return Memory.open(path, config=config, embedder="hashing", clock=lambda: T + 100 * DAY)
 
 
+def unsure() -> list[Atom]:
+    """The same without a word of a change."""
+    plain = {"moved to": "lives in", "has moved from Porto to": "lives in"}
+    found = moves()
+    for said, other in plain.items():
+        found = [replace(atom, text=atom.text.replace(said, other)) for atom in found]
+    return found
+
+
 def moves() -> list[Atom]:
     return [
         Atom("lisbon", "Ana lives in Lisbon.", time=T),
@@ -149,14 +158,14 @@ def test_both_stay_and_an_aggregate_states_it() -> None:
 
 
 def test_what_is_not_sure_stays_open_until_it_is_asked_for() -> None:
-    with opened(confidence=1.0) as memory:
-        memory.add(moves()[:3])
+    with opened() as memory:
+        memory.add(unsure()[:3])
         assert memory.facts.reconcile() == Reconciled(compared=1, conflicts=1)
         assert [each.state for each in memory.facts.conflicts()] == ["open"]
         memory.graph.connect("rain", "lisbon", "contradicts", 1.0)
         assert memory.facts.reconcile().superseded == 0, "what somebody states is theirs to resolve"
         assert {each.reason for each in memory.facts.conflicts()} == {
-            "change: lisbon / porto",
+            "value: lisbon / porto",
             "stated or judged",
         }
         memory.facts.set_validity("lisbon", stop=T + DAY / 2)
@@ -395,11 +404,11 @@ def test_similar_nodes_once_and_from_the_start_on() -> None:
     )
     kind = int(EdgeType.SIMILARITY)
     edges = replace(edges, type=torch.where(edges.type == 2, kind, 0).to(torch.uint8))
-    pairs, cosine = similar_nodes(edges, 0, least=0.5)
+    pairs, cosine = similar_nodes(edges, 0, min_cosine=0.5)
     assert pairs.T.tolist() == [[3, 1], [5, 2]]
     assert cosine.tolist() == pytest.approx([0.9, 0.7])
-    assert similar_nodes(edges, 4, least=0.5)[0].T.tolist() == [[5, 2]]
-    assert similar_nodes(edges, 0, least=0.95)[0].shape == (2, 0)
+    assert similar_nodes(edges, 4, min_cosine=0.5)[0].T.tolist() == [[5, 2]]
+    assert similar_nodes(edges, 0, min_cosine=0.95)[0].shape == (2, 0)
 
 
 def test_equal_times_and_backward_clocks() -> None:
@@ -416,8 +425,8 @@ def test_equal_times_and_backward_clocks() -> None:
 
 
 def test_open_conflicts_are_those_of_all_conflicts_that_are_open() -> None:
-    with opened(confidence=1.0) as memory:
-        memory.add(moves())
+    with opened() as memory:
+        memory.add(unsure())
         memory.add(
             [
                 Atom("past", "Ana lives in Rome.", time=T + 20 * DAY, event_end=T - DAY),

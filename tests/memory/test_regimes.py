@@ -260,7 +260,6 @@ def test_switches_of_an_older_store_are_found(tmp_path: Path) -> None:
 
 
 QUIET = {"regime.detector": "none"}
-KEPT = {"modes.drift": 1.0}  # modes follow what is added, however far
 
 
 def modes_of(memory: Memory) -> list[tuple[int, float, list[str]]]:
@@ -281,9 +280,9 @@ def found(memory: Memory) -> int:
     return memory.stats()["modes_found"]
 
 
-@pytest.mark.parametrize("build", [False, True])
-def test_adding_expires_modes_and_structure_without_a_callback(build: bool) -> None:
-    with opened(config=config_of(**{**KEPT, "modes.build": build})) as memory:
+@pytest.mark.parametrize("use", ["none", "kept"])
+def test_adding_expires_modes_and_structure_without_a_callback(use: str) -> None:
+    with opened(config=config_of(**{"modes.use": use})) as memory:
         memory.add(talk(20))
         memory.themes.list()
         before, structure = found(memory), memory.graph.structure()
@@ -304,9 +303,9 @@ def test_adding_expires_modes_and_structure_without_a_callback(build: bool) -> N
 
 
 @pytest.mark.parametrize("ask", ["themes.switches", "upkeep.consolidate"])
-@pytest.mark.parametrize("build", [False, True])
-def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, build: bool) -> None:
-    change = {**KEPT, "modes.build": build}
+@pytest.mark.parametrize("use", ["none", "kept"])
+def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, use: str) -> None:
+    change = {"modes.use": use}
     atoms = talk(30)
     with (
         opened(tmp_path / "m", config=config_of(**QUIET, **change)) as unseen,
@@ -333,7 +332,7 @@ def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, bui
 
 
 def test_a_snapshot_from_before_a_switch_is_not_asked_for_modes(tmp_path: Path) -> None:
-    change = {**KEPT, "modes.build": True}
+    change = {"modes.use": "kept"}
     atoms = talk(30)
     with opened(tmp_path / "m", config=config_of(**QUIET, **change)) as memory:
         memory.add(atoms[:96])

@@ -92,7 +92,7 @@ def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_delete_from_a_long_session(seed: int) -> None:
     """Turns in the order of time, some without one: some go, neighbours, the first, the last."""
-    rng, config = random.Random(seed), config_of(**{"link.window_turns": 4, "link.cooccurrence": 3})
+    rng, config = random.Random(seed), config_of(**{"link.cooccurrence": 3})
     said = [f"Ada{rng.randrange(9)} met Boris{rng.randrange(9)} in Riga{i}" for i in range(90)]
     atoms = [
         Atom(f"n{i}", text, session="s", time=None if rng.random() < 0.2 else 1.7e9 + i // 3)

@@ -395,6 +395,8 @@ def test_settings_that_shards_cannot_follow_are_refused(folder: Path) -> None:
     for name in ("rank.unique", "plan.use", "segment.retrieve"):
         with pytest.raises(ConfigError, match=rf"^{name}: expected false"):
             opened(folder, "r", **{name: True})
+    with pytest.raises(ConfigError, match=r"^modes.use: candidates: expected false"):
+        opened(folder, "r", **{"modes.use": "candidates"})
 
 
 # Bad input.

@@ -94,7 +94,7 @@ def test_check_knows_edges_that_are_stated() -> None:
 
 def test_aliases_are_kept_and_lead_to_concepts(tmp_path: Path) -> None:
     """Names that differ in an article are one concept; whoever opens the store knows it."""
-    config = config_of(**{"link.concept_dedup": 0.5})
+    config = config_of()
     with opened(tmp_path, config=config) as memory:
         memory.add([Atom("a", "We saw Harbour Museum"), Atom("b", "So The Harbour Museum it is")])
         name = "the harbour museum"

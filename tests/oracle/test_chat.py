@@ -65,14 +65,14 @@ def test_failure_for_good(status: int, closed: bool, refused: bool) -> None:
 
 
 def test_retry_after_in_seconds_as_a_date_and_as_nonsense() -> None:
-    assert told(retry_after="3").told == 3.0
-    assert told(retry_after="0.25").told == 0.25
-    assert told(retry_after="-4").told == 0.0
+    assert told(retry_after="3").retry_after == 3.0
+    assert told(retry_after="0.25").retry_after == 0.25
+    assert told(retry_after="-4").retry_after == 0.0
     date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    assert 25.0 < told(retry_after=date).told <= 31.0
-    assert told(retry_after=email.utils.formatdate(0)).told == 0.0
+    assert 25.0 < told(retry_after=date).retry_after <= 31.0
+    assert told(retry_after=email.utils.formatdate(0)).retry_after == 0.0
     for nonsense in ("soon", "", "nan", "Mon, 99 Foo 2020"):
-        assert told(retry_after=nonsense).told is None
+        assert told(retry_after=nonsense).retry_after is None
     for long in ("61", "1e9", "inf"):
         failure = told(retry_after=long)
         assert failure.closed and not failure.again and "more than the 60 s" in failure.why

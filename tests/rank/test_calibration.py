@@ -97,9 +97,11 @@ def test_fit_keeps_the_order_where_the_data_speak_against_it() -> None:
 
 def test_constants_are_those_of_the_encoder() -> None:
     own = {"bias": 1.0}
-    config = CalibrationConfig(encoders={"e5": own}, others={"bias": 2.0})
+    config = CalibrationConfig(encoders={"e5": own, "others": {"bias": 2.0}})
     assert constants_of(config, "intfloat/e5") is own and is_calibrated(config, "intfloat/e5")
     assert constants_of(config, "e6") == {"bias": 2.0} and not is_calibrated(config, "e6")
+    assert not is_calibrated(config, "others")
+    assert constants_of(CalibrationConfig(), "e6")["best_semantic"] > 0
 
 
 def test_settings_of_the_calibration() -> None:
@@ -107,7 +109,7 @@ def test_settings_of_the_calibration() -> None:
     assert {"all-MiniLM-L6-v2"} <= {*config.calibration.encoders}
     assert read_statistics(config.calibration)[0] == "score"
     with pytest.raises(ConfigError, match="did you mean 'top_semantic'"):
-        read_statistics(CalibrationConfig(others={"top_semantics": 1.0}))
+        read_statistics(CalibrationConfig(encoders={"others": {"top_semantics": 1.0}}))
     with pytest.raises(ConfigError, match=r"calibration.encoders.x: expected a mapping"):
         load_config("default", {"calibration": {"encoders": {"x": 3}}})
     with pytest.raises(ConfigError, match=r"calibration.encoders.x.bias: expected a number"):

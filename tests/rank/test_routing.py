@@ -135,7 +135,7 @@ def test_printed_route_is_the_weighted_sum(generator: torch.Generator) -> None:
     """0.5 cosine + 0.3 / R to the nearest anchor + 0.2 for a sign change."""
     graph = random_graph(generator, 20, 40)
     atoms = torch.nn.functional.normalize(torch.randn(20, 8, generator=generator), dim=1)
-    config = load_config("spectral-published", {"modes.retrieve": False, "anchors.k": 3})
+    config = load_config("spectral-published", {"modes.use": "kept", "anchors.k": 3})
     index = MemoryIndex.from_tensors(atoms, graph, config)
     found = index(QueryBatch(atoms[:4]), k=20)
     changes, expected = sign_changes(graph), printed_resistance(graph)

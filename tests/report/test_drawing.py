@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from graphmem_torch.atoms import Atom, EdgeType
-from tests.memories import config_of, opened, turns
+from tests.memories import opened, turns
 from tests.report.pages import page_of, unpacked
 
 
@@ -104,9 +104,9 @@ def test_draw_cuts_long_texts_and_tells(tmp_path: Path) -> None:
 
 
 def test_draw_shows_concepts_where_they_are_nodes(tmp_path: Path) -> None:
-    with opened(config=config_of(**{"structure.concepts": True})) as memory:
+    with opened() as memory:
         memory.add(turns(24))
-        page = page_of(memory, tmp_path)
+        page = page_of(memory, tmp_path, concepts=True)
         assert page.data["nodes"] == memory.store.num_nodes
     kinds = {page.data["kinds"][k] for k in unpacked(page.data["kind"], "u1").tolist()}
     assert "concept" in kinds

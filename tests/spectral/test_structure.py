@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
-from graphmem_torch.config import Config, StructureConfig, config_from_dict
+from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
@@ -235,13 +235,12 @@ def test_structure_of_a_memory_names_its_atoms_and_follows_the_store(tmp_path: P
         assert memory.graph.structure().graph.num_nodes == 9
 
 
-def test_concepts_are_nodes_where_the_settings_say_so() -> None:
+def test_concepts_are_nodes_where_a_caller_says_so() -> None:
     with _memory() as memory:
         memory.add(_claims())
         plain = memory.graph.structure().graph.num_nodes
-        settings = StructureConfig(concepts=True)
-        memory._state.config = Config(structure=settings)
-        assert memory.graph.structure().graph.num_nodes > plain
+        assert memory.graph.structure(concepts=True).graph.num_nodes > plain
+        assert memory.graph.structure().graph.num_nodes == plain
 
 
 def test_an_empty_memory_has_an_empty_structure() -> None:

@@ -194,8 +194,8 @@ def entry_costs(
 
     The first entry of a group pays for its header.
     """
-    settings = task.memory.config.context
-    token_costs = TokenCosts(load_format(settings.format), settings.tokenizer, inline=False)
+    tokenizer = task.memory.config.context.tokenizer
+    token_costs = TokenCosts(load_format("text"), tokenizer, inline=False)
     known = task.memory.store.known(task.ids)
     nodes = torch.tensor([known[name][0] for name in task.ids])
     token_costs.learn(nodes, task.memory.store.atoms)
@@ -218,7 +218,7 @@ def _compiled(task: RetrievalTask, asked: slice) -> Tensor:  # [B, K, N] float64
     curves = task.memory.compile(task.questions[asked], budget=list(CURVE))
     wanted = task.evidence[asked]
     known = {atom.id: atom for atom in _atoms(task, sorted(set(chain(*wanted))))}
-    layout = load_format(task.memory.config.context.format)
+    layout = load_format("text")
     place = {name: number for number, name in enumerate(task.ids)}
     share = torch.zeros(len(wanted), len(CURVE), len(place), dtype=torch.float64)
     for b, (gold, curve) in enumerate(zip(wanted, curves, strict=True)):

@@ -160,7 +160,7 @@ def _run(
         columns = memory.store.columns()
         kinds = zip(columns.node.tolist(), columns.kind.values(), strict=True)
         chunks = memory.store.atoms(sorted(node for node, kind in kinds if kind == "chunk"))
-        layout = load_format(config.context.format)
+        layout = load_format("text")
         ours = [
             [kept_whole(context, chunks, layout) for context in curve]
             for curve in memory.compile(asked, budget=list(BUDGETS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,6 +15,7 @@ from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table, mean_interval
 from graphmem_torch.memory import Memory
 from graphmem_torch.progress import Progress
+from graphmem_torch.rank.signals import CENTRALITY
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.sets import QuestionSet
@@ -112,7 +112,7 @@ def _trial(memory: Memory, atoms: Sequence[Atom], needle: Needle) -> list[bool]:
     memory.add(atoms)
     hidden = next(i for i, atom in enumerate(atoms) if atom.text == needle.text)
     context = memory.compile(needle.question, budget=_BUDGET)
-    kept = kept_whole(context, [atoms[0], atoms[hidden]], load_format(memory.config.context.format))
+    kept = kept_whole(context, [atoms[0], atoms[hidden]], load_format("text"))
     nearest = nearest_that_fit(memory, atoms, [needle.question], [_BUDGET])[0, 0]
     return [atoms[hidden].id in kept, atoms[0].id in kept, bool(nearest[hidden])]
 
@@ -128,16 +128,16 @@ def judge_decay(config: Config) -> dict[str, dict[str, float]]:
 
     Measured on a real memory, not computed from the half-lives.
     """
-    # Alone in its memory every atom has maximum centrality.
-    config = replace(config, decay=replace(config.decay, centrality=0.0))
-    atoms = [
-        Atom(id=name, text=f"A memory that is {name}.", type=name, time=_BORN)
-        for name in MEMORY_TYPES
-    ]
-    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
-        memory.add(atoms)
-        kept = {
-            day: memory.upkeep.strength(list(MEMORY_TYPES), as_of=_BORN + day * _DAY)
-            for day in DAYS
+    found = {}
+    for name in MEMORY_TYPES:
+        with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+            memory.add(Atom(id=name, text="A memory.", type=name, time=_BORN))
+            # Alone in its memory an atom has the maximum PageRank.
+            strength = [
+                memory.upkeep.strength(name, as_of=_BORN + day * _DAY)[name] for day in DAYS
+            ]
+        found[name] = {
+            str(day): round(value - CENTRALITY, 6)
+            for day, value in zip(DAYS, strength, strict=True)
         }
-    return {name: {str(day): kept[day][name] for day in DAYS} for name in MEMORY_TYPES}
+    return found

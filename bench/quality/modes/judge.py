@@ -69,7 +69,7 @@ def judge(
         fields = [_field(task, mask) for task, mask in zip(ground, asked, strict=True)]
         curves = measure_curves(
             fields,
-            preset=config.modes if config.modes.retrieve else None,
+            preset=config.modes if config.modes.use == "candidates" else None,
             seed=request.seed,
             rounds=rounds,
             progress=request.progress,

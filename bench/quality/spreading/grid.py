@@ -245,14 +245,14 @@ def activations(
 ) -> Iterator[tuple[int, Tensor]]:  # place of a setting, [B, A]
     """Yield the activation of the atoms in every setting, a batch of settings at a time.
 
-    Constants with one value for a batch (`reduce`, `top`, `spare`, the competitors, whether a
+    Constants with one value for a batch (`reduce`, `spare`, the competitors, whether a
     sigmoid is zeroed) are equal within each; all others differ by row.
     """
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, one in enumerate(settings):
         own = one.spread
         by_row = own.firing in ("sigmoid", "linear")
-        key = own.reduce, own.top, own.spare, own.competitors, None if by_row else own.firing
+        key = own.reduce, own.spare, own.competitors, None if by_row else own.firing
         alike.setdefault(key, []).append(place)
     questions = len(next(iter(starts.values())))
     rows = min(_ROWS, _CELLS // max(1, patterns.graph.num_nodes))
@@ -287,7 +287,6 @@ def _batch(
         reduce=alike.reduce,
         fan=patterns.fans(spreads, places).repeat_interleave(questions, 0),
         inhibition=rows([own.inhibition for own in spreads]),
-        top=alike.top,
         spare=alike.spare,
         kind=patterns.concept if alike.competitors == "kind" else None,
         firing=alike.firing if alike.firing in ("zeroed", "once") else rows(firing),
@@ -315,7 +314,6 @@ def one_by_one(
             reduce=own.reduce,
             fan=patterns.fans([own], [0])[0],
             inhibition=own.inhibition,
-            top=own.top,
             spare=own.spare,
             kind=patterns.concept if own.competitors == "kind" else None,
             firing=own.firing,

@@ -135,15 +135,13 @@ def test_read_gold_sets_tells_sets_of_one_name_apart(root: Path) -> None:
 def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     text = 'Two "lines",\nof which one is quoted.'
     atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
-    config = load_config(
-        "default", {"link.concepts": "none", "context.format": layout, "context.min_relevance": 0}
-    )
+    config = load_config("default", {"link.concepts": "none", "context.min_relevance": 0})
+    own = Layout(format=layout)
+    short = replace(own, shorten=lambda _, texts: ["Two"] * 2)
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
         memory.add(atoms)
-        whole = memory.compile("Which lines?", budget=500)
-        cut = memory.compile(
-            "Which lines?", budget=500, layout=Layout(shorten=lambda _, texts: ["Two"] * 2)
-        )
+        whole = memory.compile("Which lines?", budget=500, layout=own)
+        cut = memory.compile("Which lines?", budget=500, layout=short)
     written = load_format(layout)
     assert kept_whole(whole, atoms, written) == {"a", "b"} == set(cut.sources)
     assert kept_whole(cut, atoms, written) == set()
