@@ -263,6 +263,7 @@ class IndexBuilder:
             "share": repr(snapshot.share),
             "switched": str(self._modes.switched),
         }
+        self._columns.keep_texts(store)
         store.save_snapshot(tensors, meta, state=snapshot.state)
         self._kept, self._atoms = snapshot.state, index.num_atoms
 

@@ -27,6 +27,7 @@ from graphmem_torch.store.pins_and_types import PinsAndTypes
 from graphmem_torch.store.records import atom_from_row
 from graphmem_torch.store.schema import ATOM_COLUMNS, own_key
 from graphmem_torch.store.snapshot_file import expect_no_orphan
+from graphmem_torch.store.text_columns import KeptTexts
 from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
 from graphmem_torch.store.validity_log import ValidityRows
@@ -71,6 +72,7 @@ class StoreReader:
         self.forms = StoredForms(self)
         self.expiry = ExpiryRows(database)
         self.keyed = KeyedRows(database)
+        self.kept_texts = KeptTexts(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @classmethod
