@@ -157,7 +157,7 @@ class StoreColumns:
             there = torch.zeros(stop, dtype=torch.bool).index_fill(0, columns.node, True)
             fresh = fresh.take(there[fresh.source] & there[fresh.target])
         added = IndexInput(
-            embeddings=store.embeddings(start)[own],
+            embeddings=_rows(store.embeddings(start), own),
             terms=texts.terms,
             term_offsets=torch.from_numpy(offsets),
             vocab_size=max(1, len(self.vocabulary)),
@@ -246,6 +246,11 @@ def _text_parts(
             part = part.with_rows(missing.tolist(), list(map(found_in, atoms)))
             found.append(part)
         yield part, rows, here
+
+
+def _rows(tensor: Tensor, own: Tensor) -> Tensor:  # [n, d], [m] int64 -> [m, d]
+    """Return some rows in order, or the tensor itself if they are all."""
+    return tensor if len(own) == len(tensor) else tensor[own]
 
 
 def _names_of(store: TensorReader) -> list[list[str]]:

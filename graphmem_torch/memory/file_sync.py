@@ -693,10 +693,11 @@ class FileSync:
         )
 
     def _release(self, atoms: Sequence[Atom]) -> None:
-        """Forget the vectors of atoms that are stored."""
+        """Forget the vectors and the lines of atoms that are stored."""
         ids = [atom.id for atom in atoms]
         for name in ids:
             self._inline.pop(name, None)
+            self._origins.pop(name, None)
         if self._vectors is not None:
             self._vectors.release(ids)
 

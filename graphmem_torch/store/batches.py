@@ -136,9 +136,12 @@ def tokens_of(arrays: TokenArrays) -> TokenRows:
 
 
 def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
-    """Select the token vectors of atoms `pick` [n], in that order."""
+    """Select the token vectors of atoms `pick` [n], in that order; shares them if all are taken."""
     counts = rows.offsets.diff()[pick]
     offsets = offsets_of(counts)
+    # The atoms left out, as concepts, own none: a copy would double the largest column.
+    if int(offsets[-1]) == len(rows.tokens) and bool((pick.diff() > 0).all()):
+        return TokenRows(rows.tokens, rows.pieces, offsets)
     _, index = row_entries(rows.offsets, pick)
     return TokenRows(rows.tokens[index], rows.pieces[index], offsets)
 

@@ -7,11 +7,13 @@ new file, and a mapped old one stays valid.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
 from graphmem_torch.store.snapshot_file import (
     CHECKSUM,
+    DTYPES,
     FORMAT,
     PREFIX,
     SNAPSHOT_NAME,
@@ -53,45 +56,52 @@ def save_snapshot(
         StoreError: The file could not be written (full disk, read-only folder); the old one is
             untouched.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     reserved = [name for name in meta if name.startswith(PREFIX)]
     if reserved:
         raise InputError(
             f"meta: expected names without the prefix {PREFIX!r}, got {reserved[0]!r}. Rename it"
         )
-    # safetensors rejects tensors that share memory, so those are cloned. Plain CPU tensors are not.
-    seen: set[int] = set()
-    plain = {}
-    for name, tensor in tensors.items():
-        own = tensor.detach().cpu().contiguous()
-        plain[name] = own.clone() if own.untyped_storage().data_ptr() in seen else own
-        seen.add(own.untyped_storage().data_ptr())
     stamped = {
         **meta,
         f"{PREFIX}format": FORMAT,
         f"{PREFIX}state": str(generation),
-        CHECKSUM: _checksum(plain, meta),
+        CHECKSUM: _checksum(tensors, meta),
     }
     path = Path(folder) / SNAPSHOT_NAME
-    # A separate folder, because a kill would leave the randomly named file of safetensors behind.
+    # A folder, because older releases leave one behind after a kill.
     workshop = path.with_name(SNAPSHOT_NAME + ".new")
     new = workshop / SNAPSHOT_NAME
     try:
         shutil.rmtree(workshop, ignore_errors=True)
         workshop.mkdir()
-        save_file(plain, new, stamped)
-        # safetensors makes files readable by the owner only; apply the umask instead.
-        new.chmod(workshop.stat().st_mode & 0o666)
-        with open(new, "rb") as file:
+        with open(new, "wb") as file:
+            _write(file, tensors, stamped)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
         sync_folder(path.parent)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise store_error(error, path) from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _write(file: BinaryIO, tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> None:
+    """Write a safetensors file, tensor by tensor: its own `save_file` copies all of them first."""
+    # The widest types come first, so that every tensor is aligned.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {"__metadata__": dict(meta)}
+    end = 0
+    for name in names:
+        each = tensors[name]
+        begin, end = end, end + each.numel() * each.element_size()
+        dtype = DTYPES[str(each.dtype).removeprefix("torch.")]
+        header[name] = {"dtype": dtype, "shape": list(each.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        file.write(_bytes_of(tensors[name]))
 
 
 def load_snapshot(
@@ -153,4 +163,5 @@ def _checksum(tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> str:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview | bytes:
+    tensor = tensor.detach().cpu().contiguous()
     return tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""

@@ -17,6 +17,7 @@ from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
 
 __all__ = [
     "CHECKSUM",
+    "DTYPES",
     "FORMAT",
     "PREFIX",
     "SNAPSHOT_NAME",
@@ -35,22 +36,24 @@ PREFIX = "graphmem."
 CHECKSUM = f"{PREFIX}xxh3"
 """Name of the `content_digest` among the metadata."""
 
-# Names of torch, which the digest covers.
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "U16": "uint16",
-    "I32": "int32",
-    "U32": "uint32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
+DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
 }
+"""Names of the types of tensors in the file, by those of torch, which the digest covers."""
+
+_NAMES = {name: own for own, name in DTYPES.items()}
 
 
 def drop_snapshot(folder: str | Path) -> None:
@@ -141,7 +144,7 @@ def _digest(path: Path) -> str:
                 (
                     (
                         name,
-                        f"torch.{_DTYPES.get(each['dtype'], each['dtype'])}",
+                        f"torch.{_NAMES.get(each['dtype'], each['dtype'])}",
                         each["shape"],
                         data[begin + each["data_offsets"][0] : begin + each["data_offsets"][1]],
                     )

@@ -18,7 +18,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.memory.text_finder import FINDER, found_in
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.folder import DATABASE_NAME
-from graphmem_torch.store.text_columns import NUMBERS, TextColumns
+from graphmem_torch.store.text_columns import TextColumns
 from graphmem_torch.text.asked import FORMS, read_asked
 from graphmem_torch.text.question import is_question, tells_time
 from graphmem_torch.text.terms import terms, title_terms
