@@ -88,7 +88,7 @@ class Linker:
         outline = store.outline()
         embeddings = store.embeddings()
         named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
-        self._rows.append(embeddings[~named])
+        self._rows.append(embeddings[~named] if bool(named.any()) else embeddings)
         self._concept_rows.append(embeddings[named])
         self._nodes.extend(node for node, name, _ in outline if name is None)
         for node, name, _ in outline:

@@ -65,7 +65,7 @@ class GrowingRows:
         """Append rows of undefined values and return the new `array`."""
         old, needed = self._count, self._count + count
         if needed > self._buffer.shape[0]:
-            grown = _empty(self.array, max(needed, 2 * old, _LEAST))
+            grown = _empty(self.array, max(needed + needed // _LEFT, 2 * old, _LEAST))
             grown[:old] = self.array
             self._buffer, self._written = torch.from_numpy(grown), grown
         self._view, self._count = None, needed

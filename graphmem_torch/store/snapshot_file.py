@@ -7,7 +7,7 @@ import mmap
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -21,9 +21,11 @@ __all__ = [
     "FORMAT",
     "PREFIX",
     "SNAPSHOT_NAME",
+    "Stamp",
     "content_digest",
     "drop_snapshot",
     "expect_no_orphan",
+    "snapshot_stamp",
     "snapshot_state",
     "unfit",
 ]
@@ -32,6 +34,8 @@ SNAPSHOT_NAME = "snapshot.safetensors"
 FORMAT = "2"
 PREFIX = "graphmem."
 """Prefix of the names of a snapshot's own metadata."""
+
+_HEADER = 100 << 20  # maximum bytes of a header, as safetensors has it
 
 CHECKSUM = f"{PREFIX}xxh3"
 """Name of the `content_digest` among the metadata."""
@@ -89,6 +93,35 @@ def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = 
     except (OSError, SafetensorError) as error:
         return f"damaged ({error})"
     return "current"
+
+
+class Stamp(NamedTuple):
+    """Header of a snapshot.
+
+    Attributes:
+        state: State of the store that it was made from.
+        meta: Strings of the caller.
+        rows: Number of rows of each tensor.
+    """
+
+    state: str
+    meta: Mapping[str, str]
+    rows: Mapping[str, int]
+
+
+def snapshot_stamp(folder: str | Path) -> Stamp | None:
+    """Return the header of a snapshot, unverified; None without one that this code can read."""
+    try:
+        with (Path(folder) / SNAPSHOT_NAME).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, _HEADER)))
+        stamped = header.pop("__metadata__")
+        rows = {name: (each["shape"] or [1])[0] for name, each in header.items()}
+    # A damaged header may raise any of these; it is written anew.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    state = stamped.get(f"{PREFIX}state", "")
+    return None if unfit(stamped, None) else Stamp(state, stamped, rows)
 
 
 def unfit(stamped: Mapping[str, str], state: str | None) -> str:
