@@ -105,8 +105,11 @@ def index(
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
     _check_options(embeddings, normalise, fingerprint)
     target.settings.load_engine()
+    from graphmem_torch.memory.capacity import expect_room
     from graphmem_torch.memory.file_vectors import opened_vectors
 
+    if not dry_run:
+        expect_room(files, target.store, target.settings.config, format=format, shards=shards)
     with ExitStack() as stack:
         vectors = stack.enter_context(opened_vectors(embeddings or None, normalise=normalise))
         if fingerprint is not None and vectors is not None:
