@@ -19,6 +19,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.held_rows import DEAD, held_rows
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.mentions import concept_id, mention_ties
@@ -34,7 +35,6 @@ __all__ = ["SURE", "Linker"]
 SURE = 2.0
 """Stands in for a cosine where memories show that two names belong to one person."""
 
-_DEAD = 64  # rows of deleted atoms that are skipped before they are removed
 _TIE = 1e-6  # cosines that differ by less are the same
 
 
@@ -85,15 +85,20 @@ class Linker:
         the store must hold what this graph holds, except for the current batch.
         """
         self._store = store
-        outline = store.outline()
-        embeddings = store.embeddings()
-        named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
-        self._rows.append(embeddings[~named] if bool(named.any()) else embeddings)
-        self._concept_rows.append(embeddings[named])
-        self._nodes.extend(node for node, name, _ in outline if name is None)
-        for node, name, _ in outline:
-            if name is not None:
-                self._put_concept(name, node)
+        held = held_rows(store)
+        outline = store.outline(stating=held is not None)
+        if held is not None:
+            self._rows, self._dead = held.rows, held.dead
+            self._nodes.frombytes(held.node.tobytes())
+        else:
+            embeddings = store.embeddings()
+            named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
+            self._rows.append(embeddings[~named] if bool(named.any()) else embeddings)
+            self._concept_rows.append(embeddings[named])
+            self._nodes.extend(node for node, name, _ in outline if name is None)
+            for node, name, _ in outline:
+                if name is not None:
+                    self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
         self._split = SplitNames.of(store)
         if self._extract is not None:
@@ -313,7 +318,7 @@ class Linker:
         for _, atom in atoms:
             if waiting := self._stated.get(atom.id):
                 self._pending[atom.id] = list(waiting)
-        if len(self._dead) > _DEAD:
+        if len(self._dead) > DEAD:
             kept_rows = [row for row in range(len(self._nodes)) if row not in self._dead]
             self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
             self._nodes = array("q", [self._nodes[row] for row in kept_rows])

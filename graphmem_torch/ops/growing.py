@@ -32,6 +32,13 @@ class GrowingRows:
         self._view: Tensor | None = rows
         self._written: np.ndarray | None = None  # the buffer, set by the first write
 
+    @classmethod
+    def within(cls, buffer: np.ndarray, count: int) -> GrowingRows:
+        """Return the first rows of a buffer, which is written to when others are added."""
+        own = cls(torch.from_numpy(buffer))
+        own._view, own._count = None, count
+        return own
+
     def __len__(self) -> int:
         """Number of rows."""
         return self._count

@@ -389,10 +389,14 @@ class StoreReader:
                 named[node].append(name)
         return {name: named[node] for name, node in nodes.items()}
 
-    def outline(self) -> list[tuple[int, str | None, bool]]:
-        """Return each node's number, name if it is a concept, and whether it states edges."""
-        sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom ORDER BY node"
-        return self._database.query(sql, (CONCEPT,))
+    def outline(self, *, stating: bool = False) -> list[tuple[int, str | None, bool]]:
+        """Return each node's number, name if it is a concept, and whether it states edges.
+
+        `stating` leaves out the nodes that state none.
+        """
+        sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom"
+        where = " WHERE links != '[]'" if stating else ""
+        return self._database.query(f"{sql}{where} ORDER BY node", (CONCEPT,))
 
     def alias_names(self, names: Iterable[str]) -> list[str]:
         """Return the names that are aliases of a concept."""

@@ -13,9 +13,11 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from graphmem_torch.errors import InputError, interruptible
@@ -26,14 +28,18 @@ from graphmem_torch.store.snapshot_file import (
     DTYPES,
     FORMAT,
     PREFIX,
+    ROWS,
     SNAPSHOT_NAME,
     content_digest,
+    snapshot_stamp,
     unfit,
 )
 
-__all__ = ["load_snapshot", "save_snapshot"]
+__all__ = ["MappedRows", "load_snapshot", "map_rows", "save_snapshot"]
 
 _log = logging.getLogger(__name__)
+
+_LINKED = ("embeddings", "node")  # tensors that `ROWS` covers
 
 
 def save_snapshot(
@@ -66,6 +72,7 @@ def save_snapshot(
         f"{PREFIX}format": FORMAT,
         f"{PREFIX}state": str(generation),
         CHECKSUM: _checksum(tensors, meta),
+        ROWS: _digest_of(*(_bytes_of(tensors[name]) for name in _LINKED if name in tensors)),
     }
     path = Path(folder) / SNAPSHOT_NAME
     # A folder, because older releases leave one behind after a kill.
@@ -102,6 +109,48 @@ def _write(file: BinaryIO, tensors: Mapping[str, Tensor], meta: Mapping[str, str
     file.write(len(text).to_bytes(8, "little") + text)
     for name in names:
         file.write(_bytes_of(tensors[name]))
+
+
+class MappedRows(NamedTuple):
+    """Vectors of a snapshot, mapped into memory; writing to them changes no file.
+
+    Attributes:
+        meta: Strings of the caller.
+        node: [A] int64 node numbers, ascending.
+        buffer: [R, d] float32; the first A rows are the vectors of the nodes, the rest is room.
+    """
+
+    meta: Mapping[str, str]
+    node: np.ndarray
+    buffer: np.ndarray
+
+
+def map_rows(folder: str | Path, dim: int) -> MappedRows | None:
+    """Map the vectors of a snapshot of any state, and verify them; None without usable ones."""
+    stamp = snapshot_stamp(folder)
+    if stamp is None or not {*_LINKED} <= stamp.spans.keys():
+        return None
+    try:
+        held = np.memmap(Path(folder) / SNAPSHOT_NAME, np.uint8, mode="c")
+    except (OSError, ValueError):
+        return None
+    vectors, nodes = (held[slice(*stamp.spans[name])] for name in _LINKED)
+    count, begin = stamp.rows["node"], stamp.spans["embeddings"][0]
+    if (len(vectors), len(nodes)) != (4 * dim * count, 4 * count) or begin % 4:
+        return None
+    if _digest_of(vectors, nodes) != stamp.meta.get(ROWS):
+        return None
+    # The mapping is private: rows that are added overwrite copies of what comes after.
+    room = (len(held) - begin) // (4 * dim)
+    buffer = held[begin : begin + 4 * dim * room].view(np.float32).reshape(room, dim)
+    return MappedRows(stamp.meta, nodes.view(np.int32).astype(np.int64), buffer.view(np.ndarray))
+
+
+def _digest_of(*parts: Any) -> str:
+    digest = xxhash.xxh3_128()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load_snapshot(

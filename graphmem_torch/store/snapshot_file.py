@@ -20,6 +20,7 @@ __all__ = [
     "DTYPES",
     "FORMAT",
     "PREFIX",
+    "ROWS",
     "SNAPSHOT_NAME",
     "Stamp",
     "content_digest",
@@ -34,6 +35,9 @@ SNAPSHOT_NAME = "snapshot.safetensors"
 FORMAT = "2"
 PREFIX = "graphmem."
 """Prefix of the names of a snapshot's own metadata."""
+
+ROWS = f"{PREFIX}rows"
+"""Name of the digest of the vectors and nodes alone, which linking reads."""
 
 _HEADER = 100 << 20  # maximum bytes of a header, as safetensors has it
 
@@ -100,13 +104,15 @@ class Stamp(NamedTuple):
 
     Attributes:
         state: State of the store that it was made from.
-        meta: Strings of the caller.
+        meta: All of its strings.
         rows: Number of rows of each tensor.
+        spans: First and last byte of each tensor in the file.
     """
 
     state: str
     meta: Mapping[str, str]
     rows: Mapping[str, int]
+    spans: Mapping[str, tuple[int, int]]
 
 
 def snapshot_stamp(folder: str | Path) -> Stamp | None:
@@ -117,11 +123,15 @@ def snapshot_stamp(folder: str | Path) -> Stamp | None:
             header = json.loads(file.read(min(size, _HEADER)))
         stamped = header.pop("__metadata__")
         rows = {name: (each["shape"] or [1])[0] for name, each in header.items()}
+        places = {name: each["data_offsets"] for name, each in header.items()}
+        spans = {
+            name: (8 + size + first, 8 + size + last) for name, (first, last) in places.items()
+        }
     # A damaged header may raise any of these; it is written anew.
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     state = stamped.get(f"{PREFIX}state", "")
-    return None if unfit(stamped, None) else Stamp(state, stamped, rows)
+    return None if unfit(stamped, None) else Stamp(state, stamped, rows, spans)
 
 
 def unfit(stamped: Mapping[str, str], state: str | None) -> str:

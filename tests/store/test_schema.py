@@ -262,6 +262,8 @@ CREATE INDEX validity_node ON validity (node);
 
 CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL;
 
+CREATE INDEX atom_links ON atom (node) WHERE links != '[]';
+
 CREATE TABLE text_block (
     start    INTEGER PRIMARY KEY,
     count    INTEGER NOT NULL,
