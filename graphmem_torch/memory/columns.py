@@ -198,7 +198,7 @@ class StoreColumns:
             with store.turn():
                 store.kept_texts.keep(found)
 
-    def _read_texts(self, store: TensorReader, node: Array, is_concept: Array) -> _Texts:
+    def _read_texts(self, store: TensorReader, node: Array, is_concept: Array) -> _ReadTexts:
         """Return the columns of the texts of the last nodes [n]."""
         ids, names = [torch.empty(0, dtype=torch.int64)], list[list[str]]()
         numbers = [np.empty(0, NUMBERS)]
@@ -210,10 +210,10 @@ class StoreColumns:
             if self._names is not None and is_concept[here].any():
                 listed = part.lists()
                 names += [listed[row] for row in rows[is_concept[here]].tolist()]
-        return _Texts(np.concatenate(numbers), torch.cat(ids), names)
+        return _ReadTexts(np.concatenate(numbers), torch.cat(ids), names)
 
 
-class _Texts(NamedTuple):
+class _ReadTexts(NamedTuple):
     """Columns of the texts of n nodes.
 
     Attributes:

@@ -694,8 +694,7 @@ class FileSync:
 
     def _release(self, atoms: Sequence[Atom]) -> None:
         """Forget the vectors and the lines of atoms that are stored."""
-        ids = [atom.id for atom in atoms]
-        for name in ids:
+        for name in (ids := [atom.id for atom in atoms]):
             self._inline.pop(name, None)
             self._origins.pop(name, None)
         if self._vectors is not None:
