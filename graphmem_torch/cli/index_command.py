@@ -111,8 +111,11 @@ def index(
             "--fingerprint: expected --embeddings beside it, got none; name the vectors"
         )
     target.settings.load_engine()
+    from graphmem_torch.memory.capacity import expect_room
     from graphmem_torch.memory.file_vectors import opened_vectors
 
+    if not dry_run:
+        expect_room(files, target.store, target.settings.config, format=format, shards=shards)
     with ExitStack() as stack:
         vectors = stack.enter_context(opened_vectors(embeddings or None, normalise=normalise))
         if fingerprint is not None and vectors is not None:

@@ -47,7 +47,7 @@ graphmem query "Who restored the oven?" --store my.mem
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | `store check` found a problem |
+| 1 | `store check` found a problem, or what `store estimate` was asked for does not fit |
 | 2 | an error of input, store or options |
 | 3 | `index --skip-bad` left something out |
 | 130 | interrupted by Ctrl-C |

@@ -91,6 +91,45 @@ def check(target: Target, receipt: Path | None, forgotten: str | None) -> Reply:
     )
 
 
+@store.command("estimate")
+@option("--atoms", type=COUNT, required=True, metavar="N", help="Estimate for this many memories.")
+@option("--like", type=PATH, metavar="STORE", help="Take texts and sizes from this store.")
+@store_options
+def estimate(target: Target, atoms: int, like: Path | None) -> Reply:
+    """Estimate memory, disk and time of a number of memories.
+
+    Measures rates on a small sample for a few seconds. Exits with 1 if they do not fit here, and
+    names settings that would.
+    """
+    settings = target.settings
+    settings.load_engine()
+    from graphmem_torch.memory.capacity import estimate as estimated
+
+    found = estimated(
+        atoms,
+        target.store,
+        settings.config,
+        embedder=settings.embedder,
+        device=settings.device,
+        like=like,
+    )
+    total = sum(found.seconds.values())
+    parts = {
+        "memories": f"{atoms:,}",
+        "seconds": {name: f"{value:,.1f}" for name, value in found.seconds.items()},
+        "all": f"{total / 3600:,.2f} hours in one process, encoder on {found.device}",
+        "disk (GB)": {name: f"{value / 1e9:,.2f}" for name, value in found.disk.items()},
+        "memory (GB)": {name: f"{value / 1e9:,.2f}" for name, value in found.memory.items()},
+        "free (GB)": {name: f"{value / 1e9:,.2f}" for name, value in found.free.items()},
+        "shards": f"{found.shards:,}",
+    }
+    return Reply(
+        data=found.as_dict(),
+        text="\n".join([*rows(parts), *(f"does not fit: {why}" for why in found.misfits)]),
+        code=1 if found.misfits else 0,
+    )
+
+
 @store.command("compact")
 @store_options
 def compact(target: Target) -> Reply:

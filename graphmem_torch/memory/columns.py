@@ -5,32 +5,35 @@ Stored facts about an atom never change, so only atoms and edges added since are
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, titled
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.renumbering import Renamed
-from graphmem_torch.store.atom_columns import Coded, Columns
+from graphmem_torch.memory.text_finder import FINDER, found_in
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.arrays import Array
+from graphmem_torch.store.atom_columns import Coded
 from graphmem_torch.store.batches import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.tensor_reader import TensorReader
-from graphmem_torch.text.asked import FORMS, NOTHING_ASKED, Asked, read_asked
-from graphmem_torch.text.question import is_question, role_of, tells_time
-from graphmem_torch.text.terms import Vocabulary, terms, title_terms
-from graphmem_torch.text.times import told_days
+from graphmem_torch.store.text_columns import NUMBERS, TextColumns
+from graphmem_torch.text.question import role_of
+from graphmem_torch.text.terms import Vocabulary
 from graphmem_torch.text.unicode_forms import composed
-from graphmem_torch.text.words import count_words
 
 __all__ = ["StoreColumns"]
 
-_MOST_WORDS = 1 << 14  # maximum words of a question
+# Numbers of texts (`store.text_columns.NUMBERS`) that are columns of the input as they are.
+_ALONE = (
+    *("log_words", "is_question", "tells_time"),
+    *("asked_key", "asked_words", "asked_bits", "asked_form"),
+)
 
 
 @dataclass(eq=False)
@@ -54,6 +57,7 @@ class StoreColumns:
     edges: int = 0
     _titles: bool = False  # whether any atom has a title
     _names: list[list[str]] | None = None  # terms of each concept; None: not read
+    _found: list[TextColumns] = field(default_factory=list)  # to store with `keep_texts`
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the vocabulary as JSON."""
@@ -131,21 +135,20 @@ class StoreColumns:
         self.state = None  # unusable until all is read
         self.edges = 0 if changes is None else changes.kept
         start, stop, columns = self.stop, store.next_node, store.columns(self.stop)
-        texts = list(store.texts(start))
         own = (~columns.is_concept).nonzero().squeeze(1)
         concepts = columns.is_concept.nonzero().squeeze(1)
-        bodies = [texts[i] for i in own.tolist()]
         speaker = _recoded(columns.speaker, self.speakers)[own]
-        found, offsets = self.vocabulary.encode(bodies)
-        asked = _asked(store, start, bodies, columns, own)
-        title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
-        self._titles |= bool((title >= 0).any())
+        texts = self._read_texts(store, columns.node.numpy(), columns.is_concept.numpy())
+        numbers, lot = texts.numbers[own.numpy()], texts.numbers["lot"].astype(np.int64)
+        offsets = np.concatenate([[0], numbers["terms"].cumsum(dtype=np.int64)])
+        alone: dict[str, Any] = {name: torch.from_numpy(numbers[name].copy()) for name in _ALONE}
+        self._titles |= bool((numbers["title"] >= 0).any())
         names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if self._titles:
             if self._names is None:
-                self._names = [terms(text) for text in store.texts(kind=CONCEPT)]
+                self._names = _names_of(store)
             else:
-                self._names += [terms(texts[i]) for i in concepts.tolist()]
+                self._names += texts.names
             names = self.vocabulary.encode_terms(self._names, grow=False)
         packed = store.tokens(start)
         tokens = None if packed is None else pick_tokens(packed, own)
@@ -154,30 +157,17 @@ class StoreColumns:
             there = torch.zeros(stop, dtype=torch.bool).index_fill(0, columns.node, True)
             fresh = fresh.take(there[fresh.source] & there[fresh.target])
         added = IndexInput(
-            embeddings=store.embeddings(start)[own],
-            terms=found,
-            term_offsets=offsets,
+            embeddings=_rows(store.embeddings(start), own),
+            terms=texts.terms,
+            term_offsets=torch.from_numpy(offsets),
             vocab_size=max(1, len(self.vocabulary)),
             kind=_recoded(columns.kind, self.kinds)[own],
             speaker=speaker,
             num_speakers=len(self.speakers),
             session=_recoded(columns.session, self.sessions)[own],
             time=columns.time[own],
-            log_words=torch.tensor(
-                [math.log1p(count_words(text)) for text in bodies], dtype=torch.float32
-            ),
-            is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
-            tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
             role=_roles(columns.speaker)[own],
-            asked_key=torch.tensor([each.key for each in asked], dtype=torch.int64),
-            asked_words=torch.tensor(
-                [min(len(each.terms), _MOST_WORDS) for each in asked], dtype=torch.int16
-            ),
-            asked_bits=torch.tensor([each.bits for each in asked], dtype=torch.int64),
-            asked_form=torch.tensor([FORMS.index(each.form) for each in asked], dtype=torch.int8),
-            told=torch.tensor(
-                list(map(told_days, bodies, columns.time[own].tolist())), dtype=torch.int32
-            ).view(-1, 2),
+            told=torch.from_numpy(np.stack([numbers["told_start"], numbers["told_stop"]], 1)),
             edges=fresh,
             num_nodes=stop,
             node=columns.node[own],
@@ -187,45 +177,92 @@ class StoreColumns:
             token_offsets=None if tokens is None else tokens.offsets,
             num_pieces=num_pieces,
             duplicate=store.first_nodes(start) if duplicates else None,
-            title=title,
+            title=torch.from_numpy(numbers["title"].astype(np.int64)),
             name_terms=names[0],
             name_offsets=names[1],
-            lot=torch.tensor(
-                [_lot(texts[i]) for i in (*own.tolist(), *concepts.tolist())], dtype=torch.int64
-            ),
+            lot=torch.from_numpy(np.concatenate([lot[own.numpy()], lot[concepts.numpy()]])),
+            **alone,
         )
         self.stop, self.edges = stop, edges
         self.state = store.state
         return added
 
+    def keep_texts(self, store: MemoryStore) -> None:
+        """Store the columns of texts that were found anew, for later readings.
 
-def _asked(
-    store: TensorReader, start: int, bodies: Sequence[str], columns: Columns, own: Tensor
-) -> list[Asked]:
-    """Return the questions that atoms ask, without titles and names of speakers.
+        Raises:
+            StoreError: The store cannot be written, or its lock is kept.
+        """
+        found, self._found = self._found, []
+        if found:
+            with store.turn():
+                store.kept_texts.keep(found)
 
-    An entry without speaker and session asks nothing if its title or metadata may hold the answer.
+    def _read_texts(self, store: TensorReader, node: Array, is_concept: Array) -> _ReadTexts:
+        """Return the columns of the texts of the last nodes [n]."""
+        ids, names = [torch.empty(0, dtype=torch.int64)], list[list[str]]()
+        numbers = [np.empty(0, NUMBERS)]
+        for part, rows, here in _text_parts(store, node, self._found):
+            atoms = np.zeros(len(part.numbers), bool)
+            atoms[rows[~is_concept[here]]] = True
+            ids.append(self.vocabulary.encode_terms([part.only(atoms).terms])[0])
+            numbers.append(part.numbers[rows])
+            if self._names is not None and is_concept[here].any():
+                listed = part.lists()
+                names += [listed[row] for row in rows[is_concept[here]].tolist()]
+        return _ReadTexts(np.concatenate(numbers), torch.cat(ids), names)
+
+
+class _ReadTexts(NamedTuple):
+    """Columns of the texts of n nodes.
+
+    Attributes:
+        numbers: [n] of `NUMBERS`.
+        terms: [T] int64, the terms of the atoms.
+        names: Terms of each concept; empty unless asked for.
     """
-    names = [*columns.speaker.names, None]
-    speakers = [names[code] for code in columns.speaker.codes[own].tolist()]
-    with_meta = torch.tensor([node for node, _ in store.fields("meta", start)], dtype=torch.int64)
-    titles = dict(store.fields("title", start))
-    more = torch.cat([with_meta, torch.tensor([*titles], dtype=torch.int64)])
-    entry = (columns.speaker.codes < 0) & (columns.session.codes < 0)
-    entry &= torch.isin(columns.node, more)
-    said = [
-        text.removeprefix(titled(titles.get(node), "")).removeprefix(f"{speaker}: ")
-        for text, speaker, node in zip(bodies, speakers, columns.node[own].tolist(), strict=True)
-    ]
+
+    numbers: Array
+    terms: Tensor
+    names: list[list[str]]
+
+
+def _text_parts(
+    store: TensorReader, node: Array, found: list[TextColumns]
+) -> Iterator[tuple[TextColumns, Array, slice]]:
+    """Yield the columns of the texts of nodes [n], their rows there, and which nodes they are.
+
+    Texts without stored columns are read, and the parts that they complete are added to `found`.
+    """
+    if not len(node):
+        return
+    for part in store.kept_texts.read(int(node[0]), int(node[-1]) + 1):
+        stop = part.first + len(part.numbers)
+        here = slice(*np.searchsorted(node, [part.first, stop]).tolist())
+        rows = node[here] - part.first
+        missing = rows[part.numbers["version"][rows] != FINDER]
+        if len(missing):
+            atoms = store.atoms((part.first + missing).tolist())
+            part = part.with_rows(missing.tolist(), list(map(found_in, atoms)))
+            found.append(part)
+        yield part, rows, here
+
+
+def _rows(tensor: Tensor, own: Tensor) -> Tensor:  # [n, d], [m] int64 -> [m, d]
+    """Return some rows in order, or the tensor itself if they are all."""
+    return tensor if len(own) == len(tensor) else tensor[own]
+
+
+def _names_of(store: TensorReader) -> list[list[str]]:
+    """Return the terms of the name of each concept."""
+    node, atoms = store.nodes().numpy(), store.nodes(concepts=False).numpy()
+    concepts = np.setdiff1d(node, atoms, assume_unique=True)
     return [
-        NOTHING_ASKED if filed else read_asked(text)
-        for text, filed in zip(said, entry[own].tolist(), strict=True)
+        terms
+        for part, rows, _ in _text_parts(store, concepts, [])
+        for listed in [part.lists()]
+        for terms in map(listed.__getitem__, rows.tolist())
     ]
-
-
-def _lot(text: str) -> int:
-    """Return a number below 2^32 that depends only on the text."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _roles(speaker: Coded) -> Tensor:  # [n] int8

@@ -693,10 +693,10 @@ class FileSync:
         )
 
     def _release(self, atoms: Sequence[Atom]) -> None:
-        """Forget the vectors of atoms that are stored."""
-        ids = [atom.id for atom in atoms]
-        for name in ids:
+        """Forget the vectors and the lines of atoms that are stored."""
+        for name in (ids := [atom.id for atom in atoms]):
             self._inline.pop(name, None)
+            self._origins.pop(name, None)
         if self._vectors is not None:
             self._vectors.release(ids)
 

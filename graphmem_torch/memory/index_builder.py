@@ -27,6 +27,7 @@ from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 from graphmem_torch.rank.shared_hops import HopInputs
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.snapshot_file import snapshot_stamp
 from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import name_words
@@ -264,12 +265,17 @@ class IndexBuilder:
             "share": repr(snapshot.share),
             "switched": str(self._modes.switched),
         }
+        self._columns.keep_texts(store)
         store.save_snapshot(tensors, meta, state=snapshot.state)
         self._kept, self._atoms = snapshot.state, index.num_atoms
 
-    def worth_saving(self, store: MemoryStore) -> bool:
+    def worth_saving(self, store: MemoryStore, config: Config) -> bool:
         """Return whether updating the snapshot on disk would cost a notable part of a new build."""
         with store.reading():
+            if not self._kept and store.path is not None:  # not read in this process
+                stamp = snapshot_stamp(store.path)
+                if stamp is not None and stamp.meta.get("built") == _signature(config):
+                    self._kept, self._atoms = stamp.state, stamp.rows.get("node", 0)
             if self._kept == store.state:
                 return False
             behind = store.commits_since(self._kept)

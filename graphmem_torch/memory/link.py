@@ -19,6 +19,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.held_rows import DEAD, held_rows
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.mentions import NAME_COSINE, concept_id, mention_ties
@@ -34,7 +35,6 @@ __all__ = ["SURE", "Linker"]
 SURE = 2.0
 """Stands in for a cosine where memories show that two names belong to one person."""
 
-_DEAD = 64  # rows of deleted atoms that are skipped before they are removed
 _TIE = 1e-6  # cosines that differ by less are the same
 
 
@@ -88,15 +88,20 @@ class Linker:
         the store must hold what this graph holds, except for the current batch.
         """
         self._store = store
-        outline = store.outline()
-        embeddings = store.embeddings()
-        named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
-        self._rows.append(embeddings[~named])
-        self._concept_rows.append(embeddings[named])
-        self._nodes.extend(node for node, name, _ in outline if name is None)
-        for node, name, _ in outline:
-            if name is not None:
-                self._put_concept(name, node)
+        held = held_rows(store)
+        outline = store.outline(stating=held is not None)
+        if held is not None:
+            self._rows, self._dead = held.rows, held.dead
+            self._nodes.frombytes(held.node.tobytes())
+        else:
+            embeddings = store.embeddings()
+            named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
+            self._rows.append(embeddings[~named] if bool(named.any()) else embeddings)
+            self._concept_rows.append(embeddings[named])
+            self._nodes.extend(node for node, name, _ in outline if name is None)
+            for node, name, _ in outline:
+                if name is not None:
+                    self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
         self._split = SplitNames.of(store)
         if self._extract is not None:
@@ -333,7 +338,7 @@ class Linker:
                 self._pending[atom.id] = list(waiting)
         self._dead.update(rows)
         self._search.forget(self._rows.view, rows, self._dead)
-        if len(self._dead) > _DEAD:
+        if len(self._dead) > DEAD:
             numbers, vectors, there = self.rows()
             (left,) = there.nonzero(as_tuple=True)
             self._rows = GrowingRows(vectors[left])

@@ -543,7 +543,7 @@ class State:
             self.regimes.release()
             snapshot, store = self.snapshot, self.store
             current = snapshot is not None and snapshot.state == store.state
-            if current and not store.readonly and self.builder.worth_saving(store):
+            if current and not store.readonly and self.builder.worth_saving(store, self.config):
                 assert snapshot is not None
                 self._save_snapshot(snapshot)
             self._set_up()
@@ -561,7 +561,7 @@ class State:
         if self.store.closed or self.store.readonly or self.store.path is None or self.store.gone:
             return
         self.regimes.save()
-        if self.store.num_nodes and self.builder.worth_saving(self.store):
+        if self.store.num_nodes and self.builder.worth_saving(self.store, self.config):
             try:
                 self._save_snapshot(self.current())
             except EmbedderError as error:  # the store has another encoder now

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -50,9 +50,10 @@ from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.similar_lists import load_lists, save_lists
 from graphmem_torch.memory.split_names import SplitNames
+from graphmem_torch.memory.text_finder import row_of
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.store.records import atom_to_row
+from graphmem_torch.store.records import AtomRow
 from graphmem_torch.store.schema import ORDERED_BY
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.deferred import namer
@@ -74,7 +75,7 @@ class _Addition:
 
     Attributes:
         atoms: Atoms, each id once, that were not stored when checked.
-        rows: Their rows, from `atom_to_row`.
+        rows: Their rows, from `row_of`.
         origins: File and line by id, as in `Writer.add`.
         encoded: Their vectors.
         names: Concepts by text.
@@ -89,7 +90,7 @@ class _Addition:
     """
 
     atoms: list[Atom]
-    rows: list[tuple[Any, ...]]
+    rows: list[AtomRow]
     origins: Mapping[str, str]
     encoded: Encoded
     names: dict[str, list[str]]
@@ -440,7 +441,8 @@ class Writer:
         vector, behind = own.encoded.pooled, new + 1 + len(plan.concepts)
         linked = linker.link_again((node, old), atom, vector, new, first, plan.window, behind)
         batch = self._batch_of(plan, stated, [atom], own.encoded, linked)
-        batch = replace(batch, versions=[(node, new)])
+        own.rows += map(row_of, batch.atoms[1:])  # concepts
+        batch = replace(batch, versions=[(node, new)], rows=own.rows)
         waits = [new if each == node else each for each in waiting]
         store.append(batch, when=own.when, first=new, meta=waiting_meta(waits, waiting))
         self._wrote(batch)
@@ -521,7 +523,7 @@ class Writer:
         self,
         atoms: Sequence[Atom],
         encoded: Encoded,
-        rows: list[tuple[Any, ...]],
+        rows: list[AtomRow],
         when: float,
         ready: int | None = None,
     ) -> int:
@@ -548,9 +550,8 @@ class Writer:
             stated = self._forget(linker, plan, self._left(plan, {}))
         between = len(plan.concepts)
         linked = linker.link(atoms, encoded.pooled, first, waiting, ready, between)
-        rows += [atom_to_row(0, concept) for concept in (*plan.concepts, *linked.concepts)]
         batch = self._batch_of(plan, stated, atoms, encoded, linked)
-        batch = replace(batch, rows=rows)
+        batch = replace(batch, rows=[*rows, *map(row_of, batch.atoms[len(atoms) :])])
         waits = [*nodes, *range(first, first + len(atoms))][ready:]
         meta = waiting_meta(waits, nodes)
         if plan.names:
@@ -566,7 +567,7 @@ class Writer:
         Raises:
             InputError: An id is known with other content.
         """
-        digests = [row[-1].hex() for row in own.rows]
+        digests = [row.values[-1].hex() for row in own.rows]
         for atom, digest in zip(own.atoms, digests, strict=True):
             kept = known.get(atom.id, digest)
             if kept != digest and not atom.is_of(kept):
@@ -593,7 +594,7 @@ class Writer:
         rows = []
         for atom in atoms:
             with located(origins.get(atom.id)):
-                rows.append(atom_to_row(0, atom))
+                rows.append(row_of(atom))
         self._begin()
         finder = self._finder
         encoded = encoded_atoms(atoms, known, self._store, self._embedder)

@@ -32,6 +32,13 @@ class GrowingRows:
         self._view: Tensor | None = rows
         self._written: np.ndarray | None = None  # the buffer, set by the first write
 
+    @classmethod
+    def within(cls, buffer: np.ndarray, count: int) -> GrowingRows:
+        """Return the first rows of a buffer, which is written to when others are added."""
+        own = cls(torch.from_numpy(buffer))
+        own._view, own._count = None, count
+        return own
+
     def __len__(self) -> int:
         """Number of rows."""
         return self._count
@@ -65,7 +72,7 @@ class GrowingRows:
         """Append rows of undefined values and return the new `array`."""
         old, needed = self._count, self._count + count
         if needed > self._buffer.shape[0]:
-            grown = _empty(self.array, max(needed, 2 * old, _LEAST))
+            grown = _empty(self.array, max(needed + needed // _LEFT, 2 * old, _LEAST))
             grown[:old] = self.array
             self._buffer, self._written = torch.from_numpy(grown), grown
         self._view, self._count = None, needed

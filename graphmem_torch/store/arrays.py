@@ -111,7 +111,7 @@ def read_embeddings(
         begin, end = max(start - first, 0), min(stop - first, count)
         if first + begin != start + filled:
             break
-        rows = decode(database, data, np.float32, count, dim)[begin:end]
+        rows = _decoded(database, data, np.float32, count, dim)[begin:end]
         out[filled : filled + len(rows)] = rows
         filled += len(rows)
     if filled != len(out):
@@ -159,8 +159,8 @@ def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenArr
             taken = slice(int(before[begin]), int(before[end]))
             rows = slice(int(offsets[first + begin - start]), int(offsets[first + end - start]))
             total = int(before[-1])
-            pieces[rows] = decode(database, blobs[1], np.int32, total)[taken]
-            tokens[rows] = decode(database, blobs[2], np.int8, total, dim)[taken]
+            pieces[rows] = _decoded(database, blobs[1], np.int32, total)[taken]
+            tokens[rows] = _decoded(database, blobs[2], np.int8, total, dim)[taken]
     return TokenArrays(tokens, pieces, offsets)
 
 
@@ -292,15 +292,18 @@ def decode(database: Database, data: bytes, dtype: npt.DTypeLike, *shape: int) -
     Raises:
         StoreDamagedError: The blob has the wrong length.
     """
+    # A copy, because memory of `bytes` is read-only.
+    return _decoded(database, data, dtype, *shape).copy()
+
+
+def _decoded(database: Database, data: bytes, dtype: npt.DTypeLike, *shape: int) -> Array:
+    """Decode a blob into an array that shares its memory, and cannot be written."""
     size = np.dtype(dtype).itemsize
     for length in shape:
         size *= length
     if min(shape) < 0 or len(data) != size:
         raise damaged(database.place, f"a block of {len(data)} bytes where {size} were expected")
-    if size == 0:
-        return np.empty(shape, dtype)
-    # A copy, because memory of `bytes` is read-only.
-    return np.frombuffer(bytearray(data), dtype).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape) if size else np.empty(shape, dtype)
 
 
 def _offsets(counts: Array) -> Array:  # [n] -> [n + 1] int64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.store.arrays import EdgeArrays, TokenArrays
+from graphmem_torch.store.records import AtomRow
 
 __all__ = [
     "Batch",
@@ -74,7 +75,7 @@ class Batch:
         unnamed: Aliases of concepts to remove; `aliases` may add some again.
         aliases: Aliases of concepts, each with the node number of its concept.
         alias_embeddings: [a, d] float32 vectors of `aliases`; None: not known.
-        rows: Rows of the atoms (`atom_to_row`), if the caller has already made them.
+        rows: Rows of the atoms, if the caller has already made them.
     """
 
     atoms: Sequence[Atom]
@@ -88,7 +89,7 @@ class Batch:
     unnamed: Sequence[str] = ()
     aliases: Sequence[tuple[str, int]] = ()
     alias_embeddings: Tensor | None = None
-    rows: Sequence[tuple[Any, ...]] | None = None
+    rows: Sequence[AtomRow] | None = None
 
     def validate(self, *, dim: int | None, token_dim: int | None) -> None:
         """Check the vectors against the atoms and the widths of the store (None: not yet known).
@@ -135,9 +136,12 @@ def tokens_of(arrays: TokenArrays) -> TokenRows:
 
 
 def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
-    """Select the token vectors of atoms `pick` [n], in that order."""
+    """Select the token vectors of atoms `pick` [n], in that order; shares them if all are taken."""
     counts = rows.offsets.diff()[pick]
     offsets = offsets_of(counts)
+    # The atoms left out, as concepts, own none: a copy would double the largest column.
+    if int(offsets[-1]) == len(rows.tokens) and bool((pick.diff() > 0).all()):
+        return TokenRows(rows.tokens, rows.pieces, offsets)
     _, index = row_entries(rows.offsets, pick)
     return TokenRows(rows.tokens[index], rows.pieces[index], offsets)
 

@@ -25,6 +25,7 @@ from graphmem_torch.store.batches import Batch, edges_of
 from graphmem_torch.store.changes import CutEdges
 from graphmem_torch.store.checksums import checksum, is_sound, seal
 from graphmem_torch.store.database import Database
+from graphmem_torch.store.text_columns import TextColumns, put_texts
 
 __all__ = [
     "insert_block",
@@ -54,6 +55,9 @@ def write_blocks(
     n, cut = len(batch.atoms), _cut_edges(database, start, batch, adjacency)
     if n:
         insert_block(database, "embedding_block", start, n, [batch.embeddings])
+    texts = [row.text for row in batch.rows or () if row.text is not None]
+    if n and len(texts) == n:
+        put_texts(database, TextColumns.of(start, texts))
     if n and batch.tokens is not None:
         tokens, pieces, offsets = batch.tokens
         insert_tokens(database, start, offsets.diff().int(), pieces, tokens)
@@ -73,6 +77,7 @@ def write_blocks(
 _MERGED = {
     "embedding_block": (1, "start", ("data",)),
     "token_block": (1 / 32, "start", ("counts", "pieces", "data")),
+    "text_block": (1, "start", ("numbers", "terms")),
     "edge_block": (16, "block", ("source", "target", "type", "weight")),
 }
 """Per table: rows an atom (fewer where blocks stay small), key column and blob columns."""

@@ -14,6 +14,7 @@ import torch
 
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.replacement import rewrite_tokens, zero_embeddings
+from graphmem_torch.store.text_columns import rewrite_texts
 
 __all__ = ["erase_rows"]
 
@@ -29,6 +30,8 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
     for table, rewrite in (("embedding_block", zero_embeddings), ("token_block", rewrite_tokens)):
         for start, own in _parts_of(database, table, gone).items():
             rewrite(database, start, torch.tensor(own) - start)
+    for start, own in _parts_of(database, "text_block", gone).items():
+        rewrite_texts(database, start, [node - start for node in own])
     # A storing time is deleted with the last atom of its batch.
     there = "SELECT 1 FROM {} WHERE node >= stored_at.start AND node < stored_at.start + count"
     left = " OR ".join(f"EXISTS ({there.format(table)})" for table in ("atom", "version"))

@@ -28,6 +28,7 @@ __all__ = ["check_store"]
 _BLOCKS = {
     "embedding_block": ("data",),
     "token_block": ("counts", "pieces", "data"),
+    "text_block": ("numbers", "terms"),
     "edge_block": ("source", "target", "type", "weight"),
 }
 _SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
@@ -69,6 +70,8 @@ def _problems(store: StoreReader) -> list[str]:
         _add(found, "atoms", _atom_problems(database))
         _add(found, "versions", _version_problems(store, nodes))
         for table, columns in _BLOCKS.items():
+            if not database.has(table):  # a reader of an older store
+                continue
             _add(found, table, _checksum_problems(database, table, columns))
         _add(found, "vectors", _vector_problems(store, nodes))
         _add(found, "edges", _edge_problems(store, nodes))

@@ -27,6 +27,7 @@ from graphmem_torch.store.pins_and_types import PinsAndTypes
 from graphmem_torch.store.records import atom_from_row
 from graphmem_torch.store.schema import ATOM_COLUMNS, own_key
 from graphmem_torch.store.snapshot_file import expect_no_orphan
+from graphmem_torch.store.text_columns import KeptTexts
 from graphmem_torch.store.unicode_names import StoredForms
 from graphmem_torch.store.uses import Uses
 from graphmem_torch.store.validity_log import ValidityRows
@@ -71,6 +72,7 @@ class StoreReader:
         self.forms = StoredForms(self)
         self.expiry = ExpiryRows(database)
         self.keyed = KeyedRows(database)
+        self.kept_texts = KeptTexts(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @classmethod
@@ -387,10 +389,14 @@ class StoreReader:
                 named[node].append(name)
         return {name: named[node] for name, node in nodes.items()}
 
-    def outline(self) -> list[tuple[int, str | None, bool]]:
-        """Return each node's number, name if it is a concept, and whether it states edges."""
-        sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom ORDER BY node"
-        return self._database.query(sql, (CONCEPT,))
+    def outline(self, *, stating: bool = False) -> list[tuple[int, str | None, bool]]:
+        """Return each node's number, name if it is a concept, and whether it states edges.
+
+        `stating` leaves out the nodes that state none.
+        """
+        sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom"
+        where = " WHERE links != '[]'" if stating else ""
+        return self._database.query(f"{sql}{where} ORDER BY node", (CONCEPT,))
 
     def alias_names(self, names: Iterable[str]) -> list[str]:
         """Return the names that are aliases of a concept."""

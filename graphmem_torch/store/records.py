@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import DigitsError, dump_json, load_json
 from graphmem_torch.store.schema import CONTENT
+from graphmem_torch.store.text_columns import TextRow
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
-__all__ = ["atom_from_row", "atom_to_row"]
+__all__ = ["AtomRow", "atom_from_row", "atom_to_row"]
 
 _FIELDS = [column.name for column in CONTENT]  # in the order of the fields of `Atom`
 _META, _LINKS = (_FIELDS.index(name) + 1 for name in ("meta", "links"))  # adjacent
+
+
+class AtomRow(NamedTuple):
+    """Row of an atom that is about to be stored.
+
+    Attributes:
+        values: Values of its columns (`atom_to_row`); the node number is ignored.
+        text: Columns of its text; None: they are found when an index is built.
+    """
+
+    values: tuple[Any, ...]
+    text: TextRow | None = None
 
 
 def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:

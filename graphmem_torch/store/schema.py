@@ -325,6 +325,15 @@ END""",
     "atom_expires": "CREATE INDEX atom_expires ON atom (expires) WHERE expires IS NOT NULL",
     "validity_node": "CREATE INDEX validity_node ON validity (node)",
     "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
+    "atom_links": "CREATE INDEX atom_links ON atom (node) WHERE links != '[]'",
+    "text_block": """
+CREATE TABLE text_block (
+    start    INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    numbers  BLOB NOT NULL,
+    terms    BLOB NOT NULL
+)""",
 }
 """Tables, indexes and triggers that older stores of this version lack; older code ignores them."""
 

@@ -7,13 +7,17 @@ new file, and a mapped old one stays valid.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from graphmem_torch.errors import InputError, interruptible
@@ -21,16 +25,21 @@ from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
 from graphmem_torch.store.snapshot_file import (
     CHECKSUM,
+    DTYPES,
     FORMAT,
     PREFIX,
+    ROWS,
     SNAPSHOT_NAME,
     content_digest,
+    snapshot_stamp,
     unfit,
 )
 
-__all__ = ["load_snapshot", "save_snapshot"]
+__all__ = ["MappedRows", "load_snapshot", "map_rows", "save_snapshot"]
 
 _log = logging.getLogger(__name__)
+
+_LINKED = ("embeddings", "node")  # tensors that `ROWS` covers
 
 
 def save_snapshot(
@@ -55,45 +64,95 @@ def save_snapshot(
         StoreError: The file could not be written (full disk, read-only folder); the old one is
             untouched.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    reserved = [key for key in meta if key.startswith(PREFIX)]
+    reserved = [name for name in meta if name.startswith(PREFIX)]
     if reserved:
         raise InputError(
             f"meta: expected names without the prefix {PREFIX!r}, got {reserved[0]!r}. Rename it"
         )
-    # safetensors rejects tensors that share memory, so those are cloned. Plain CPU tensors are not.
-    seen: set[int] = set()
-    plain = {}
-    for key, tensor in tensors.items():
-        own = tensor.detach().cpu().contiguous()
-        plain[key] = own.clone() if own.untyped_storage().data_ptr() in seen else own
-        seen.add(own.untyped_storage().data_ptr())
     stamped = {
         **meta,
         f"{PREFIX}format": FORMAT,
         f"{PREFIX}state": str(generation),
-        CHECKSUM: _checksum(plain, meta),
+        CHECKSUM: _checksum(tensors, meta),
+        ROWS: _digest_of(*(_bytes_of(tensors[name]) for name in _LINKED if name in tensors)),
     }
     path = Path(folder) / name
-    # A separate folder, because a kill would leave the randomly named file of safetensors behind.
+    # A folder, because older releases leave one behind after a kill.
     workshop = path.with_name(name + ".new")
     new = workshop / name
     try:
         shutil.rmtree(workshop, ignore_errors=True)
         workshop.mkdir()
-        save_file(plain, new, stamped)
-        # safetensors makes files readable by the owner only; apply the umask instead.
-        new.chmod(workshop.stat().st_mode & 0o666)
-        with open(new, "rb") as file:
+        with open(new, "wb") as file:
+            _write(file, tensors, stamped)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
         sync_folder(path.parent)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise store_error(error, path) from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _write(file: BinaryIO, tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> None:
+    """Write a safetensors file, tensor by tensor: its own `save_file` copies all of them first."""
+    # The widest types come first, so that every tensor is aligned.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {"__metadata__": dict(meta)}
+    end = 0
+    for name in names:
+        each = tensors[name]
+        begin, end = end, end + each.numel() * each.element_size()
+        dtype = DTYPES[str(each.dtype).removeprefix("torch.")]
+        header[name] = {"dtype": dtype, "shape": list(each.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        file.write(_bytes_of(tensors[name]))
+
+
+class MappedRows(NamedTuple):
+    """Vectors of a snapshot, mapped into memory; writing to them changes no file.
+
+    Attributes:
+        meta: Strings of the caller.
+        node: [A] int64 node numbers, ascending.
+        buffer: [R, d] float32; the first A rows are the vectors of the nodes, the rest is room.
+    """
+
+    meta: Mapping[str, str]
+    node: np.ndarray
+    buffer: np.ndarray
+
+
+def map_rows(folder: str | Path, dim: int) -> MappedRows | None:
+    """Map the vectors of a snapshot of any state, and verify them; None without usable ones."""
+    stamp = snapshot_stamp(folder)
+    if stamp is None or not {*_LINKED} <= stamp.spans.keys():
+        return None
+    try:
+        held = np.memmap(Path(folder) / SNAPSHOT_NAME, np.uint8, mode="c")
+    except (OSError, ValueError):
+        return None
+    vectors, nodes = (held[slice(*stamp.spans[name])] for name in _LINKED)
+    count, begin = stamp.rows["node"], stamp.spans["embeddings"][0]
+    if (len(vectors), len(nodes)) != (4 * dim * count, 4 * count) or begin % 4:
+        return None
+    if _digest_of(vectors, nodes) != stamp.meta.get(ROWS):
+        return None
+    # The mapping is private: rows that are added overwrite copies of what comes after.
+    room = (len(held) - begin) // (4 * dim)
+    buffer = held[begin : begin + 4 * dim * room].view(np.float32).reshape(room, dim)
+    return MappedRows(stamp.meta, nodes.view(np.int32).astype(np.int64), buffer.view(np.ndarray))
+
+
+def _digest_of(*parts: Any) -> str:
+    digest = xxhash.xxh3_128()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load_snapshot(
@@ -161,4 +220,5 @@ def _checksum(tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> str:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview | bytes:
+    tensor = tensor.detach().cpu().contiguous()
     return tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""

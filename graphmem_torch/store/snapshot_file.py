@@ -7,7 +7,7 @@ import mmap
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -17,13 +17,17 @@ from graphmem_torch.store.folder import DATABASE_NAME, sync_folder
 
 __all__ = [
     "CHECKSUM",
+    "DTYPES",
     "FORMAT",
     "LISTS_NAME",
     "PREFIX",
+    "ROWS",
     "SNAPSHOT_NAME",
+    "Stamp",
     "content_digest",
     "drop_snapshot",
     "expect_no_orphan",
+    "snapshot_stamp",
     "snapshot_state",
     "unfit",
 ]
@@ -36,25 +40,32 @@ FORMAT = "2"
 PREFIX = "graphmem."
 """Prefix of the names of a snapshot's own metadata."""
 
+ROWS = f"{PREFIX}rows"
+"""Name of the digest of the vectors and nodes alone, which linking reads."""
+
+_HEADER = 100 << 20  # maximum bytes of a header, as safetensors has it
+
 CHECKSUM = f"{PREFIX}xxh3"
 """Name of the `content_digest` among the metadata."""
 
-# Names of torch, which the digest covers.
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "U16": "uint16",
-    "I32": "int32",
-    "U32": "uint32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
+DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
 }
+"""Names of the types of tensors in the file, by those of torch, which the digest covers."""
+
+_NAMES = {name: own for own, name in DTYPES.items()}
 
 
 def drop_snapshot(folder: str | Path) -> None:
@@ -91,6 +102,41 @@ def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = 
     except (OSError, SafetensorError) as error:
         return f"damaged ({error})"
     return "current"
+
+
+class Stamp(NamedTuple):
+    """Header of a snapshot.
+
+    Attributes:
+        state: State of the store that it was made from.
+        meta: All of its strings.
+        rows: Number of rows of each tensor.
+        spans: First and last byte of each tensor in the file.
+    """
+
+    state: str
+    meta: Mapping[str, str]
+    rows: Mapping[str, int]
+    spans: Mapping[str, tuple[int, int]]
+
+
+def snapshot_stamp(folder: str | Path) -> Stamp | None:
+    """Return the header of a snapshot, unverified; None without one that this code can read."""
+    try:
+        with (Path(folder) / SNAPSHOT_NAME).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, _HEADER)))
+        stamped = header.pop("__metadata__")
+        rows = {name: (each["shape"] or [1])[0] for name, each in header.items()}
+        places = {name: each["data_offsets"] for name, each in header.items()}
+        spans = {
+            name: (8 + size + first, 8 + size + last) for name, (first, last) in places.items()
+        }
+    # A damaged header may raise any of these; it is written anew.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    state = stamped.get(f"{PREFIX}state", "")
+    return None if unfit(stamped, None) else Stamp(state, stamped, rows, spans)
 
 
 def unfit(stamped: Mapping[str, str], state: str | None) -> str:
@@ -146,7 +192,7 @@ def _digest(path: Path) -> str:
                 (
                     (
                         name,
-                        f"torch.{_DTYPES.get(each['dtype'], each['dtype'])}",
+                        f"torch.{_NAMES.get(each['dtype'], each['dtype'])}",
                         each["shape"],
                         data[begin + each["data_offsets"][0] : begin + each["data_offsets"][1]],
                     )

@@ -34,7 +34,7 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.node_facts import pass_on, remove_facts, take_away
 from graphmem_torch.store.problems import check_store
 from graphmem_torch.store.receipts import erased_content, new_receipt
-from graphmem_torch.store.records import atom_to_row
+from graphmem_torch.store.records import AtomRow, atom_to_row
 from graphmem_torch.store.replacement import EdgesAgain, put_alias_vectors, put_edges, put_vectors
 from graphmem_torch.store.schema import ATOM, ATOM_COLUMNS, RESERVED, own_key
 from graphmem_torch.store.snapshot_file import SNAPSHOT_NAME, drop_snapshot, expect_no_orphan
@@ -252,9 +252,9 @@ class MemoryStore(TensorReader):
             for edges in (batch.connected, batch.edges):
                 edges.validate(start + len(batch.atoms))
             take_away(self, batch, now, deleted=deleted)
-            rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
+            rows = batch.rows or [AtomRow(atom_to_row(0, atom)) for atom in batch.atoms]
             self._database.execute_many(
-                _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
+                _INSERT, [(start + i, *row.values[1:]) for i, row in enumerate(rows)]
             )
             cut = write_blocks(self._database, start, batch, self.adjacency)
             if batch.aliases:

@@ -34,6 +34,7 @@ from graphmem_torch.store.database import Database
 from graphmem_torch.store.failures import damaged
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.schema import VERSION_COLUMNS
+from graphmem_torch.store.text_columns import KeptTexts
 from graphmem_torch.store.turn_order import misplaced_edges
 
 __all__ = ["TensorReader"]
@@ -216,6 +217,7 @@ class _Past(TensorReader):
     def __init__(self, store: TensorReader, replaced: Mapping[int, int]) -> None:
         super().__init__(store._database, None)
         self._replaced = dict(replaced)
+        self.kept_texts = KeptTexts(self._database, hidden=self._replaced)
         then, now = (",".join(map(str, each)) for each in zip(*replaced.items(), strict=True))
         self._table = (
             f"(SELECT node, {VERSION_COLUMNS} FROM atom WHERE node NOT IN ({then}) UNION ALL "

@@ -261,6 +261,16 @@ CREATE INDEX atom_expires ON atom (expires) WHERE expires IS NOT NULL;
 CREATE INDEX validity_node ON validity (node);
 
 CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL;
+
+CREATE INDEX atom_links ON atom (node) WHERE links != '[]';
+
+CREATE TABLE text_block (
+    start    INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    numbers  BLOB NOT NULL,
+    terms    BLOB NOT NULL
+);
 """
 
 
