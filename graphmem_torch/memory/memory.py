@@ -329,6 +329,7 @@ class Memory(MemoryQuestions):
         embeddings: Any = None,
         normalise: bool = False,
         progress: bool = False,
+        workers: int | None = None,
     ) -> Indexed:
         """Synchronize the memory with files and folders; can be repeated at any time.
 
@@ -345,14 +346,18 @@ class Memory(MemoryQuestions):
             embeddings: Files of vectors (`.npy`, safetensors, Parquet), instead of encoding.
             normalise: Whether to divide these vectors by their lengths.
             progress: Whether to show a bar on stderr.
+            workers: Maximum number of processes that find concepts, by default the cores less one;
+                0 does all work in this thread. Few texts start none.
 
         Raises:
             InputError, EmbedderError, StoreError: See `add`; no such path, or a bad file or line.
+            WorkerError: A process has ended; what is stored stays, and the next call resumes.
         """
-        from graphmem_torch.memory.file_sync import FileSync, ReadSettings
+        from graphmem_torch.memory.file_sync import FileSync
         from graphmem_torch.memory.file_vectors import opened_vectors
+        from graphmem_torch.memory.found_files import ReadSettings
 
-        reading = ReadSettings.of(self._state, format, input)
+        reading = ReadSettings.of(self._state, format, input, workers)
         with opened_vectors(embeddings, normalise=normalise) as vectors:
             follower = FileSync(self._writing, reading, dry_run=dry_run, vectors=vectors)
             return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)
