@@ -104,11 +104,7 @@ class Memory(MemoryQuestions):
         Raises:
             ConfigError, EmbedderError, StoreError: Unusable settings, encoder or folder.
         """
-        from graphmem_torch.memory.compatibility import (
-            open_bound,
-            resolved_settings,
-            usable_device,
-        )
+        from graphmem_torch.memory.compatibility import open_bound, resolved_settings, usable_device
         from graphmem_torch.memory.state import State
         from graphmem_torch.store.shard_folder import ShardFolder
 
@@ -346,12 +342,11 @@ class Memory(MemoryQuestions):
             embeddings: Files of vectors (`.npy`, safetensors, Parquet), instead of encoding.
             normalise: Whether to divide these vectors by their lengths.
             progress: Whether to show a bar on stderr.
-            workers: Maximum number of processes that find concepts, by default the cores less one;
-                0 does all work in this thread. Few texts start none.
+            workers: Maximum number of processes beside this one; by default the cores less one.
 
         Raises:
             InputError, EmbedderError, StoreError: See `add`; no such path, or a bad file or line.
-            WorkerError: A process has ended; what is stored stays, and the next call resumes.
+            WorkerError: A process has ended; the next call resumes.
         """
         from graphmem_torch.memory.file_sync import FileSync
         from graphmem_torch.memory.file_vectors import opened_vectors

@@ -14,20 +14,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import (
-    CONCEPT,
-    DEFAULT_EDGE_WEIGHT,
-    Atom,
-    EdgeType,
-)
+from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import (
-    InputError,
-    StoreError,
-    StoreLockedError,
-    located,
-)
+from graphmem_torch.errors import InputError, StoreError, StoreLockedError, located
 from graphmem_torch.memory.batch_checks import (
     check_kind,
     fresh_atoms,

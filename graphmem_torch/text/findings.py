@@ -15,7 +15,7 @@ from graphmem_torch.text.concepts import (
     load_concepts,
 )
 
-__all__ = ["TextFinder", "TextFindings", "finder_spec"]
+__all__ = ["Finder", "TextFindings", "finder_spec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TextFindings:
     names: list[str]
 
 
-class TextFinder:
+class Finder:
     """Makes the findings of texts."""
 
     def __init__(self, spec: str) -> None:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import BinaryIO
 
 from graphmem_torch.errors import GraphMemError, first_line
-from graphmem_torch.text.findings import TextFinder, TextFindings
+from graphmem_torch.text.findings import Finder, TextFindings
 
 __all__ = ["WorkerError", "WorkerPool", "serve"]
 
@@ -155,7 +155,7 @@ def serve(spec: str) -> None:
     incoming, outgoing = sys.stdin.buffer, _own_output()
     # thinc loads torch wherever it is installed; the pipelines in use compute with numpy.
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-    finder = TextFinder(spec)
+    finder = Finder(spec)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             texts = pickle.load(incoming)
