@@ -16,7 +16,7 @@ from graphmem_torch.text.findings import TextFindings
 
 __all__ = ["EncoderThread", "Unit"]
 
-_PASSES = 4  # forward passes whose texts are sorted by length together
+_PASSES = 4  # forward passes of a call of the encoder
 _LETTERS = 4  # characters of a piece
 _TEXTS = 256  # texts of a call of an encoder that does not state the pieces of a pass
 
@@ -67,14 +67,13 @@ class EncoderThread:
 
     Attributes:
         knows: Function that tells whether a name of a concept needs no vector.
-        using: Lock of the encoder.
         group_texts: Number of texts that are encoded together, about.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         """Start nothing yet."""
         self.knows: Callable[[str], bool] = lambda name: False
-        self.using = threading.Lock()
+        self._using, self._urgent = threading.Lock(), 0
         self._embedder = embedder
         pieces = getattr(embedder, "batch_pieces", None)
         self._letters = None if pieces is None else _PASSES * pieces * _LETTERS
@@ -96,6 +95,18 @@ class EncoderThread:
             self._changed.notify()
         for future in unit.found:
             future.add_done_callback(self._wake)
+
+    def encode_now(self, texts: list[str]) -> Encoded:
+        """Encode texts in the thread of the caller, between two calls of this one."""
+        with self._changed:
+            self._urgent += 1
+        try:
+            with self._using:
+                return self._embedder.encode(texts)
+        finally:
+            with self._changed:
+                self._urgent -= 1
+                self._changed.notify()
 
     def _wake(self, _: object) -> None:
         with self._changed:
@@ -133,7 +144,7 @@ class EncoderThread:
         return None
 
     def _group(self, place: int) -> list[Unit]:
-        """Return as many units from `place` on as fill the passes that are sorted together."""
+        """Return the units from `place` on that fill the passes of a call."""
         group, letters = list[Unit](), 0
         for unit in self._units[place:]:
             group.append(unit)
@@ -146,11 +157,13 @@ class EncoderThread:
         """Encode the texts of units; they have no vectors if the encoder fails or is to stop."""
         texts = [text for unit in units for text in unit.texts]
         made: Encoded | None = None
+        # Texts of one length together: a pass has hardly any padding.
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]), reverse=True)
         try:
-            parts = [self._part(part) for part in self._parts(texts)]
-            if all(part is not None for part in parts):
-                given = [part for part in parts if part is not None]
-                made = given[0] if len(given) == 1 else joined(given, torch.arange(len(texts)))
+            parts = self._parts([texts[row] for row in order]) if texts else []
+            given = [each for part in parts if (each := self._part(part)) is not None]
+            if texts and len(given) == len(parts):
+                made = joined(given, torch.tensor(order).argsort())
         except Exception:  # raised again when the writer asks
             made = None
         start = 0
@@ -160,13 +173,16 @@ class EncoderThread:
             start = end
 
     def _part(self, texts: list[str]) -> Encoded | None:
+        """Return the vectors of texts; None if the thread is to stop."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stop or not self._urgent)
         if self._stop:
             return None
-        with self.using:
+        with self._using:
             return encode_checked(self._embedder, texts)
 
     def _parts(self, texts: list[str]) -> list[list[str]]:
-        """Return texts in parts that are sorted by length together, one after the other."""
+        """Return texts in parts of a few passes, after each of which the thread can stop."""
         parts, letters = [list[str]()], 0
         for text in texts:
             full = letters >= self._letters if self._letters else len(parts[-1]) >= _TEXTS

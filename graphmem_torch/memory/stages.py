@@ -262,7 +262,7 @@ class Stages:
         if len(parts) == 1 and not missing and place == list(range(count)):
             return parts[0]
         if missing or not parts:
-            parts.append(self._now(self._inner.encode, list(missing)))
+            parts.append(self._now(list(missing)))
         pick = [count - 1 - each if each < 0 else each for each in place]
         return joined(parts, torch.tensor(pick, dtype=torch.int64))
 
@@ -278,15 +278,13 @@ class Stages:
                 made |= {name: unit.names[name] for name in names if name in unit.names}
         missing = [name for name in names if name not in made]
         if missing:
-            rows = self._now(self._inner.encode, missing).pooled
+            rows = self._now(missing).pooled
             made |= zip(missing, rows, strict=True)
         return Encoded(torch.stack([made[name] for name in names]))
 
-    def _now(self, encode: Callable[[list[str]], Encoded], texts: list[str]) -> Encoded:
-        if self._thread is None:
-            return encode(texts)
-        with self._thread.using:
-            return encode(texts)
+    def _now(self, texts: list[str]) -> Encoded:
+        thread = self._thread
+        return self._inner.encode(texts) if thread is None else thread.encode_now(texts)
 
     def concepts_of(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the names in texts, found ahead or now.

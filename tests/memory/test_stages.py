@@ -289,7 +289,8 @@ def test_interrupted_runs_leave_no_process_and_are_resumed(large: Path, tmp_path
         else:
             process.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
         _, said = process.communicate(timeout=100)
-        lines = [line for line in said.splitlines() if "new store" not in line]
+        beside = ("new store", "graphmem: index: ")  # progress of a slow machine
+        lines = [line for line in said.splitlines() if not any(each in line for each in beside)]
         assert gone(found)
         assert count(store) >= before
         if how == "worker":
