@@ -16,7 +16,7 @@ from graphmem_torch.text.findings import TextFindings
 
 __all__ = ["EncoderThread", "Unit"]
 
-_PASSES = 4  # forward passes of a call of the encoder
+_PASSES = 8  # forward passes of a call of the encoder
 _LETTERS = 4  # characters of a piece
 _TEXTS = 256  # texts of a call of an encoder that does not state the pieces of a pass
 
@@ -80,6 +80,7 @@ class EncoderThread:
         self.group_texts = _TEXTS if self._letters is None else self._letters // 320
         self._units: list[Unit] = []
         self._alive: list[Unit] = []  # whose names are not stored yet
+        self._names: set[str] = set()  # in these
         self._changed, self._stop = threading.Condition(), False
         self._thread: threading.Thread | None = None
 
@@ -87,8 +88,9 @@ class EncoderThread:
         """Encode a unit after those before it."""
         with self._changed:
             self._units.append(unit)
-            self._alive = [each for each in self._alive if not each.ended]
-            self._alive.append(unit)
+            over = [each for each in self._alive if each.ended and each.named.done()]
+            self._names.difference_update(*(each.names for each in over))
+            self._alive = [*(each for each in self._alive if each not in over), unit]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="encoder", daemon=True)
                 self._thread.start()
@@ -195,12 +197,10 @@ class EncoderThread:
 
     def _name(self, units: Sequence[Unit]) -> None:
         """Encode the names in units that have no vector yet."""
-        alive = self._alive
         fresh = dict[str, Unit]()
         for unit in units:
             for name in unit.mentioned():
-                there = name in fresh or self.knows(name)
-                if not there and not any(name in each.names for each in alive):
+                if not (name in fresh or name in self._names or self.knows(name)):
                     fresh[name] = unit
         try:
             rows = dict[str, Tensor]()
@@ -211,6 +211,8 @@ class EncoderThread:
                 rows |= zip(part, made.pooled, strict=True)
             for name, row in rows.items():
                 fresh[name].names[name] = row
+            with self._changed:
+                self._names |= rows.keys()
         except Exception:  # raised again when the writer asks
             pass
         for unit in units:

@@ -355,9 +355,9 @@ class FileSync:
     def _read_ahead(self) -> None:
         """Begin to read the next files while the stages have room."""
         for file in self._coming:
-            if self._stages.full:
+            if self._stages.full or file.row is not None or self._vectors is not None:
                 return
-            if file.row is None and file.name not in self._readings and self._vectors is None:
+            if file.name not in self._readings:
                 reading = self._readings[file.name] = self._reading_of(file, file.name)
                 while not self._stages.full and (read := reading.read_ahead())[0]:
                     reading.units.append(self._stages.submit(*read))

@@ -74,6 +74,9 @@ class Stages:
         self._pays = pays
         self._state, self._store, self._workers, self._batch = state, state.store, workers, batch
         self._units: deque[Unit] = deque()
+        self._size = 0  # atoms in them
+        self._texts: dict[str, Unit] = {}  # by text that is encoded
+        self._bodies: dict[str, list[Unit]] = {}  # by text whose concepts are found
         self._pool: WorkerPool | None = None
         self._worth = False
         self._thread: EncoderThread | None = None
@@ -111,7 +114,7 @@ class Stages:
     @property
     def full(self) -> bool:
         """Return whether enough is ahead."""
-        return sum(unit.size for unit in self._units) >= self._window
+        return self._size >= self._window
 
     def submit(self, atoms: Sequence[Atom], given: Container[str], *, encode: bool = True) -> Unit:
         """Have the vectors and concepts of a batch made.
@@ -127,15 +130,17 @@ class Stages:
             hashes = {text: text_hash(text) for text in texts}
             stored = self._store.cached(list(hashes.values())) if texts else {}
             texts = [
-                text
-                for text in texts
-                if hashes[text] not in stored and not any(text in unit.rows for unit in self._units)
+                text for text in texts if hashes[text] not in stored and text not in self._texts
             ]
         if self._finder is not None:
             bodies = list(dict.fromkeys(atom.whole for atom in atoms))
         unit = Unit(len(atoms), texts, bodies, self._found(bodies))
         if self._window:
             self._units.append(unit)
+            self._size += unit.size
+            self._texts |= dict.fromkeys(texts, unit)
+            for body in bodies:
+                self._bodies.setdefault(body, []).append(unit)
         if self._thread is not None:
             self._thread.submit(unit)
         return unit
@@ -217,8 +222,18 @@ class Stages:
 
     def _drop(self) -> None:
         """Forget the batches that are stored."""
-        if any(unit.ended for unit in self._units):
-            self._units = deque(unit for unit in self._units if not unit.ended)
+        ended = [unit for unit in self._units if unit.ended]
+        if not ended:
+            return
+        self._units = deque(unit for unit in self._units if not unit.ended)
+        for unit in ended:
+            self._size -= unit.size
+            for text in unit.texts:
+                del self._texts[text]
+            for body in unit.bodies:
+                self._bodies[body].remove(unit)
+                if not self._bodies[body]:
+                    del self._bodies[body]
 
     def waits(self) -> str:
         """Say in words which stage was waited for since the last call."""
@@ -246,7 +261,7 @@ class Stages:
         parts, first, place = list[Encoded](), dict[int, int](), list[int]()
         missing, count = dict[str, int](), 0
         for text in texts:
-            unit = next((each for each in self._units if text in each.rows), None)
+            unit = self._texts.get(text)
             if unit is not None and id(unit) not in first:
                 with self._waiting("the encoder"):
                     made = unit.encoded.result()
@@ -294,14 +309,16 @@ class Stages:
         """
         assert self._finder is not None
         found = dict[str, list[str]]()
-        for unit in self._units:
-            if not all(text in found for text in texts) and unit.begun:
-                with self._waiting("concepts"):
-                    parts = [future.result() for future in unit.found]
-                made = [each for part in parts for each in part]
-                if len(made) == len(unit.bodies):  # else the finder raised, and does so again
-                    own = zip(unit.bodies, made, strict=True)
-                    found |= {body: each.names for body, each in own}
+        for text in texts:
+            if text in found or text not in self._bodies:
+                continue
+            unit = self._bodies[text][0]
+            with self._waiting("concepts"):
+                parts = [future.result() for future in unit.found]
+            made = [each for part in parts for each in part]
+            if len(made) == len(unit.bodies):  # else the finder raised, and does so again
+                own = zip(unit.bodies, made, strict=True)
+                found |= {body: each.names for body, each in own}
         missing = [text for text in texts if text not in found]
         if missing:
             found |= zip(missing, self._finder.extract(missing), strict=True)
@@ -313,7 +330,8 @@ class Stages:
             self._pool.close()
         if self._thread is not None:
             self._thread.close()
-        self._units.clear()
+        for held in (self._units, self._texts, self._bodies):
+            held.clear()
 
 
 def _read(batches: Iterator[list[Atom]]) -> tuple[list[Atom], Exception | None]:
