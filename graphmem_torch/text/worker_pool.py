@@ -24,10 +24,13 @@ from graphmem_torch.text.findings import Finder, TextFindings
 
 __all__ = ["WorkerError", "WorkerPool", "serve"]
 
-# The path of the parent, so that a worker imports the same files.
+# The path of the parent, so that a worker imports the same files. A parent may end before it sends.
 _START = """
 import pickle, sys
-sys.path[:], spec = pickle.load(sys.stdin.buffer)
+try:
+    sys.path[:], spec = pickle.load(sys.stdin.buffer)
+except EOFError:
+    sys.exit()
 from graphmem_torch.text.worker_pool import serve
 serve(spec)
 """

@@ -21,6 +21,7 @@ from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.file_sync import FileSync
 from graphmem_torch.memory.found_files import ReadSettings
+from graphmem_torch.memory.stages import WORTH
 from graphmem_torch.results import Indexed
 from graphmem_torch.text.concepts import PatternConcepts
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
@@ -226,12 +227,12 @@ def workers_of(pid: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file for which workers pay."""
+    """A file for which workers pay by its size."""
     draw, path = Draw(9), tmp_path_factory.mktemp("large") / "a.jsonl"
-    texts = [" ".join(sentence(draw, 40) for _ in range(10)) for _ in range(40)]
-    lines = (" ".join(draw.sample(texts, 1)) + sentence(draw, 5) for _ in range(1700))
-    path.write_text("\n".join(json.dumps({"text": text}) for text in lines))
-    assert path.stat().st_size > 1 << 22
+    beside = {"meta": {"scan": "x" * 2_400}}
+    lines = (json.dumps({"text": sentence(draw, 20), **beside}) for _ in range(1_800))
+    path.write_text("\n".join(lines))
+    assert path.stat().st_size > WORTH["pattern"]
     return path
 
 
