@@ -19,12 +19,15 @@ import torch
 
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.encoder_thread import EncoderThread, Unit
 from graphmem_torch.memory.file_sync import FileSync
 from graphmem_torch.memory.found_files import ReadSettings
 from graphmem_torch.memory.stages import WORTH
 from graphmem_torch.results import Indexed
 from graphmem_torch.text.concepts import PatternConcepts
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from graphmem_torch.text.findings import finder_spec
+from graphmem_torch.text.worker_pool import WorkerPool
 from tests.memories import WORDS, config_of, opened
 from tests.processes import interruptible
 
@@ -193,6 +196,72 @@ def test_a_text_that_the_encoder_refuses_is_left_out_alone(tmp_path: Path) -> No
             assert (done.new, len(done.skipped)) == (87, 3)
             made.append(held(memory))
     expect_equal(made[0], made[1])
+
+
+class Listing(HashingEmbedder):
+    """Encoder that keeps the texts of its calls."""
+
+    def __init__(self, batch_pieces: int | None) -> None:
+        super().__init__(32, 8)
+        self.calls: list[list[str]] = []
+        if batch_pieces is not None:
+            self.batch_pieces = batch_pieces
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        self.calls.append([*texts])
+        return super().encode(texts)
+
+
+@pytest.mark.parametrize("pieces", [None, 4, 65_536])
+def test_the_encoder_gets_as_much_as_a_pass_takes(pieces: int | None) -> None:
+    draw, encoder, oracle = Draw(11), Listing(pieces), HashingEmbedder(32, 8)
+    texts = [f"{sentence(draw, draw.randint(1, 30))} {number}" for number in range(70)]
+    units = [Unit(len(own), own, [], []) for own in (texts[:20], [], texts[20:50], texts[50:])]
+    thread = EncoderThread(encoder)
+    try:
+        for unit in units:
+            thread.submit(unit)
+        for unit in units:
+            unit.named.result(timeout=60)
+            made, whole = unit.encoded.result(timeout=60), oracle.encode(unit.texts)
+            if not unit.texts:
+                continue
+            assert made is not None and made.tokens is not None and whole.tokens is not None
+            torch.testing.assert_close(made.pooled, whole.pooled)
+            assert torch.equal(made.tokens, whole.tokens)
+            assert made.offsets is not None and torch.equal(made.offsets, whole.offsets)
+    finally:
+        thread.close()
+    assert sorted(text for call in encoder.calls for text in call) == sorted(texts)
+    letters = [sum(map(len, call[:-1])) for call in encoder.calls]
+    assert pieces != 4 or max(letters) < 4 * 4 * 8  # eight passes, of four letters a piece
+    assert pieces == 4 or len(encoder.calls) <= 4
+
+
+def test_a_stopped_thread_leaves_the_rest_to_the_writer() -> None:
+    units = [Unit(1, [f"text {number}"], [], []) for number in range(3)]
+    thread = EncoderThread(Listing(4))
+    thread.close()
+    for unit in units:
+        thread.submit(unit)
+    thread.close()
+    assert not any(unit.encoded.done() for unit in units)
+
+
+def test_workers_find_what_the_finder_does() -> None:
+    draw, finder = Draw(12), PatternConcepts()
+    texts = [sentence(draw) for _ in range(50)] + ["", "\ud800", "x" * 10_000]
+    pool = WorkerPool("pattern", 3)
+    try:
+        parts = [pool.submit(texts[start : start + 7]) for start in range(0, len(texts), 7)]
+        found = [each.names for part in parts for each in part.result(timeout=60)]
+        assert found == finder.extract(texts)
+        waiting = [pool.submit(texts) for _ in range(20)]
+    finally:
+        pool.close()  # although tasks wait
+    assert len(waiting) == 20
+    assert finder_spec(finder) == "pattern"
+    assert finder_spec(None) is None
 
 
 def test_few_texts_start_no_process(tmp_path: Path) -> None:
