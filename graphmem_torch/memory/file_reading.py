@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphmem_torch.atoms import Atom
@@ -54,19 +54,16 @@ class FileReading:
         units: What the stages make of the batches that were read ahead.
     """
 
-    def __init__(
-        self, read: Callable[[ReadingNotes], Iterator[Atom]], size: int, dim: int | None
-    ) -> None:
+    def __init__(self, atoms: Iterator[Atom], notes: ReadingNotes, size: int) -> None:
         """Read nothing yet.
 
         Args:
-            read: Function that reads the file, and adds to the notes.
+            atoms: Atoms of the file, read when they are asked for.
+            notes: Notes that reading them adds to.
             size: Atoms of a batch.
-            dim: Width of embeddings in the lines.
         """
         self.units: list[Unit] = []
-        self._notes = ReadingNotes(InlineVectors(dim))
-        self._batches = batched(read(self._notes), size)
+        self._notes, self._batches = notes, batched(atoms, size)
         self._ahead = deque[tuple[list[Atom], ReadingNotes, Exception | None]]()
 
     def read_ahead(self) -> tuple[list[Atom], InlineVectors]:

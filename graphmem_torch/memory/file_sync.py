@@ -53,7 +53,7 @@ from graphmem_torch.memory.known_vectors import (
     stored_rows,
 )
 from graphmem_torch.memory.lookup import nodes_of
-from graphmem_torch.memory.stages import Stages
+from graphmem_torch.memory.stages import IndexStages
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
 from graphmem_torch.readers.chats import edited_at, is_export_atom
@@ -105,7 +105,9 @@ class FileSync:
         self._writing, self._state = writing, writing.state
         self._store, self._reading = writing.state.store, reading
         workers = 0 if dry_run else reading.workers
-        self._stages = Stages(self._state, workers=workers, batch=reading.batch, pays=reading.pays)
+        self._stages = IndexStages(
+            self._state, workers=workers, batch=reading.batch, pays=reading.pays
+        )
         # None in a dry run.
         self._writer = None if dry_run else self._stages.writer()
         self._vectors, self._known = vectors, NOTHING_KNOWN
@@ -347,10 +349,9 @@ class FileSync:
             self._fresh.move_into(self._notes)
 
     def _reading_of(self, file: FollowedFile, label: str) -> FileReading:
-        def read(notes: ReadingNotes) -> Iterator[Atom]:
-            return filter(self._reading.takes, self._atoms(file, label, notes))
-
-        return FileReading(read, self._reading.batch, self._inline.dim)
+        notes = ReadingNotes(InlineVectors(self._inline.dim))
+        atoms = filter(self._reading.takes, self._atoms(file, label, notes))
+        return FileReading(atoms, notes, self._reading.batch)
 
     def _read_ahead(self) -> None:
         """Begin to read the next files while the stages have room."""

@@ -1,8 +1,8 @@
 """Stages of indexing: concepts in worker processes and vectors in a thread, ahead of the writer.
 
-The writer asks its encoder and its finder of concepts for one batch after the other. `Stages` puts
-fronts before both. It is told the next batches, has their vectors and concepts made, and the fronts
-answer from these. What is not made ahead is made when the writer asks, by the same functions: the
+The writer asks its encoder and its finder of concepts for one batch after the other. `IndexStages`
+puts fronts before both. It is told the next batches, has their vectors and concepts made, and the
+fronts answer from these. What is not made ahead is made when the writer asks, by the same functions: the
 result is that of a run without stages, whatever fails and however much is read ahead.
 """
 
@@ -32,7 +32,7 @@ from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.findings import TextFindings, finder_spec
 from graphmem_torch.text.worker_pool import WorkerPool
 
-__all__ = ["WORTH", "Stages", "default_workers"]
+__all__ = ["WORTH", "IndexStages", "default_workers"]
 
 _CHUNK = 128  # texts of one task of a worker, as many as spaCy parses at once
 _BATCHES = 4  # minimum number of batches ahead of the writer
@@ -53,7 +53,7 @@ def default_workers() -> int:
 _AFFINITY = hasattr(os, "sched_getaffinity")
 
 
-class Stages:
+class IndexStages:
     """What is made ahead of a writer, which is in the thread that calls this.
 
     Attributes:
@@ -347,7 +347,7 @@ class _EncoderAhead:
 
     names_apart = True  # see `text.deferred.namer`
 
-    def __init__(self, inner: Embedder, stages: Stages) -> None:
+    def __init__(self, inner: Embedder, stages: IndexStages) -> None:
         self._inner, self._stages = inner, stages
         self.names = _NamesAhead(inner, stages)
 
@@ -364,7 +364,7 @@ class _NamesAhead:
 
     token_dim = num_pieces = 0
 
-    def __init__(self, inner: Embedder, stages: Stages) -> None:
+    def __init__(self, inner: Embedder, stages: IndexStages) -> None:
         self._inner, self._stages = inner, stages
 
     def __getattr__(self, name: str) -> Any:
@@ -378,7 +378,7 @@ class _NamesAhead:
 class _ConceptsAhead:
     """Finder of concepts of a writer that answers from what is ahead."""
 
-    def __init__(self, inner: ConceptExtractor, stages: Stages) -> None:
+    def __init__(self, inner: ConceptExtractor, stages: IndexStages) -> None:
         self._inner, self._stages, self.name = inner, stages, inner.name
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
