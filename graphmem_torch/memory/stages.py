@@ -2,8 +2,9 @@
 
 The writer asks its encoder and its finder of concepts for one batch after the other. `IndexStages`
 puts fronts before both. It is told the next batches, has their vectors and concepts made, and the
-fronts answer from these. What is not made ahead is made when the writer asks, by the same functions: the
-result is that of a run without stages, whatever fails and however much is read ahead.
+fronts answer from these. What is not made ahead is made when the writer asks, by the same
+functions: the result is that of a run without stages, whatever fails and however much is read
+ahead.
 """
 
 from __future__ import annotations
