@@ -16,7 +16,7 @@ __all__ = ["FileReading", "ReadingNotes"]
 
 @dataclass
 class ReadingNotes:
-    """What reading notes beside the atoms.
+    """Notes that reading makes beside the atoms.
 
     Attributes:
         skipped: Errors of files and lines that are left out.
@@ -51,7 +51,7 @@ class FileReading:
     """Atoms of a file; batches read ahead keep their notes until their turn.
 
     Attributes:
-        units: What the stages make of the batches that were read ahead.
+        units: Batches that were read ahead, as the stages have them.
     """
 
     def __init__(self, atoms: Iterator[Atom], notes: ReadingNotes, size: int) -> None:

@@ -55,7 +55,7 @@ _AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 class IndexStages:
-    """What is made ahead of a writer, which is in the thread that calls this.
+    """Vectors and concepts made ahead of a writer, which is in the thread that calls this.
 
     Attributes:
         encoder: Encoder that answers from what is ahead; set by `writer`.
@@ -181,7 +181,7 @@ class IndexStages:
             fresh: Notes that reading a batch adds to.
             notes: Notes that they are moved into when the batch is due.
             encode: Whether vectors are made.
-            begun: What is ahead of the first batches already.
+            begun: Units of the first batches, if they are ahead already.
             busy: Whether batches that were yielded are not stored yet.
             more: Function that reads what comes after these batches, while there is room.
 
