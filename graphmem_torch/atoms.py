@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any, Literal
 
 from graphmem_torch.exact import dump_json
@@ -211,7 +213,7 @@ class Atom:
     @property
     def content(self) -> str:
         """Return everything but the id and the expiry, as JSON."""
-        content = [
+        values: list[object] = [
             self.text,
             self.kind,
             self.speaker,
@@ -221,11 +223,13 @@ class Atom:
             self.type,
             dict(self.meta),
             [[e.target, int(e.type), e.weight] for e in self.edges],
-            # Omitted if None, so that digests of older stores stay the same.
-            *([] if self.event_end is None else [self.event_end]),
-            *([] if self.title is None else [{"title": self.title}]),
         ]
-        return dump_json(content, sort_keys=True, ensure_ascii=False)
+        # Omitted if None, so that digests of older stores stay the same.
+        if self.event_end is not None:
+            values.append(self.event_end)
+        if self.title is not None:
+            values.append({"title": self.title})
+        return f"[{', '.join(map(_json, values))}]"
 
     @property
     def digest(self) -> str:
@@ -242,6 +246,19 @@ class Atom:
     def is_of(self, digest: str) -> bool:
         """Return whether a stored digest is that of this atom, now or in the former form."""
         return digest in (self.digest, self.former_digest)
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON; `dump_json`, for most values in a tenth of its time."""
+    if type(value) is str:
+        return encode_basestring(value)
+    if value is None:
+        return "null"
+    if type(value) is float and isfinite(value):
+        return repr(value)
+    if type(value) in (dict, list) and not value:
+        return str(value)
+    return dump_json(value, sort_keys=True, ensure_ascii=False)
 
 
 def titled(title: str | None, text: str) -> str:

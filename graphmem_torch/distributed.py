@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from graphmem_torch.cli.index_command import make_shards, uneven_notes
+from graphmem_torch.cli.index_command import make_shards, uneven_notes, with_encoder
 from graphmem_torch.cli.main import run_command
 from graphmem_torch.cli.options import Target, store_options
 from graphmem_torch.cli.syntax import COUNT, Leaf, Tree, choice, option
@@ -40,6 +40,7 @@ from graphmem_torch.memory.compatibility import resolved_settings, usable_device
 from graphmem_torch.memory.sharded import ShardedMemory, open_shards
 from graphmem_torch.memory.sharded_asking import ShardedAsking
 from graphmem_torch.memory.sharded_writing import joined_files
+from graphmem_torch.memory.stages import default_workers
 from graphmem_torch.results import Hit, Indexed, Result
 from graphmem_torch.store.shard_folder import ShardFolder
 from graphmem_torch.version import __version__
@@ -378,8 +379,12 @@ def _index(
     prune: bool,
     skip_bad: bool,
     shards: int | None,
+    workers: int | None,
+    encoder_batch: int | None,
+    encoder_dtype: str | None,
 ) -> Reply:
     """Bring the shards up to date with files, each rank its own."""
+    target = with_encoder(target, encoder_batch, encoder_dtype)
     config, embedder = target.settings.config, target.settings.embedder
     if dist.get_rank() == 0:
         if shards is not None:
@@ -396,6 +401,8 @@ def _index(
     with memory:
         given: Any = {"format": format, "input": "raw", "prune": prune, "dry_run": False}
         given |= {"skip_bad": skip_bad, "progress": group.rank == 0}
+        beside = max(1, default_workers() // group.world)
+        given["workers"] = beside if workers is None else workers
         own = [index(files, **given) for index in memory.indexers()]
         done: Indexed = joined_files([part for each in group.gather(own, "ends") for part in each])
         memory.count()
@@ -438,6 +445,18 @@ def _query(target: Target, questions: tuple[str, ...], k: int | None) -> Reply:
 @option("--prune", is_flag=True, help="Delete the memories of files that are gone.")
 @option("--skip-bad", is_flag=True, help="Leave out files and lines that cannot be used.")
 @option("--shards", type=COUNT, metavar="S", help="Make a memory of S shards.")
+@option(
+    "--workers",
+    type=COUNT,
+    metavar="N",
+    help="Find concepts in at most N processes of each rank.",
+)
+@option("--encoder-batch", type=COUNT, metavar="PIECES", help="Encode this many pieces in a pass.")
+@option(
+    "--encoder-dtype",
+    type=choice("float32", "bfloat16"),
+    help="Compute vectors in this type; a store is bound to it.",
+)
 @store_options
 def index(target: Target, **own: Any) -> Reply:
     """Bring a memory of shards up to date with files, each process its own shards."""

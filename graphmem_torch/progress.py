@@ -29,6 +29,7 @@ class Progress:
         total: int | None = None,
         unit: str = "",
         every: float = 10.0,
+        note: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare the display; nothing is shown yet.
@@ -40,12 +41,13 @@ class Progress:
             total: Total number, if the items have no length.
             unit: Name of an item.
             every: Seconds between two log lines.
+            note: Function that returns what else to say, such as which stage is waited for.
             clock: Monotonic clock, in seconds.
         """
         known = len(items) if isinstance(items, Sized) and items else None
         self._items, self._what, self._unit = items, what, unit
         self._total = known if total is None else total
-        self._every, self._clock = every, clock
+        self._every, self._clock, self._note = every, clock, note
         self._start = self._last = clock()
         self.done, self._told = 0.0, 0.0
         self._lock, self._ended = threading.Lock(), threading.Event()
@@ -81,6 +83,9 @@ class Progress:
         self.done += n
         if self._bar is not None:
             self._bar.update(n)
+            if self._clock() - self._last >= self._every:
+                self._last = self._clock()
+                self._bar.set_postfix_str(self._note(), refresh=False)
         elif self._lines:
             self._tell_in_time()
 
@@ -116,6 +121,7 @@ class Progress:
         unit = f" {self._unit}" if self._unit else ""
         seconds = self._last - self._start
         line = f"{self._what}: {self.done:,.0f}{of}{unit}, {seconds:.0f} s{self._pace(seconds)}"
+        line += "".join(f"; {note}" for note in [self._note()] if note)
         print(f"graphmem: {line}", file=sys.stderr, flush=True)
 
 

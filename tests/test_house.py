@@ -101,6 +101,9 @@ WITHOUT_TORCH = [
     "memory.split_names",
     "memory.stored",
     "memory.validity",
+    # Worker processes of indexing.
+    "text.findings",
+    "text.worker_pool",
 ]
 
 SMALL, TOGETHER = 120, 400

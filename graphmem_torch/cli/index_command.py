@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import click
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.cli.options import Target, expect_no_slip, store_options
 from graphmem_torch.cli.syntax import COUNT, PATH, Leaf, choice, option
 from graphmem_torch.cli.terminal import Reply, counted
@@ -18,7 +19,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.results import Added, Indexed
 from graphmem_torch.store.shard_folder import ShardFolder
 
-__all__ = ["RESUMES", "added_reply", "index", "make_shards", "uneven_notes"]
+__all__ = ["RESUMES", "added_reply", "index", "make_shards", "uneven_notes", "with_encoder"]
 
 RESUMES = "what was acknowledged is safe, and running the same command again resumes"
 """State that Ctrl-C leaves while memories are added."""
@@ -68,6 +69,25 @@ RESUMES = "what was acknowledged is safe, and running the same command again res
     metavar="S",
     help="Make a memory of S stores, which are searched as one; S is fixed for good.",
 )
+@option(
+    "--workers",
+    type=COUNT,
+    metavar="N",
+    help="Find concepts in at most N processes beside the encoder, 0: in this one alone.  "
+    "[default: the cores less one, none for few texts]",
+)
+@option(
+    "--encoder-batch",
+    type=COUNT,
+    metavar="PIECES",
+    help="Encode this many word pieces in one pass.  [default: 65536 on a GPU, 1024 on a CPU]",
+)
+@option(
+    "--encoder-dtype",
+    type=choice("float32", "bfloat16"),
+    help="Compute vectors in this type. bfloat16 is faster on a GPU, and its vectors differ: a "
+    "store is bound to it.",
+)
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
 def index(
@@ -82,6 +102,9 @@ def index(
     normalise: bool,
     fingerprint: str | None,
     shards: int | None,
+    workers: int | None,
+    encoder_batch: int | None,
+    encoder_dtype: str | None,
     new: bool,
 ) -> Reply:
     """Bring a store up to date with files, or make one.
@@ -103,8 +126,11 @@ def index(
     if shards is not None:
         make_shards(target, shards, dry_run=dry_run)
     start = time.perf_counter()
+    if workers is not None:
+        check_count("--workers", workers, 0)
+    target = with_encoder(target, encoder_batch, encoder_dtype)
     given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
-    given["normalise"] = normalise
+    given |= {"normalise": normalise, "workers": workers}
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
     if fingerprint is not None and not embeddings:
         raise InputError(
@@ -151,6 +177,12 @@ def index(
         ),
         code=3 if done.skipped else 0,
     )
+
+
+def with_encoder(target: Target, batch: int | None, dtype: str | None) -> Target:
+    """Return a target with the given settings of the encoder."""
+    own = {"embedder_batch_pieces": batch, "embedder_dtype": dtype}
+    return target.with_overrides(**{n: value for n, value in own.items() if value is not None})
 
 
 def uneven_notes(target: Target) -> list[str]:

@@ -124,6 +124,12 @@ class Target:
         """Return the same target with another encoder."""
         return replace(self, settings=replace(self.settings, embedder=embedder))
 
+    def with_overrides(self, **values: Any) -> Target:
+        """Return the same target with other settings, by dotted name with `_` for the dot."""
+        own = {name.replace("_", ".", 1): value for name, value in values.items()}
+        overrides = {**(self.settings.overrides or {}), **own}
+        return replace(self, settings=replace(self.settings, overrides=overrides or None))
+
     @property
     def exists(self) -> bool:
         """Return whether the folder holds a store, or the shards of one."""

@@ -55,6 +55,9 @@ class EmbedderConfig:
         query_prompt, document_prompt: Prefixes that an encoder reads before a question, and before
             a stored text. `auto`: those of its own settings, or of the model card of its family
             (E5, BGE, Nomic). A store is bound to them as to the encoder.
+        dtype: Type of the numbers that an encoder computes with, if it is loaded here by name.
+            `bfloat16` gives other vectors, so a store is bound to it.
+        batch_pieces: Padded pieces of one forward pass of such an encoder; 0: by the device.
     """
 
     name: str = "all-MiniLM-L6-v2"
@@ -63,6 +66,8 @@ class EmbedderConfig:
     document_prompt: str = "auto"
     max_tokens: int = _bounded(254, 1)
     chunk_tokenizer: str = ""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    batch_pieces: int = _bounded(0, 0)
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,10 @@ def open_bound(
         with MemoryStore.open(path, mode="r") as kept:
             if kept.num_nodes or has_namespaces(kept.path):
                 remembered = _remembered(kept) if embedder is None else None
+                _expect_dtype(remembered, own)
                 deferred = _deferred(kept, deferred or embedder, own, device)
     spec, how = remembered or (embedder or own.name, own)
+    how = replace(how, batch_pieces=own.batch_pieces)
     fresh = remembered is None or spec == own.name
     loaded = deferred or load_as(spec, how, device, from_store=not fresh)
     try:
@@ -90,6 +92,15 @@ def open_bound(
         if mode == "w" and given and store.meta_get(key) != value:
             store.meta_set(key, value)
     return store, loaded
+
+
+def _expect_dtype(remembered: tuple[str, EmbedderConfig] | None, own: EmbedderConfig) -> None:
+    """Raise EmbedderError if settings ask for another type than that which filled a store."""
+    if own.dtype != EmbedderConfig.dtype and remembered and remembered[1].dtype != own.dtype:
+        raise EmbedderError(
+            f"embedder.dtype: expected {remembered[1].dtype!r}, with which this store was filled, "
+            f"got {own.dtype!r}; leave it out, or index into a new folder"
+        )
 
 
 def _deferred(
@@ -149,6 +160,8 @@ def load_as(spec: Any, how: EmbedderConfig, device: str, *, from_store: bool = F
         token_dim=how.token_dim,
         query_prompt=how.query_prompt,
         document_prompt=how.document_prompt,
+        dtype=how.dtype,
+        batch_pieces=how.batch_pieces,
         from_store=from_store,
     )
 
@@ -161,8 +174,9 @@ def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
         return {_EMBEDDER: None}
     name = _located(spec)
     prompts = [how.query_prompt, how.document_prompt]
-    # Earlier releases read only the first two.
-    own = [] if prompts == [AUTO, AUTO] else prompts
+    # Earlier releases read only the first two, and later ones the prompts.
+    plain = how.dtype == EmbedderConfig.dtype
+    own = ([] if prompts == [AUTO, AUTO] else prompts) if plain else [*prompts, how.dtype]
     return {_EMBEDDER: json.dumps([name, how.token_dim, *own])}
 
 
@@ -312,8 +326,6 @@ def _remembered(store: MemoryStore) -> tuple[str, EmbedderConfig] | None:
     kept = store.meta_get(_EMBEDDER)
     if kept is None:
         return None
-    name, token_dim, *prompts = json.loads(kept)
-    query, document = prompts or (AUTO, AUTO)
-    return name, EmbedderConfig(
-        name, token_dim=token_dim, query_prompt=query, document_prompt=document
-    )
+    name, token_dim, *more = json.loads(kept)
+    names = ("query_prompt", "document_prompt", "dtype")[: len(more)]
+    return name, EmbedderConfig(name, token_dim=token_dim, **dict(zip(names, more, strict=True)))

@@ -6,14 +6,13 @@ line): equal content keeps its id and is not encoded again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edge_writes import connect_all, mentioned_concepts, stated_edges
+from graphmem_torch.memory.encoder_thread import Unit
 from graphmem_torch.memory.file_diff import (
     StoredIds,
     holds_one,
@@ -30,12 +30,20 @@ from graphmem_torch.memory.file_diff import (
     is_within,
     renumbered,
     settled,
-    stamp_of,
     staying_ids,
     was_followed,
     while_unchanged,
 )
+from graphmem_torch.memory.file_reading import FileReading, ReadingNotes
 from graphmem_torch.memory.file_vectors import FileVectors
+from graphmem_torch.memory.found_files import (
+    FollowedFile,
+    ReadSettings,
+    content_digest,
+    file_stamp,
+    found_files,
+    parts_of,
+)
 from graphmem_torch.memory.intake import batched, with_expiry, with_expiry_of
 from graphmem_torch.memory.known_vectors import (
     NOTHING_KNOWN,
@@ -45,11 +53,11 @@ from graphmem_torch.memory.known_vectors import (
     stored_rows,
 )
 from graphmem_torch.memory.lookup import nodes_of
-from graphmem_torch.memory.state import State
+from graphmem_torch.memory.stages import IndexStages
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.progress import Progress
 from graphmem_torch.readers.chats import edited_at, is_export_atom
-from graphmem_torch.readers.proofs import edges_beside, read_proofs
+from graphmem_torch.readers.proofs import read_proofs
 from graphmem_torch.readers.read import (
     Source,
     check_paths,
@@ -60,88 +68,19 @@ from graphmem_torch.readers.read import (
     source_name,
     told_by_content,
 )
-from graphmem_torch.readers.slack import slack_tables
-from graphmem_torch.readers.source import leaving_out, raw_parts, says_nothing
+from graphmem_torch.readers.source import leaving_out
 from graphmem_torch.readers.unit_rows import InlineVectors
 from graphmem_torch.results import Added, Indexed, RegimeSwitch
 from graphmem_torch.store.followed_files import NOBODY, Held, SourceRow
 from graphmem_torch.text.embedder import encode_checked
-from graphmem_torch.text.tokens import Tokenizer
 
-__all__ = ["FileSync", "ReadSettings"]
+__all__ = ["FileSync"]
 
 _log = logging.getLogger(__name__)
 
 _BASE = "sources.base"  # key of the folder that names of sources are relative to
 _SINCE = "sources.since"  # key of the first node whose files are all followed
 _MANY = 1024  # memories replaced per batch
-
-
-@dataclass(frozen=True)
-class ReadSettings:
-    """Settings for reading files as memories.
-
-    Attributes:
-        tokenizer: Counter of tokens.
-        tokenizer_name: Name of the tokenizer in the settings, if any.
-        max_tokens: Maximum tokens of a chunk.
-        format: Name of the format of every file, whatever its suffix.
-        input: Parts of LoCoMo to read.
-        batch: Memories stored per batch.
-        takes: Whether a store takes a memory, as a shard does; None: all.
-        normalise: Whether to divide vectors in lines by their lengths.
-    """
-
-    tokenizer: Tokenizer
-    tokenizer_name: str | None
-    max_tokens: int
-    format: str | None
-    input: str
-    batch: int
-    takes: Callable[[Atom], bool] | None = None
-    normalise: bool = False
-
-    @classmethod
-    def of(cls, state: State, **given: Any) -> ReadSettings:
-        """Return the settings of a memory, with other fields as given."""
-        own, batch = state.config.embedder, state.config.link.batch_atoms
-        return cls(state.chunker, own.chunk_tokenizer, own.max_tokens, batch=batch, **given)
-
-
-@dataclass
-class _File:
-    """File that was found.
-
-    Attributes:
-        source: Path and format.
-        name: Name in the store.
-        row: Row of the store, if it was followed before.
-        reading: Settings it is read with.
-        stamp: Sizes and times of it and the files read with it; empty: unknown.
-        digest: SHA-256 of its content, if it had to be read.
-        lines: Number of its lines, if it had to be read.
-    """
-
-    source: Source
-    name: str
-    row: SourceRow | None
-    reading: dict[str, object] = field(default_factory=dict)
-    stamp: str = ""
-    digest: str = ""
-    lines: int = 0
-
-    @property
-    def path(self) -> Path:
-        assert self.source.path is not None
-        return self.source.path
-
-    @property
-    def proofs(self) -> bool:
-        return self.reading["as"] == "proofs"
-
-    @property
-    def settings(self) -> str:
-        return json.dumps(self.reading, sort_keys=True)
 
 
 class FileSync:
@@ -165,10 +104,22 @@ class FileSync:
         """
         self._writing, self._state = writing, writing.state
         self._store, self._reading = writing.state.store, reading
+        workers = 0 if dry_run else reading.workers
+        self._stages = IndexStages(
+            self._state, workers=workers, batch=reading.batch, pays=reading.pays
+        )
         # None in a dry run.
-        self._writer = None if dry_run else self._state.writer_with(self._state.embedder)
+        self._writer = None if dry_run else self._stages.writer()
         self._vectors, self._known = vectors, NOTHING_KNOWN
-        self._inline = InlineVectors(self._store.dim, normalise=reading.normalise)
+        # What is read, until its batch is due; and what was read before.
+        self._fresh, self._notes = (
+            ReadingNotes(InlineVectors(self._store.dim, normalise=reading.normalise))
+            for _ in range(2)
+        )
+        self._inline, self._losses = self._notes.inline, self._notes.losses
+        self._origins = self._notes.origins
+        self._readings: dict[str, FileReading] = {}  # of files that are read before their turn
+        self._coming: deque[FollowedFile] = deque()
         self._starts: dict[str, int] = {}  # by file, the row of its first memory
         self._switches: list[RegimeSwitch] = []  # not notified yet
         self._deleted, self._planned = set[str](), set[str]()  # ids; planned in a dry run
@@ -181,8 +132,6 @@ class FileSync:
         self._given: dict[str, int] = {}  # by label, the next free number of this run
         self._since, self._skip_bad = 0, False  # nodes before may be of an older release
         self._skipped: list[str] | None = None
-        self._losses: Counter[str] = Counter()
-        self._origins: dict[str, str] = {}
 
     def run(
         self,
@@ -199,7 +148,10 @@ class FileSync:
             self._writer.load()  # before taking the lock
         with (
             nullcontext() if self._writer is None else self._store.following(),
-            Progress(what="index", unit="atoms", shown=progress) as self._bar,
+            Progress(
+                what="index", unit="atoms", shown=progress, note=self._stages.waits
+            ) as self._bar,
+            closing(self._stages),
         ):
             try:
                 done = self._run(listed, prune=prune, skip_bad=skip_bad)
@@ -233,10 +185,11 @@ class FileSync:
             found = list(find_sources(given, self._reading.format, self._skipped, emptied))
         if self._skipped is None:
             self._skipped = []  # a bad file or line stops no other; its error is raised last
+        self._notes.skipped = self._skipped
         if base is None:
             base = self._new_base(given, found)
         self._begin(kept)
-        files = _files(found, base, rows)
+        files = found_files(found, base, rows)
         changed = self._changed(files)
         there = {file.name for file in files}
         absent = [row for name, row in rows.items() if name not in there and is_gone(base / name)]
@@ -244,19 +197,24 @@ class FileSync:
         moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
         self._expect_lines(changed)
+        self._stages.expect(sum(file.size for file in changed))
         if files and self._vectors is not None and not self._vectors.by_id:
             self._place_rows(self._vectors, files, {file.name for file in changed})
         # Followed files first, so that content moved from one to another is known.
         try:
-            for file in sorted(changed, key=lambda file: file.row is None):
+            self._coming = deque(sorted(changed, key=lambda file: file.row is None))
+            while self._coming:
                 with leaving_out(self._skipped):
-                    self._follow(file, moved)
+                    self._follow(self._coming.popleft(), moved)
         finally:  # store what was read before an error
             self._flush()
         for source in found:
             if source.path is None:
                 with leaving_out(self._skipped):
-                    self._pour(source)
+                    try:
+                        self._pour(source)
+                    finally:
+                        self._fresh.move_into(self._notes)
         scope = [Path(path).resolve() for path in paths if str(path) != "-"]
         for row in absent:
             if row.name not in moved.values() and is_within(base / row.name, scope):
@@ -292,7 +250,7 @@ class FileSync:
                 self._store.meta_set(_SINCE, since)
         self._since = int(since)
 
-    def _changed(self, files: list[_File]) -> list[_File]:
+    def _changed(self, files: list[FollowedFile]) -> list[FollowedFile]:
         """Return the files with changed content or settings.
 
         Removes empty files from `files`.
@@ -302,7 +260,7 @@ class FileSync:
             old = {} if file.row is None else json.loads(file.row.reading)
             file.reading = self._settings(file.source, old)
             with leaving_out(self._skipped):
-                row, stamp = file.row, _stamp(file)
+                row, stamp = file.row, file_stamp(file)
                 if not row or not stamp or (row.stamp, row.reading) != (stamp, file.settings):
                     suspects.append(file)
         sets = proof_sets([file.source for file in suspects], named=bool(self._reading.format))
@@ -321,8 +279,8 @@ class FileSync:
                 file.reading = self._settings(file.source, {})
             with leaving_out(self._skipped):
                 # Stamp before reading, so that the next run finds changes made meanwhile.
-                file.stamp = _stamp(file)
-                file.digest = _digest(file)
+                file.stamp = file_stamp(file)
+                file.digest = content_digest(file)
                 if not file.digest and not file.source.named:
                     _log.warning("%s: left out, the file is empty", file.path)
                     files.remove(file)
@@ -350,7 +308,7 @@ class FileSync:
             return {"as": source.format}
         return {"as": "text", "max_tokens": own.max_tokens, "tokenizer": own.tokenizer_name}
 
-    def _match(self, changed: Sequence[_File], gone: Sequence[SourceRow]) -> dict[str, str]:
+    def _match(self, changed: Sequence[FollowedFile], gone: Sequence[SourceRow]) -> dict[str, str]:
         """Give new files the rows of removed files with equal content; returns old names by new.
 
         A file that still exists keeps its ids: a copy of it, or one swapped with it, is another
@@ -374,7 +332,7 @@ class FileSync:
             self._store.sources.move(rows)
         return moved
 
-    def _count_unchanged(self, files: Sequence[_File]) -> None:
+    def _count_unchanged(self, files: Sequence[FollowedFile]) -> None:
         counts = self._store.sources.counts()
         known = sum(counts.get(file.row.number, 0) for file in files if file.row is not None)
         self._note(unchanged=len(files), known=known)
@@ -382,11 +340,51 @@ class FileSync:
 
     # Apply the changes.
 
-    def _follow(self, file: _File, moved: Mapping[str, str]) -> None:
-        """Update the store to the content of a file."""
+    def _follow(self, file: FollowedFile, moved: Mapping[str, str]) -> None:
+        """Update the store to the content of a file, which may be read already."""
+        label = file.name if file.row is None else file.row.label
+        reading = self._readings.pop(file.name, None) or self._reading_of(file, label)
+        try:
+            self._update_to(file, reading, moved)
+        finally:
+            self._stages.end(reading.units)
+            self._fresh.move_into(self._notes)
+
+    def _reading_of(self, file: FollowedFile, label: str) -> FileReading:
+        notes = ReadingNotes(self._inline.empty())
+        atoms = filter(self._reading.takes, self._atoms(file, label, notes))
+        return FileReading(atoms, notes, self._reading.batch)
+
+    def _read_ahead(self) -> None:
+        """Begin to read the next files while the stages have room."""
+        for file in self._coming:
+            if self._stages.full or file.row is not None or self._vectors is not None:
+                return
+            if file.name not in self._readings:
+                reading = self._readings[file.name] = self._reading_of(file, file.name)
+                while not self._stages.full and (read := reading.read_ahead())[0]:
+                    reading.units.append(self._stages.submit(*read))
+
+    def _over(
+        self, batches: Iterator[list[Atom]], begun: Sequence[Unit] = ()
+    ) -> Iterator[list[Atom]]:
+        """Yield batches whose concepts and vectors are made ahead."""
+        return self._stages.over(
+            batches,
+            self._fresh,
+            self._notes,
+            encode=self._vectors is None,
+            begun=begun,
+            busy=lambda: bool(self._queue),
+            more=self._read_ahead,
+        )
+
+    def _update_to(
+        self, file: FollowedFile, reading: FileReading, moved: Mapping[str, str]
+    ) -> None:
         sources, before = self._store.sources, len(self._skipped or ())
         text = file.reading["as"] == "text"
-        row, held = file.row, dict[str, Held]()
+        row, held, atoms = file.row, dict[str, Held](), reading.atoms(self._fresh)
         if row is None:
             row, held = self._first(file, text)
         else:
@@ -395,7 +393,6 @@ class FileSync:
         same = file.name in moved and row.reading == file.settings
         # Not current until all of it is stored.
         row = replace(row, digest=None, stamp="", reading=file.settings)
-        atoms: Iterator[Atom] = filter(self._reading.takes, self._atoms(file, row))
         if text:
             stored = self._store.atoms([each.node for each in held.values()])
             if held:  # another document with the same label may have used numbers since
@@ -403,13 +400,14 @@ class FileSync:
                 row = replace(row, next=max([row.next, *(number + 1 for _, number in given)]))
             row = replace(row, next=max(row.next, self._given.get(row.label, 0)))
             fresh, following = renumbered(list(atoms), stored, row)
+            self._fresh.move_into(self._notes)
             self._given[row.label] = following
             fresh = list(self._matched(file, fresh, fresh))
             if same:
                 fresh = [atom for atom in fresh if atom.id in held]
             atoms, row = iter(fresh), replace(row, next=following)
         else:
-            atoms = self._matched(file, self._atoms(file, row, again=True), atoms)
+            atoms = self._matched(file, self._again(file, row.label), atoms)
         first = next(atoms, None)
         if first is None and self._reading.takes is None:  # of another kind; the reader has warned
             return
@@ -419,11 +417,14 @@ class FileSync:
         differs = False
         if held:
             said = list(atoms)
+            self._fresh.move_into(self._notes)
             broken = not self._skip_bad and len(self._skipped or ()) > before
             differs = self._compare(row, held, said, broken)
         else:
-            for batch in batched(atoms, self._reading.batch):
+            for batch in self._over(batched(atoms, self._reading.batch), reading.units):
                 self._store_all(row, batch, {})
+                if not self._queue:
+                    self._origins.clear()
         if file.name in moved:
             self._note(moved=((moved[file.name], file.name),))
         elif file.row is None:
@@ -432,11 +433,11 @@ class FileSync:
             self._note(changed=(file.name,))
         else:
             self._note(unchanged=1)
-        whole = len(self._skipped or ()) == before and _stamp(file) == file.stamp
+        whole = len(self._skipped or ()) == before and file_stamp(file) == file.stamp
         if whole:
             self._ended.append(replace(row, digest=file.digest, stamp=settled(file.stamp)))
 
-    def _first(self, file: _File, text: bool) -> tuple[SourceRow, dict[str, Held]]:
+    def _first(self, file: FollowedFile, text: bool) -> tuple[SourceRow, dict[str, Held]]:
         """Return the row of a file that was never followed, and the atoms it already holds."""
         row = SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
         numbered = self._store.numbered(file.name) if text else []
@@ -458,25 +459,27 @@ class FileSync:
             self._store.sources.hold(row.number, ids)
         return row, {name: known[name] for name in ids}
 
-    def _expect_lines(self, changed: Sequence[_File]) -> None:
+    def _expect_lines(self, changed: Sequence[FollowedFile]) -> None:
         """Tell the progress how many memories come, if each line is one."""
         if self._bar is not None and all(file.reading["as"] == "jsonl" for file in changed):
             self._bar.expect(self._done.known + sum(file.lines for file in changed))
 
     def _place_rows(
-        self, vectors: FileVectors, files: Sequence[_File], changed: Collection[str]
+        self, vectors: FileVectors, files: Sequence[FollowedFile], changed: Collection[str]
     ) -> None:
         """Set the row of the first memory of each file, and check rows that are in order."""
         count = 0
         for file in files:
             row = file.row or SourceRow(NOBODY, file.name, file.name, None, "", file.settings, 0)
             self._starts[file.name] = count
-            atoms = self._atoms(file, row, again=True)
+            atoms = self._again(file, row.label)
             new, text = file.name in changed, file.reading["as"] == "text"
             count += self._expect_rows(file, atoms) if new else vectors.place(atoms, count, text)
         vectors.expect_count(count)
 
-    def _matched(self, file: _File, first: Iterable[Atom], atoms: Iterable[Atom]) -> Iterator[Atom]:
+    def _matched(
+        self, file: FollowedFile, first: Iterable[Atom], atoms: Iterable[Atom]
+    ) -> Iterator[Atom]:
         """Return atoms matched to their vectors, which are checked by reading them `first`."""
         if self._vectors is None:
             return iter(atoms)
@@ -484,42 +487,44 @@ class FileSync:
             self._expect_rows(file, first)
             return self._vectors.matched(atoms, 0)
         matched = self._vectors.matched(atoms, self._starts[file.name])
-        return while_unchanged(matched, _parts(file), file.stamp)
+        return while_unchanged(matched, parts_of(file), file.stamp)
 
-    def _expect_rows(self, file: _File, atoms: Iterable[Atom]) -> int:
+    def _expect_rows(self, file: FollowedFile, atoms: Iterable[Atom]) -> int:
         """Check the vectors of the atoms of a file, and return the number of these."""
         assert self._vectors is not None
         start, embedder = self._starts.get(file.name, 0), self._state.embedder
         return self._vectors.expect_all(atoms, start, self._origins, embedder)
 
-    def _atoms(self, file: _File, row: SourceRow, *, again: bool = False) -> Iterator[Atom]:
-        """Yield the atoms of a file in its order.
-
-        Args:
-            file: The file.
-            row: Its row in the store.
-            again: Whether it is read beside another time that notes what is left out.
+    def _again(self, file: FollowedFile, label: str) -> Iterator[Atom]:
+        """Yield the atoms of a file that is also read another time, which keeps the notes.
 
         Raises:
-            InputError: With `again`, a line that would be left out, if rows are in order.
+            InputError: A line that would be left out, if rows are in order.
         """
-        own, in_order = self._reading, self._vectors is not None and not self._vectors.by_id
-        ignored = None if in_order else list[str]()
+        notes = ReadingNotes(self._inline.empty(), origins=self._origins)
+        in_order = self._vectors is not None and not self._vectors.by_id
+        return self._atoms(file, label, notes, strict=in_order)
+
+    def _atoms(
+        self, file: FollowedFile, label: str, notes: ReadingNotes, *, strict: bool = False
+    ) -> Iterator[Atom]:
+        """Yield the atoms of a file in its order; `strict` raises the error of a line."""
+        own = self._reading
         if file.proofs:
             prefix = str(file.reading["prefix"])
-            return read_proofs(file.path, prefix=prefix, origins=self._origins)
+            return read_proofs(file.path, prefix=prefix, origins=notes.origins)
         return read_source(
             file.source,
             tokenizer=own.tokenizer,
             name=file.name,
-            salt=row.label,
+            salt=label,
             max_tokens=own.max_tokens,
             locomo_input=own.input,
-            origins=self._origins,
+            origins=notes.origins,
             known=StoredIds(self._store),
-            skipped=ignored if again else self._skipped,
-            losses=Counter() if again else self._losses,
-            vectors=None if again else self._inline,
+            skipped=None if strict else notes.skipped,
+            losses=notes.losses,
+            vectors=notes.inline,
         )
 
     def _compare(
@@ -556,7 +561,7 @@ class FileSync:
         self._note(known=len(staying) - len(turned) + twice)
         self._advance(len(staying))
         rest = [atom for name, atom in said.items() if name not in staying]
-        for batch in batched(iter(rest), _MANY):
+        for batch in self._over(batched(iter(rest), _MANY)):
             self._store_all(row, batch, held)
         return bool(away or turned or rest)
 
@@ -660,10 +665,10 @@ class FileSync:
         """Store atoms, replacing those of the same ids, and record their sources."""
         assert self._writer is not None
         store, ids = self._store, list(again)
-        # Encode before taking the lock.
         old = store.present([each.node for each in again.values()])
         self._known = self._known_of(atoms, old)
-        self._writer.prepare(atoms, self._names_of(old))
+        if ids:  # find and encode before taking the lock
+            self._writer.prepare(atoms, self._names_of(old))
         # One transaction, so that statements about replaced atoms are never lost.
         with store.gathering() if ids else nullcontext():
             nodes = [node for node, _ in store.known(ids).values()]
@@ -703,12 +708,14 @@ class FileSync:
     def _known_of(self, atoms: Sequence[Atom], old: Sequence[int]) -> KnownVectors:
         """Return the vectors of atoms: given ones, else those of `old` nodes of equal texts.
 
-        Texts that neither the nodes nor the store has are encoded.
+        Beside `old` nodes, texts that neither these nor the store has are encoded.
         """
         ids = [atom.id for atom in atoms]
         given = NOTHING_KNOWN if self._vectors is None else self._vectors.known()
         inline = {n: embedding_alone(self._inline[n]) for n in ids if n in self._inline}
         given = given.beside(inline, ids)
+        if not old:
+            return given  # the writer encodes the others
         rest = {atom.id: atom.rendered for atom in atoms if atom.id not in given}
         if not rest:
             return given
@@ -718,7 +725,7 @@ class FileSync:
         stored = self._store.cached(list(hashes.values()))
         fresh = [text for text, own in hashes.items() if own not in stored]
         if fresh:
-            encoded = encode_checked(self._state.embedder, fresh)
+            encoded = encode_checked(self._stages.encoder, fresh)
             known |= zip(fresh, rows_of(encoded), strict=True)
         own = {name: known[text] for name, text in rest.items() if text in known}
         return given.beside(own, ids)
@@ -787,10 +794,10 @@ class FileSync:
             name="",
             max_tokens=own.max_tokens,
             locomo_input=own.input,
-            origins=self._origins,
-            skipped=self._skipped,
-            losses=self._losses,
-            vectors=self._inline,
+            origins=self._fresh.origins,
+            skipped=self._fresh.skipped,
+            losses=self._fresh.losses,
+            vectors=self._fresh.inline,
         )
         if self._starts:
             raise InputError(
@@ -800,11 +807,12 @@ class FileSync:
             )
         if self._vectors is not None:
             said = list(atoms)
+            self._fresh.move_into(self._notes)
             count = self._vectors.expect_all(said, 0, self._origins, self._state.embedder)
             if not self._vectors.by_id:
                 self._vectors.expect_count(count)
             atoms = self._vectors.matched(said, 0)
-        for batch in batched(atoms, own.batch):
+        for batch in self._over(batched(iter(atoms), own.batch)):
             if self._writer is None:
                 stored = self._store.known([atom.id for atom in batch])
                 added = Added(len(batch) - len(stored), len(stored))
@@ -838,46 +846,3 @@ class FileSync:
         """Add to the counts and lists of the result."""
         now = {name: getattr(self._done, name) + more for name, more in counts.items()}
         self._done = replace(self._done, **now)
-
-
-def _files(found: Sequence[Source], base: Path, rows: Mapping[str, SourceRow]) -> list[_File]:
-    """Return each file once, however often and by whichever links it was found."""
-    files: dict[str, _File] = {}
-    for source in found:
-        if source.path is None:
-            continue
-        name = source_name(source.path, base)
-        if source.path.is_symlink() and name not in rows:
-            name = source_name(source.path.resolve(), base)
-        file = files.setdefault(name, _File(source, name, rows.get(name)))
-        # A file named by the caller counts as named, even if also found otherwise.
-        if source.named and not file.source.named:
-            file.source = source
-    return list(files.values())
-
-
-def _parts(file: _File) -> list[Path]:
-    """Return the files that are read for a file, with tables beside it."""
-    table = file.proofs and file.path.suffix.lower() == ".jsonl"
-    beside = [edges_beside(file.path)] if table else slack_tables(file.path)
-    return [file.path, *beside]
-
-
-def _stamp(file: _File) -> str:
-    return stamp_of(_parts(file))
-
-
-def _digest(file: _File) -> str:
-    """Return the SHA-256 of the files read for a file, and count its lines; empty without content.
-
-    Raises:
-        InputError: A file cannot be read.
-    """
-    digest, blank, file.lines = hashlib.sha256(), True, 0
-    for path in _parts(file):
-        digest.update(b"\0")
-        for part in raw_parts(path):
-            digest.update(part)
-            file.lines += part.count(b"\n")
-            blank = blank and says_nothing([part])
-    return "" if blank else digest.hexdigest()

@@ -581,10 +581,10 @@ class Linker:
         one, other = torch.tensor(pairs).T
         rows = self._concept_rows.view
         cosine = (rows[one] * rows[other]).sum(1)
-        for (a, b), value in zip(pairs, cosine.tolist(), strict=True):
-            if value >= self._config.min_similarity:
-                ends = self._concept_nodes[a], self._concept_nodes[b]
-                edges.append((*ends, EdgeType.ASSOCIATION, value))
+        near = (cosine.double() >= self._config.min_similarity).nonzero().flatten()
+        for place, value in zip(near.tolist(), cosine[near].tolist(), strict=True):
+            ends = (self._concept_nodes[concept] for concept in pairs[place])
+            edges.append((*ends, EdgeType.ASSOCIATION, value))
 
     def _remember_concept(self, name: str, node: int, vector: Tensor, edges: _Edges) -> None:
         self._put_concept(name, node)

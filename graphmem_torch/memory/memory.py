@@ -108,11 +108,7 @@ class Memory(MemoryQuestions):
         Raises:
             ConfigError, EmbedderError, StoreError: Unusable settings, encoder or folder.
         """
-        from graphmem_torch.memory.compatibility import (
-            open_bound,
-            resolved_settings,
-            usable_device,
-        )
+        from graphmem_torch.memory.compatibility import open_bound, resolved_settings, usable_device
         from graphmem_torch.memory.state import State
         from graphmem_torch.store.shard_folder import ShardFolder
 
@@ -318,6 +314,7 @@ class Memory(MemoryQuestions):
         embeddings: Any = None,
         normalise: bool = False,
         progress: bool = False,
+        workers: int | None = None,
     ) -> Indexed:
         """Synchronize the memory with files and folders; can be repeated at any time.
 
@@ -333,14 +330,18 @@ class Memory(MemoryQuestions):
             embeddings: Files of vectors (`.npy`, safetensors, Parquet), instead of encoding.
             normalise: Whether to divide these vectors, and those in lines, by their lengths.
             progress: Whether to show a bar on stderr.
+            workers: Maximum number of processes beside this one; by default the cores less one.
 
         Raises:
             InputError: No such path, or a bad file or line.
+            WorkerError: A process has ended; the next call resumes.
         """
-        from graphmem_torch.memory.file_sync import FileSync, ReadSettings
+        from graphmem_torch.memory.file_sync import FileSync
         from graphmem_torch.memory.file_vectors import opened_vectors
+        from graphmem_torch.memory.found_files import ReadSettings
 
-        reading = ReadSettings.of(self._state, format=format, input=input, normalise=normalise)
+        given: dict[str, Any] = {"format": format, "input": input, "workers": workers}
+        reading = ReadSettings.of(self._state, normalise=normalise, **given)
         with opened_vectors(embeddings, normalise=normalise) as vectors:
             follower = FileSync(self._writing, reading, dry_run=dry_run, vectors=vectors)
             return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)

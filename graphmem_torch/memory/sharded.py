@@ -174,6 +174,7 @@ class ShardedMemory(Memory):
         embeddings: Any = None,
         normalise: bool = False,
         progress: bool = False,
+        workers: int | None = None,
     ) -> Indexed:
         """Synchronize the memory with files and folders; see `Memory.add_files`.
 
@@ -188,7 +189,8 @@ class ShardedMemory(Memory):
                 "`add`, or as `embedding` in lines of JSON"
             )
         given: Any = {"format": format, "input": input, "prune": prune, "dry_run": dry_run}
-        given |= {"skip_bad": skip_bad, "progress": progress, "normalise": normalise}
+        given |= {"skip_bad": skip_bad, "progress": progress}
+        given |= {"normalise": normalise, "workers": workers}
         return joined_files([index(paths, **given) for index in self.indexers()])
 
     def indexers(self) -> list[Callable[..., Indexed]]:
@@ -355,7 +357,8 @@ def _index_shard(
     **reading: Any,
 ) -> Indexed:
     """Bring one shard up to date with files; arguments as in `Memory.add_files`."""
-    from graphmem_torch.memory.file_sync import FileSync, ReadSettings
+    from graphmem_torch.memory.file_sync import FileSync
+    from graphmem_torch.memory.found_files import ReadSettings
     from graphmem_torch.memory.writing import Writing
     from graphmem_torch.store.shard_folder import shard_of
 

@@ -392,12 +392,17 @@ class State:
                 self._writer = self.writer_with(self.embedder)
             return self._writer
 
-    def writer_with(self, embedder: Embedder) -> Writer:
-        """Return a writer that encodes with an embedder of the same fingerprint."""
+    def writer_with(
+        self, embedder: Embedder, concepts: str | ConceptExtractor | None = None
+    ) -> Writer:
+        """Return a writer that encodes with an embedder of the same fingerprint.
+
+        `concepts` finds the same names as the finder of this memory.
+        """
         from graphmem_torch.memory.writer import Writer
 
-        link = link_settings(self.config.link, embedder)
-        return Writer(self.store, embedder, link, self.concepts, self.regimes, self.device)
+        link, finder = link_settings(self.config.link, embedder), concepts or self.concepts
+        return Writer(self.store, embedder, link, finder, self.regimes, self.device)
 
     def warn_of_unresolved(self) -> None:
         """Warn of stated edges to atoms that are not stored, if this object has written any."""

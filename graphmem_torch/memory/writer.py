@@ -13,20 +13,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import (
-    CONCEPT,
-    DEFAULT_EDGE_WEIGHT,
-    Atom,
-    EdgeType,
-)
+from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import (
-    InputError,
-    StoreError,
-    StoreLockedError,
-    located,
-)
+from graphmem_torch.errors import InputError, StoreError, StoreLockedError, located
 from graphmem_torch.memory.batch_checks import (
     check_kind,
     fresh_atoms,
@@ -603,7 +593,7 @@ class Writer:
 
     def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
         """Return concepts by text, and vectors of their names that linking may not know."""
-        extractor, linker = self._extractor, self._linker
+        extractor = self._extractor
         if extractor is None:
             return {}, {}
         ahead, vectors = self._ahead
@@ -618,9 +608,14 @@ class Writer:
         names = dict(zip(asked, said, strict=True))
         names = {text: ahead[text] if text in ahead else names[text] for text in texts}
         found = dict.fromkeys(name for each in names.values() for name in each)
-        fresh = [name for name in found if linker is None or not linker.knows(name)]
+        fresh = [name for name in found if not self.knows(name)]
         given = {name: vectors[name] for name in fresh if name in vectors}
         return names, given | self._encode_names([name for name in fresh if name not in given])
+
+    def knows(self, name: str) -> bool:
+        """Return whether linking knows a name of a concept; any thread may call it."""
+        linker = self._linker
+        return linker is not None and linker.knows(name)
 
     def _encode_names(self, names: Sequence[str]) -> dict[str, Tensor]:
         if not names:

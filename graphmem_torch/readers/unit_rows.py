@@ -71,6 +71,10 @@ class InlineVectors(dict[str, np.ndarray]):
         super().__init__()
         self.dim, self.normalise = dim, normalise
 
+    def empty(self) -> InlineVectors:
+        """Return none, to be filled under the same conditions."""
+        return InlineVectors(self.dim, normalise=self.normalise)
+
 
 def without_embedding(
     record: object, where: str | None, dim: int | None, *, normalise: bool | None = None

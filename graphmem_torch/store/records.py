@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
@@ -15,6 +16,11 @@ from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 __all__ = ["AtomRow", "atom_from_row", "atom_to_row"]
 
 _FIELDS = [column.name for column in CONTENT]  # in the order of the fields of `Atom`
+_TEXTS = [
+    (column.name, "NOT NULL" not in column.declared) for column in CONTENT if column.holds == "text"
+]
+_SECONDS = [column.name for column in CONTENT if column.holds == "seconds"]
+_values = attrgetter(*Atom.__slots__)  # in the order of `_FIELDS`
 _META, _LINKS = (_FIELDS.index(name) + 1 for name in ("meta", "links"))  # adjacent
 
 
@@ -36,18 +42,21 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
     Raises:
         InputError: The atom has a value that the store could not return unchanged.
     """
-    for column in CONTENT:
-        if column.holds == "text":
-            _check_text(atom, column.name, optional="NOT NULL" not in column.declared)
-    for name, value in (("id", atom.id), ("session", atom.session)):
-        _check_name(atom, name, value)
+    fields = dict(zip(_FIELDS, _values(atom), strict=True))
+    for name, optional in _TEXTS:
+        value = fields[name]
+        if (value is None and optional) or (type(value) is str and value.isascii()):
+            continue
+        _check_text(atom, name)
+    for name in ("id", "session"):
+        _check_name(atom, name, fields[name])
     for link in atom.edges:
         _check_name(atom, "edges", link.target)
     if not atom.id:
         raise InputError("id: expected a non-empty string, got ''. Leave it out to have one made")
-    for column in CONTENT:
-        if column.holds == "seconds":
-            _check_seconds(atom, column.name)
+    for name in _SECONDS:
+        if fields[name] is not None:
+            _check_seconds(atom, name)
     _check_ttl(atom)
     begun = -math.inf if atom.event_time is None else atom.event_time
     if atom.event_end is not None and atom.event_end < begun:
@@ -56,16 +65,10 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
             f"({atom.event_time!r}), got {atom.event_end!r}; swap the two, or leave one out"
         )
     links = [[link.target, int(link.type), link.weight] for link in atom.edges]
-    values = {
-        "meta": _json(atom, "meta", dict(atom.meta)) if atom.meta else "{}",
-        "links": _json(atom, "edges", links) if links else "[]",
-    }
-    return (
-        node,
-        *(values[name] if name in values else getattr(atom, name) for name in _FIELDS),
-        bytes.fromhex(text_hash(atom.rendered)),
-        bytes.fromhex(atom.digest),
-    )
+    fields["meta"] = _json(atom, "meta", dict(atom.meta)) if atom.meta else "{}"
+    fields["links"] = _json(atom, "edges", links) if links else "[]"
+    hashes = (bytes.fromhex(text_hash(atom.rendered)), bytes.fromhex(atom.digest))
+    return (node, *fields.values(), *hashes)
 
 
 def atom_from_row(row: tuple[Any, ...]) -> Atom:
@@ -79,10 +82,8 @@ def atom_from_row(row: tuple[Any, ...]) -> Atom:
     return Atom(*fields)
 
 
-def _check_text(atom: Atom, name: str, *, optional: bool) -> None:
+def _check_text(atom: Atom, name: str) -> None:
     value = getattr(atom, name)
-    if value is None and optional:
-        return
     if not isinstance(value, str):
         raise InputError(
             f"atom {atom.id!r}: {name}: expected a string, got {value!r}. Use str(...)"
@@ -107,8 +108,6 @@ def _check_name(atom: Atom, what: str, value: object) -> None:
 
 def _check_seconds(atom: Atom, name: str) -> None:
     value = getattr(atom, name)
-    if value is None:
-        return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     # Times outside the calendar could not be rendered later. NaN fails the comparison.
     if not number or not FIRST_SECOND <= value < LAST_SECOND:

@@ -76,6 +76,9 @@ class SpacyConcepts:
 
     Names are lemmas without determiners, pronouns and generic words. Of a text of more than 40,000
     characters, samples of 20,000 in total are read.
+
+    Attributes:
+        pipeline: Name of the package of its pipeline.
     """
 
     def __init__(self, model: str | None = None, *, part: int = _PART) -> None:
@@ -91,6 +94,7 @@ class SpacyConcepts:
         """
         pipeline = load_pipeline(model)
         self._parse, self._part = pipeline.parse, part
+        self.pipeline = pipeline.name
         self._nouns = _noun_rules(pipeline.nlp)
         self.name = f"spacy:{pipeline.name}-{pipeline.nlp.meta['version']}"
 

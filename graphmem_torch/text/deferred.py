@@ -174,6 +174,5 @@ class _TokenizerOf:
 
 def namer(embedder: Embedder) -> Embedder:
     """Return the encoder of the names of concepts."""
-    if isinstance(embedder, DeferredEmbedder) and embedder.names_apart:
-        return embedder.names
-    return embedder
+    own: Embedder = getattr(embedder, "names", embedder)
+    return own if getattr(embedder, "names_apart", False) else embedder

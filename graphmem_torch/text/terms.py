@@ -5,10 +5,7 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from graphmem_torch.lazy import lazy_pattern
 from graphmem_torch.text.unicode_forms import visible
@@ -23,6 +20,9 @@ from graphmem_torch.text.words import (
     shared_runs,
     words,
 )
+
+if TYPE_CHECKING:  # worker processes find terms and concepts without loading torch
+    from torch import Tensor
 
 __all__ = [
     "FRAGMENTS",
@@ -230,6 +230,8 @@ class Vocabulary:
         self, texts: Iterable[Sequence[str]], *, grow: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Return the term ids of texts given as lists of terms."""
+        import torch
+
         ids: list[int] = []
         ends = [0]
         for found in texts:
@@ -259,6 +261,8 @@ class Vocabulary:
         Returns:
             [B, Q] int64, padded with -1, Q >= 1; and [B] float32.
         """
+        import torch
+
         found = [terms(text) for text in texts]
         rows = [self._known(own) for own in found]
         missing = [len(own) - len(row) for own, row in zip(found, rows, strict=True)]

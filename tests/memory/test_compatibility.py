@@ -133,8 +133,9 @@ def test_prompts_bind_a_store_as_its_encoder_does(
 
     monkeypatch.setattr("graphmem_torch.memory.compatibility.load_embedder", load)
     how = EmbedderConfig("named", token_dim=7, query_prompt="q: ", document_prompt="auto")
+    half = EmbedderConfig("named", dtype="bfloat16")
     with MemoryStore.open(tmp_path) as store:
-        for given in (how, EmbedderConfig("named")):
+        for given in (how, half, EmbedderConfig("named")):
             for key, value in embedder_meta("named", given).items():
                 store.meta_set(key, str(value))
             seen.clear()
@@ -143,6 +144,8 @@ def test_prompts_bind_a_store_as_its_encoder_does(
                 "token_dim": given.token_dim,
                 "query_prompt": given.query_prompt,
                 "document_prompt": given.document_prompt,
+                "dtype": given.dtype,
+                "batch_pieces": 0,
                 "from_store": True,
             }
             assert seen == [("named", rest)]
