@@ -19,6 +19,7 @@ _LARGE = 50_000  # rows from which an inverted file is used
 _PARTS = 8  # measurements of the probes until the rows have doubled
 _RECENT = 256  # rows of such a measurement
 _UNSAVED = 4096  # rows whose lists a new process computes again
+_FOUND = 0.97  # share of the edges of a sample below which all rows are compared
 _DENSE = 0.3  # share of the rows beyond which reading lists is hardly faster than reading all
 
 
@@ -224,4 +225,7 @@ class SimilarRows:
         assert self._lists is not None
         self._lists.add(x[len(self._lists) :])
         step = max(1, recent // _RECENT)
-        self._sparse = self._lists.choose(x[len(x) - recent :: step]) < _DENSE
+        sample = torch.arange(len(x) - recent, len(x), step)
+        self._sparse = self._lists.choose(x[sample]) < _DENSE
+        if self._sparse:
+            self._sparse = self._lists.recall(x, sample, self._k, least=self._least) >= _FOUND

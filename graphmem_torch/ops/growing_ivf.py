@@ -191,6 +191,26 @@ class GrowingIVF:
         centroids = self.training.centroids.index_copy(0, lists.long(), _unit(sums))
         self.training = replace(self.training, centroids=centroids)
 
+    def recall(self, x: Tensor, sample: Tensor, k: int, *, least: float) -> float:
+        """Return the share of the nearest rows of a sample [s] int64 that a search finds.
+
+        Args:
+            x: [N, d] float32, all rows, which are in the lists.
+            sample: Numbers of rows.
+            k: Number of neighbours.
+            least: Cosine below which a neighbour does not count.
+        """
+        low, own = x[sample] @ self.training.axes, len(sample)
+        _, probed = self.training.lists(low, self.training.reach)
+        self._pack(x, probed.any(0).numpy())
+        pairs = self._limited(low, *self._nearest(low, probed, k + 1), k + 1)
+        values, _ = _best(x, x[sample], *pairs, k + 1, least)
+        exact, _ = nearest_keys(x[sample], x, k + 1)
+        counts = exact >= least
+        found = (values >= exact - _ROUNDING) & counts
+        # A row always finds itself.
+        return float(found.sum() - own) / (int(counts.sum()) - own) if counts.sum() > own else 1.0
+
     def choose(self, sample: Tensor) -> float:  # [s, d]
         """Search as many lists for rows like these as is cheap, and return their `share`."""
         for probed in _PROBED:
@@ -276,6 +296,12 @@ class GrowingIVF:
         query = torch.cat([query, row])
         number = torch.cat([number, len(self) + column])
         score = torch.cat([score, (low @ low.T)[row, column]])
+        return self._limited(low, query, number, score, k)
+
+    def _limited(
+        self, low: Tensor, query: Tensor, number: Tensor, score: Tensor, k: int
+    ) -> tuple[Tensor, Tensor]:  # [c], [c] int64
+        """Return the pairs within the margin of the k-th best of each row, in order."""
         order = ((query << 40) + number).argsort()
         query, number, score = query[order], number[order], score[order]
         (scores,) = _packed(query, len(low), score)
