@@ -19,7 +19,7 @@ _LARGE = 50_000  # rows from which an inverted file is used
 _PARTS = 8  # measurements of the probes until the rows have doubled
 _RECENT = 256  # rows of such a measurement
 _UNSAVED = 4096  # rows whose lists a new process computes again
-_FOUND = 0.97  # share of the edges of a sample below which all rows are compared
+_FOUND = 0.975  # share of the edges of a sample below which all rows are compared
 _DENSE = 0.3  # share of the rows beyond which reading lists is hardly faster than reading all
 
 

@@ -207,7 +207,9 @@ class GrowingIVF:
         values, _ = _best(x, x[sample], *pairs, k + 1, least)
         exact, _ = nearest_keys(x[sample], x, k + 1)
         counts = exact >= least
-        found = (values >= exact - _ROUNDING) & counts
+        # Any of equal rows is right, and a missing row moves up those after it.
+        last = exact.masked_fill(~counts, torch.inf).amin(1, keepdim=True)
+        found = (values >= last - _ROUNDING).sum(1).clamp(max=counts.sum(1))
         # A row always finds itself.
         return float(found.sum() - own) / (int(counts.sum()) - own) if counts.sum() > own else 1.0
 
