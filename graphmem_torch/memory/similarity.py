@@ -19,6 +19,7 @@ _LARGE = 50_000  # rows from which an inverted file is used
 _PARTS = 8  # measurements of the probes until the rows have doubled
 _RECENT = 256  # rows of such a measurement
 _UNSAVED = 4096  # rows whose lists a new process computes again
+_FOUND = 0.975  # share of the edges of a sample below which all rows are compared
 _DENSE = 0.3  # share of the rows beyond which reading lists is hardly faster than reading all
 
 
@@ -143,6 +144,7 @@ class SimilarRows:
             "centroids": training.centroids,
             "gaps": training.gaps,
             "losses": training.losses,
+            "probed": torch.tensor(training.probed, dtype=torch.float64),
             "labels": labels,
             "first": x[: len(labels), 0],
             "counts": torch.tensor([self._trained, self._measured, int(self._sparse)]),
@@ -163,7 +165,10 @@ class SimilarRows:
         if len(labels) > len(x) or not torch.equal(state["first"][kept], x[: len(labels), 0]):
             return
         trained, measured, sparse = state["counts"].tolist()
-        training = Training(*(state[name] for name in ("axes", "centroids", "gaps", "losses")))
+        axes, centroids, gaps, losses = (
+            state[name] for name in ("axes", "centroids", "gaps", "losses")
+        )
+        training = Training(axes, centroids, gaps, losses, float(state["probed"]))
         self._lists, self._sparse = GrowingIVF(training, labels), bool(sparse)
         self._trained, self._measured = trained, int(kept[:measured].sum())
         self._saved = self._trained, self._measured, len(labels)
@@ -180,6 +185,7 @@ class SimilarRows:
             return (
                 same
                 and len(state["gaps"]) == len(state["losses"])
+                and 0.0 < float(state["probed"]) <= 1.0
                 and axes.shape[0] == width
                 and centroids.shape[1] <= axes.shape[1]
                 and len(labels) == len(state["first"]) >= measured >= trained > 0
@@ -219,4 +225,7 @@ class SimilarRows:
         assert self._lists is not None
         self._lists.add(x[len(self._lists) :])
         step = max(1, recent // _RECENT)
-        self._sparse = self._lists.share(x[len(x) - recent :: step]) < _DENSE
+        sample = torch.arange(len(x) - recent, len(x), step)
+        self._sparse = self._lists.choose(x[sample]) < _DENSE
+        if self._sparse:
+            self._sparse = self._lists.recall(x, sample, self._k, least=self._least) >= _FOUND

@@ -24,7 +24,8 @@ _LISTS = 6.0  # lists of a square root of the rows
 _TRAINED = 16  # training rows a list
 _ITERATIONS = 3  # of k-means; more improve recall less than another probe does
 _NEARER = 0.7  # share of the best centroid's cosine that the threshold of a list follows
-_PROBED = 0.985  # share of the neighbours of the sample that the probed lists contain
+_PROBED = 0.998, 0.993, 0.985  # shares of the sampled neighbours that probed lists may contain
+_CHEAP = 0.04  # share of the rows up to which more of the neighbours are worth reading for
 _COMPARED = 0.997  # share of the neighbours of the sample that are compared in full
 _NEAR = 64  # nearest rows among which the k best on the axes are
 _SAMPLE = 1024  # rows whose exact neighbours determine the thresholds
@@ -46,12 +47,14 @@ class Training:
             less 0.7 of the cosine of the row's best centroid.
         losses: [g] float32, for sampled neighbours: k-th best product on the axes of the row, less
             the neighbour's.
+        probed: Share of the sampled neighbours that the lists to search contain.
     """
 
     axes: Tensor
     centroids: Tensor
     gaps: Tensor
     losses: Tensor
+    probed: float = _PROBED[-1]
 
     @classmethod
     def of(cls, x: Tensor, k: int, *, least: float) -> Training:
@@ -112,8 +115,8 @@ class Training:
 
     @property
     def reach(self) -> float:
-        """Threshold of the gaps: lists above it contain `_PROBED` of the sampled neighbours."""
-        return -_quantile(-self.gaps, _PROBED) if len(self.gaps) else math.inf
+        """Threshold of the gaps: lists above it contain `probed` of the sampled neighbours."""
+        return -_quantile(-self.gaps, self.probed) if len(self.gaps) else math.inf
 
     @property
     def margin(self) -> float:
@@ -187,6 +190,36 @@ class GrowingIVF:
         sums.index_add_(0, torch.searchsorted(lists, label[kept]), low)
         centroids = self.training.centroids.index_copy(0, lists.long(), _unit(sums))
         self.training = replace(self.training, centroids=centroids)
+
+    def recall(self, x: Tensor, sample: Tensor, k: int, *, least: float) -> float:
+        """Return the share of the nearest rows of a sample [s] int64 that a search finds.
+
+        Args:
+            x: [N, d] float32, all rows, which are in the lists.
+            sample: Numbers of rows.
+            k: Number of neighbours.
+            least: Cosine below which a neighbour does not count.
+        """
+        low, own = x[sample] @ self.training.axes, len(sample)
+        _, probed = self.training.lists(low, self.training.reach)
+        self._pack(x, probed.any(0).numpy())
+        pairs = self._limited(low, *self._nearest(low, probed, k + 1), k + 1)
+        values, _ = _best(x, x[sample], *pairs, k + 1, least)
+        exact, _ = nearest_keys(x[sample], x, k + 1)
+        counts = exact >= least
+        # Any of equal rows is right, and a missing row moves up those after it.
+        last = exact.masked_fill(~counts, torch.inf).amin(1, keepdim=True)
+        found = (values >= last - _ROUNDING).sum(1).clamp(max=counts.sum(1))
+        # A row always finds itself.
+        return float(found.sum() - own) / (int(counts.sum()) - own) if counts.sum() > own else 1.0
+
+    def choose(self, sample: Tensor) -> float:  # [s, d]
+        """Search as many lists for rows like these as is cheap, and return their `share`."""
+        for probed in _PROBED:
+            self.training = replace(self.training, probed=probed)
+            if (share := self.share(sample)) < _CHEAP:
+                break
+        return share
 
     def share(self, sample: Tensor) -> float:  # [s, d]
         """Return the share of the rows that rows like these are compared with, on average."""
@@ -265,6 +298,12 @@ class GrowingIVF:
         query = torch.cat([query, row])
         number = torch.cat([number, len(self) + column])
         score = torch.cat([score, (low @ low.T)[row, column]])
+        return self._limited(low, query, number, score, k)
+
+    def _limited(
+        self, low: Tensor, query: Tensor, number: Tensor, score: Tensor, k: int
+    ) -> tuple[Tensor, Tensor]:  # [c], [c] int64
+        """Return the pairs within the margin of the k-th best of each row, in order."""
         order = ((query << 40) + number).argsort()
         query, number, score = query[order], number[order], score[order]
         (scores,) = _packed(query, len(low), score)
