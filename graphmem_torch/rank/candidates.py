@@ -255,7 +255,7 @@ class Candidates:
         """Return the correlation of a signal with atom length; see `beyond_length`."""
         share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
-        every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
+        every = self.memory.atom_count if allowed is None else allowed.sum(1, keepdim=True)
         sampled = self.rows is not None and not self.by_words
         sample = (share > 0).sum(1, keepdim=True) < every if sampled else None
         if self.peers is not None:
@@ -355,7 +355,9 @@ class Candidates:
         """Mask of the candidates that exist for the question: no padding, nothing excluded."""
         if self.rows is None:
             device = self.query.embedding.device
+            room = self.memory.room
             known = torch.ones(1, self.shape[1], dtype=torch.bool, device=device)
+            known = known if room is None else room.there[None]
         else:
             known = self.rows >= 0
         return self._only(known, self.query.allowed)
@@ -395,7 +397,7 @@ class Candidates:
             assert pieces is not None and df is not None
             df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
             known = pieces >= 0
-            odds = (float(self.memory.whole_atoms) - df + 0.5) / (df + 0.5)
+            odds = (self.memory.whole_atoms - df + 0.5) / (df + 0.5)
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
