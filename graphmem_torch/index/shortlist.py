@@ -13,7 +13,8 @@ from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.anchors import (
     traversal_seeds,
 )
-from graphmem_torch.rank.candidates import Candidates, merge_rows
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.listed_rows import merge_rows
 from graphmem_torch.rank.paths import discounted, hop_discount, hop_discounts
 from graphmem_torch.rank.reached import Reached
 

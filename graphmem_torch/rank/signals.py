@@ -147,7 +147,7 @@ def _late(c: Candidates) -> Tensor:
     """Late interaction, plain and sharp, without their trend with the length of the atom."""
     if c.matches is None:
         return c.zeros
-    return c.beyond_length("interaction") + c.beyond_length("interaction_sharp")
+    return c.beyond_length("interaction", "interaction_sharp")
 
 
 @signal("interaction_window", context=True)
