@@ -327,7 +327,7 @@ class CapturedGraphs:
         assert self._subject is not None
         subject, device = self._subject, query.embedding.device
         try:
-            buffers, own = QuestionBuffers(bucket, device), weights.detach().clone()
+            buffers, own = QuestionBuffers(bucket, device), weights.clone()
             buffers.take(query)
             layouts: list[_Layout] = []
 

@@ -269,7 +269,8 @@ class MemoryIndex(nn.Module):
         if torch.compiler.is_exporting():  # the placeholders for buffers must not be cached
             return memory_tensors(parts, listed)
         if self._read is None or not same_buffers(self._read[0], parts):
-            memory = memory_tensors(parts, listed)
+            with torch.inference_mode(False):  # a later call may need gradients
+                memory = memory_tensors(parts, listed)
             self._read = parts, memory if self._part is None else memory.within(self._part)
         return self._read[1]
 

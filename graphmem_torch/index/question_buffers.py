@@ -103,7 +103,7 @@ class QuestionBuffers:
         """Yield parts of the buffers and their new values."""
         given = query.given()
         for name, buffer in self.query.given().items():
-            value, known = given[name].detach(), buffer
+            value, known = given[name], buffer
             if buffer.dim() > 1:
                 width = value.shape[1]
                 known, rest = buffer[:, :width], buffer[:, width:]

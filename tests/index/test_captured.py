@@ -199,6 +199,18 @@ def test_host_sends_three_operators_beside_the_graph(preset: str, rich: bool) ->
     assert (work.calls, work.waits, work.uploads) == (3, 1, 0), work.places
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_other_precisions_and_tensors_of_inference_mode(dtype: torch.dtype) -> None:
+    index, asked = made("default", rich=True)
+    graphs, index = CapturedGraphs(StandInRecorder()), index.to(dtype)
+    with torch.inference_mode():
+        for first in (0, 6, 12):
+            part = asked.rows(torch.arange(first, first + 6))
+            assert part.embedding.is_inference()
+            asked_both(index, graphs, part)
+    assert replays(graphs) == 2
+
+
 def test_a_capture_that_fails_warns_once() -> None:
     index, asked = made("default")
     graphs = CapturedGraphs(StandInRecorder(fails=True))
