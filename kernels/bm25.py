@@ -1,7 +1,8 @@
 """Triton kernels of BM25: scores of documents, and which of them have a term.
 
-Scores add the postings of each question's terms, one term after another. A program owns some documents of one question and is the only one that writes to them. It therefore
-needs no atomics, and its sums have the same bits on every run.
+Scores add the postings of each question's terms, one term after another. A program owns some
+documents of one question and is the only one that writes to them. It therefore needs no atomics,
+and its sums have the same bits on every run.
 """
 
 from __future__ import annotations
