@@ -24,10 +24,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.rank.candidates import Candidates
 
-__all__ = ["Counts", "StageCounts", "counted"]
+__all__ = ["Counts", "StageCounts", "counted", "is_view", "waits_for_values"]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1] / "graphmem_torch")
 _READ = {"tolist", "numpy", "cpu"}  # of `Tensor`; the dispatcher does not see these on a CPU
+_HOST = {"promote_types"}  # read no tensor
 _PICKING = {"gather", "take", "index", "index_select"}  # read only the entries that they return
 
 
@@ -119,10 +120,10 @@ class _Operators(TorchDispatchMode):
         running, name = self._stages.running, func.name().partition("::")[2].partition(".")[0]
         if name == "lift_fresh":
             running.uploads += 1
-        if _is_view(func):
+        if is_view(func) or name in _HOST:
             return out
         running.calls += 1
-        if _waits(func, name, args, kwargs):
+        if waits_for_values(func, name, args, kwargs):
             running.waits += 1
             running.places[_line()] += 1
         if self._cells and name not in _PICKING:
@@ -148,14 +149,14 @@ class _Reads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
     """Return whether an operator only returns another view of its input."""
     returned = func._schema.returns
     aliases = [each.alias_info for each in returned]
     return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
 
 
-def _waits(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def waits_for_values(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether the host needs a value of the result: a number or its shape."""
     tags = func.tags
     if name in ("index", "index_put", "index_put_"):  # only masks have a length of their own

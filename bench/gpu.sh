@@ -78,12 +78,16 @@ if [[ $part == 1 ]]; then
     fi
     if [[ $small ]]; then
         step rich 60 "${bench[@]}" "${sizes[@]}" --rich --mode fixed
+        step graph 60 "${bench[@]}" "${sizes[@]}" --rich --mode graph
     else
         step plain-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000
-        step fixed-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --mode fixed
+        step graph-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --mode graph
+        step fixed-100k 40 "${bench[@]}" "${sizes[@]}" --atoms 100000 --mode fixed
         step rich-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --rich
-        step plain-1m 100 "${bench[@]}" "${sizes[@]}" --atoms 1000000
-        step rich-1m 100 "${bench[@]}" "${sizes[@]}" --atoms 1000000 --rich
+        step graph-rich-100k 60 "${bench[@]}" "${sizes[@]}" --atoms 100000 --rich --mode graph
+        step plain-1m 80 "${bench[@]}" "${sizes[@]}" --atoms 1000000
+        step graph-1m 80 "${bench[@]}" "${sizes[@]}" --atoms 1000000 --mode graph
+        step rich-1m 80 "${bench[@]}" "${sizes[@]}" --atoms 1000000 --rich
     fi
     step drawn 75 "${bench[@]}" "${sizes[@]}" --atoms $drawn --drawn-on-device --half
 else

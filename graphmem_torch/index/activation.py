@@ -255,7 +255,7 @@ def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or
     if settings.min_fan == "one" or settings.fan == "none":
         return settings.fan
     degree = memory.graph.fan().to(torch.float32)
-    mean = degree[memory.node.long()].mean().clamp(min=1.0)
+    mean = memory.mean_of(degree[memory.node.long()]).clamp(min=1.0)
     degree = torch.where(memory.atom < 0, degree.clamp(min=1.0), torch.maximum(degree, mean))
     return degree if settings.fan == "degree" else degree.sqrt()
 

@@ -31,6 +31,7 @@ __all__ = [
     "graph_of",
     "graph_tensors",
     "lexical_parts",
+    "memory_parts",
     "memory_tensors",
     "modes_by",
     "modes_in",
@@ -95,6 +96,17 @@ def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) ->
         modes=modes_in(parts),
         hops=hops,
     )
+
+
+def memory_parts(memory: MemoryTensors) -> dict[str, Tensor]:
+    """Return the buffers of a memory without modes, by name; lists are compressed."""
+    columns = {name: getattr(memory, name) for name in (*_PLAIN, *_OPTIONAL)}
+    found = {name: part for name, part in columns.items() if part is not None}
+    for prefix, lexical in (("bm25", memory.bm25), ("session_bm25", memory.session_bm25)):
+        found |= {f"{prefix}_{name}": getattr(lexical, name) for name in BM25_PARTS}
+    if memory.hops is not None:
+        found |= {name: getattr(memory.hops, name.removeprefix("hop_")) for name in HOP_PARTS}
+    return found | graph_tensors(memory.graph)
 
 
 def graph_tensors(graph: Graph) -> dict[str, Tensor]:

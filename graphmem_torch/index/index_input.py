@@ -8,13 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import (
     Modes,
 )
 
-__all__ = ["ASKED", "IndexInput", "check_input", "dates_of", "document_frequency"]
+__all__ = [
+    "ASKED",
+    "IndexInput",
+    "check_input",
+    "dates_of",
+    "document_frequency",
+    "graph_over",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +130,28 @@ class IndexInput:
             edges=EdgeBlock.empty(),
             num_nodes=num_nodes,
         )
+
+
+def graph_over(atoms: int, graph: Graph | None) -> Graph:
+    """Return a graph on the CPU whose first nodes are the atoms; None has no edges.
+
+    Raises:
+        InputError: It has too few nodes, or types outside `EdgeType`.
+    """
+    if graph is None:
+        return Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64), num_nodes=atoms)
+    own = graph.to("cpu")
+    if own.num_nodes < atoms:
+        raise InputError(
+            f"graph: expected at least {atoms} nodes, one for each row of embeddings, got "
+            f"{own.num_nodes}; give num_nodes where the last have no edges"
+        )
+    if own.num_edges and int(own.type.max()) > max(EdgeType):
+        raise InputError(
+            f"graph: expected types up to {max(EdgeType)}, got {int(own.type.max())}; use "
+            "those of `EdgeType`"
+        )
+    return own
 
 
 ASKED = {

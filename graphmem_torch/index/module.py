@@ -31,12 +31,13 @@ from graphmem_torch.index.buffers import (
     same_buffers,
     same_state,
 )
+from graphmem_torch.index.captured import CapturedGraphs
 from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
-from graphmem_torch.index.index_input import IndexInput
+from graphmem_torch.index.index_input import IndexInput, graph_over
 from graphmem_torch.index.retrieve import Features, Retrieval, Stages, candidates_of
-from graphmem_torch.index.tiled import retrieve_in_tiles, waiting_once
+from graphmem_torch.index.tiled import retrieve_checked, waiting_once
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
@@ -85,6 +86,7 @@ class MemoryIndex(nn.Module):
         constants: Parameters [], the constants of the propagation by name: `retention`, `spread`,
             `inhibition`, `gain` and `threshold`, as far as the settings under `spread` use them.
         plan: Steps that answer a question.
+        graphs: Graphs that answer questions (`capture`); None: each runs its operators.
 
     Parameters require no gradient until `requires_grad_()`. `score` is differentiable in all of
     them, and in the embeddings of questions. Learned values apply from the next call.
@@ -115,6 +117,7 @@ class MemoryIndex(nn.Module):
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, ExecutionPlan] | None = None
         self._listed = listed
         self._part: Part | None = None
+        self.graphs: CapturedGraphs | None = None
         learned = self._learned_names()
         # Updated in one call, because an index is made for each state of a memory.
         self._buffers.update((n, part) for n, part in tensors.items() if n not in learned)
@@ -200,20 +203,7 @@ class MemoryIndex(nn.Module):
         check_matrix("embeddings", embeddings, "[A, d]")
         check_unit_rows("embeddings", embeddings)
         config = load_config("default") if config is None else checked_config(config)
-        device, atoms = embeddings.device, len(embeddings)
-        own = Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64), num_nodes=atoms)
-        if graph is not None:
-            own = graph.to("cpu")
-        if own.num_nodes < atoms:
-            raise InputError(
-                f"graph: expected at least {atoms} nodes, one for each row of embeddings, got "
-                f"{own.num_nodes}; give num_nodes where the last have no edges"
-            )
-        if own.num_edges and int(own.type.max()) > max(EdgeType):
-            raise InputError(
-                f"graph: expected types up to {max(EdgeType)}, got {int(own.type.max())}; use "
-                "those of `EdgeType`"
-            )
+        device, own = embeddings.device, graph_over(len(embeddings), graph)
         data = IndexInput.of_vectors(embeddings.detach().cpu(), own.num_nodes, time)
         tensors = index_tensors(data, config) | graph_tensors(own)
         tensors.pop("pagerank", None)  # computed without edges; the graph's own is derived
@@ -279,7 +269,8 @@ class MemoryIndex(nn.Module):
         if torch.compiler.is_exporting():  # the placeholders for buffers must not be cached
             return memory_tensors(parts, listed)
         if self._read is None or not same_buffers(self._read[0], parts):
-            memory = memory_tensors(parts, listed)
+            with torch.inference_mode(False):  # a later call may need gradients
+                memory = memory_tensors(parts, listed)
             self._read = parts, memory if self._part is None else memory.within(self._part)
         return self._read[1]
 
@@ -384,10 +375,14 @@ class MemoryIndex(nn.Module):
             ConfigError: The settings have no weights.
         """
         size = tile_elements(self.embeddings.device, tile)
+        own, count = self._sized(query, k)
+        if self.graphs is not None and not (paths or stages or torch.compiler.is_compiling()):
+            found = self.graphs.answer(*self._learned(), own, count, size)
+            if found is not None:
+                return found
 
         def answer(stages: Stages | None) -> Retrieval:
-            own, count = self._checked(query, k)
-            return retrieve_in_tiles(*self._learned(), own, count, size, paths, stages)
+            return retrieve_checked(*self._learned(), own, count, size, paths, stages)
 
         if self.plan.fixed and not paths and not torch.compiler.is_compiling():
             return waiting_once(answer, stages)
@@ -396,11 +391,15 @@ class MemoryIndex(nn.Module):
     def fix_shapes(self, fixed: bool = True) -> MemoryIndex:
         """Choose whether shapes and branches of `forward` depend on values; returns the index.
 
-        With fixed shapes the host waits for a device once a batch, with the answer, where it waits
-        13 times and more otherwise. Activation and hops are then computed for all nodes. Paths
-        always have shapes of their own.
+        With fixed shapes the host waits for a device once a batch, otherwise 13 times and more.
+        Activation and hops are then computed for all nodes. Paths have shapes of their own.
         """
         self.plan, self._taken_up = replace(self.plan, fixed=fixed), None
+        return self
+
+    def capture(self, graphs: CapturedGraphs | None) -> MemoryIndex:
+        """Answer questions by `graphs`, unless they ask for paths or gradients; returns itself."""
+        self.graphs = graphs
         return self
 
     def prune(
@@ -458,7 +457,8 @@ class MemoryIndex(nn.Module):
         Raises:
             InputError: Shapes do not fit the index.
         """
-        return relevance(self.tensors, self._fitting(query), rows)
+        own = self._sized(query, None)[0].checked(self.tensors.vocabulary)
+        return relevance(self.tensors, own, rows)
 
     def _tiles(self, query: QueryBatch, tile: int) -> Iterator[tuple[slice, Candidates]]:
         """Yield parts of B questions, at least one, against every atom, within `tile` floats."""
@@ -608,16 +608,16 @@ class MemoryIndex(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without lists and caches, which share tensors with the original."""
         self._settle()
-        return {**self.__dict__, "_read": None, "_taken_up": None}
+        return {**self.__dict__, "_read": None, "_taken_up": None, "graphs": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
-        query = self._fitting(query)
+        query, count = self._sized(query, k)
+        return without_echoes(self.tensors, query.checked(self.tensors.vocabulary)), count
+
+    def _sized(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
+        """Return questions in the precision of the index, checking shapes, and hits of each."""
         count = self.config.rank.k if k is None else k
         check_count("k", count)
-        return without_echoes(self.tensors, query), count
-
-    def _fitting(self, query: QueryBatch) -> QueryBatch:
-        """Return the questions in the precision of the index, after checking their shapes."""
         if not isinstance(query, QueryBatch):
             raise InputError(
                 f"query: expected a QueryBatch, got {type(query).__name__}; "
@@ -626,6 +626,4 @@ class MemoryIndex(nn.Module):
         atoms, dim = self.embeddings.shape
         speakers = len(self.named) if self._part is None else self._part.speakers
         query.check(dim=dim, atoms=atoms, speakers=speakers)
-        embedding = self._work(query.embedding)
-        query = query if embedding is query.embedding else replace(query, embedding=embedding)
-        return query.with_known_terms(len(self.tensors.bm25.idf))
+        return replace(query, embedding=self._work(query.embedding)), count

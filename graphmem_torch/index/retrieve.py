@@ -335,13 +335,17 @@ def candidates_of(
     planned = query.planned is not None  # other reached atoms cannot be hits
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
-    extra = [_most(allowed_of(one, query)) for one in brought if one is not None]
-    return found.extended(torch.cat(extra, dim=1))
+    extra = [allowed_of(one, query) for one in brought if one is not None]
+    return found.extended(_most(extra))
 
 
-def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows, -1 = none
-    """Return the atoms of each question with the largest graph results."""
-    if isinstance(found, SparseRows):
-        return found.topk(EXTRA_ATOMS)[1]
-    values, rows = stable_topk(found.detach(), min(EXTRA_ATOMS, found.shape[1]), above=0.0)
-    return rows.where(values > 0, -1)
+def _most(found: Sequence[SparseRows | Tensor]) -> Tensor:  # [B, A] each -> [B, e] rows, -1 = none
+    """Return the atoms of each question with the largest of each of the graph results."""
+    rows = [one.topk(EXTRA_ATOMS)[1] for one in found if isinstance(one, SparseRows)]
+    dense = [one.detach() for one in found if isinstance(one, Tensor)]
+    if dense:  # chosen together, in as many calls as for one
+        together = torch.cat(dense) if len(dense) > 1 else dense[0]
+        count = min(EXTRA_ATOMS, together.shape[1])
+        values, best = stable_topk(together, count, above=0.0, sorted=False)
+        rows += best.where(values > 0, -1).chunk(len(dense))
+    return torch.cat(rows, dim=1)

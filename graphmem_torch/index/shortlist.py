@@ -13,7 +13,8 @@ from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.anchors import (
     traversal_seeds,
 )
-from graphmem_torch.rank.candidates import Candidates, merge_rows
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.listed_rows import merge_rows
 from graphmem_torch.rank.paths import discounted, hop_discount, hop_discounts
 from graphmem_torch.rank.reached import Reached
 
@@ -44,11 +45,8 @@ def shortlisted(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates
 
 def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending, -1 first
     """Return atoms drawn evenly from the allowed ones, in runs of neighbours."""
-    there, atoms = everyone.query.allowed, everyone.memory.num_atoms
-    if there is None:
-        count = torch.full((1, 1), atoms, device=everyone.query.embedding.device)
-    else:
-        count = there.sum(1, keepdim=True)
+    there = everyone.query.allowed
+    count = everyone.memory.atom_count[None] if there is None else there.sum(1, keepdim=True)
     run = torch.arange(_RUN, device=count.device)
     start = (torch.arange(_RUNS, device=count.device) * count) // _RUNS
     place = (start[:, :, None] + run).flatten(1).minimum(count - 1)
@@ -66,13 +64,15 @@ def _base_candidates(
     because one turn often answers the one before. The background is added for comparison.
     """
     memory, planned = everyone.memory, everyone.query.planned
+    bare = everyone.query.allowed is None and everyone.query.listed is None
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
     share = max(1, count // _HALO_SHARE)
     if planned is not None:
         parts, halo = [planned], planned[:, :share]
     else:
         best = [
-            _best(everyone.signal(name), mask, count, above)
+            # An atom that does not exist has no question term.
+            _best(everyone.signal(name), None if bare and above == 0 else mask, count, above)
             for mask in _masks(everyone)
             for name, above in least.items()
         ]
@@ -100,7 +100,8 @@ def _masks(everyone: Candidates) -> list[Tensor | None]:
     Separate lists keep other atoms from crowding out possible hits.
     """
     query = everyone.query
-    there = [None if query.allowed is None else everyone.valid]
+    whole = query.allowed is None and everyone.memory.room is None
+    there = [None if whole else everyone.valid]
     return there if query.listed is None else [*there, everyone.listed]
 
 

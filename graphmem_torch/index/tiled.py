@@ -10,10 +10,11 @@ from torch import Tensor
 from graphmem_torch.index.execution_plan import CandidateRule, ExecutionPlan
 from graphmem_torch.index.retrieve import Retrieval, Stages, retrieve
 from graphmem_torch.ops.fixed_shapes import fixing_shapes
+from graphmem_torch.rank.echo import without_echoes
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
 
-__all__ = ["retrieve_in_tiles", "waiting_once"]
+__all__ = ["retrieve_checked", "retrieve_in_tiles", "waiting_once"]
 
 
 def retrieve_in_tiles(
@@ -42,6 +43,21 @@ def retrieve_in_tiles(
     if len(parts) == 1:
         return parts[0]
     return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def retrieve_checked(
+    memory: MemoryTensors,
+    plan: ExecutionPlan,
+    weights: Tensor,  # [3, F], by form
+    query: QueryBatch,
+    k: int,
+    size: int,
+    paths: bool = False,
+    stages: Stages | None = None,
+) -> Retrieval:
+    """Return `retrieve_in_tiles` of questions whose sizes are checked, but not their values."""
+    own = without_echoes(memory, query.checked(memory.vocabulary))
+    return retrieve_in_tiles(memory, plan, weights, own, k, size, paths, stages)
 
 
 def waiting_once(answer: Callable[[Stages | None], Retrieval], stages: Stages | None) -> Retrieval:

@@ -25,6 +25,7 @@ from graphmem_torch.errors import (
     MissingNodeError,
     StoreError,
 )
+from graphmem_torch.index.captured import CapturedGraphs
 from graphmem_torch.memory import learned_values
 from graphmem_torch.memory.archive import ERASING, finish_forgetting
 from graphmem_torch.memory.compatibility import (
@@ -158,6 +159,7 @@ class State:
         """Drop cached contents of the store, except what the next state is updated from."""
         self.snapshot: Snapshot | None = None
         self._on_device: dict[str, RowsOnDevice] = {}  # rows of the index on an accelerator
+        self._graphs = CapturedGraphs.on(self.device, self._on_device)
         self.modes.expire()
         self.structure = StructureCache(self.store)
         self.decay = DecayState(self.store, self.settings.decay, clock=self.clock)
@@ -221,6 +223,7 @@ class State:
                     fresh = self.builder(self.store, self.config, self._num_pieces())
                 if self.device != "cpu":
                     fresh.index.follow_to(self.device, self._on_device)
+                    fresh.index.capture(self._graphs)
                 self.snapshot = fresh
             return self.snapshot
 
@@ -357,6 +360,7 @@ class State:
         """Use other weights and another threshold; with the lock held."""
         if self.snapshot is not None and self.snapshot.index.config != config:
             index = reweighted(self.snapshot.index, config)  # has the signals
+            index.capture(self._graphs)
             self.snapshot = replace(self.snapshot, index=index)
         self.config = config
 

@@ -146,7 +146,7 @@ class BM25:
         if not self._reads_few(query_terms):
             parts = self.indptr, self.docs, self.scores
             out, squares = _score_squares(*parts, query_terms, self.num_docs)
-            known = self._term_sums.index_select(0, query_terms.flatten().clamp(min=0))
+            known = self.term_sums.index_select(0, query_terms.flatten().clamp(min=0))
             known = known.view(query_terms.shape).where(query_terms >= 0, 0.0)
             return out, known.sum(1), squares
         out, question, entry, score = self._score_few(query_terms)
@@ -158,7 +158,7 @@ class BM25:
         return out, sums, none.index_add(0, question, own.double())
 
     @property
-    def _term_sums(self) -> Tensor:  # [V] float64
+    def term_sums(self) -> Tensor:  # [V] float64
         """Sum of the scores of each term's postings; computed at first access."""
         known: Tensor | None = self.__dict__.get("_sums")
         if known is None:
@@ -272,6 +272,12 @@ class BM25:
         """Number of terms of each document; reads all postings."""
         none = torch.zeros(self.num_docs, dtype=torch.int64, device=self.docs.device)
         return none.index_add_(0, self.docs.long(), self.counts.long())
+
+    def knowing(self, scores: Tensor, sums: Tensor) -> BM25:  # [nnz], [V] float64
+        """Return the same index with known `scores` and `term_sums`."""
+        other = BM25(self.indptr, self.docs, self.counts, self.norm, self.idf, self.k1)
+        other.__dict__.update(_scores=scores, _sums=sums)
+        return other
 
     def weighed(self, norm: Tensor, idf: Tensor) -> BM25:  # [N], [V]
         """Return the same postings with other weights, as those of a larger collection."""
@@ -447,8 +453,12 @@ def held_postings(
 ) -> Tensor:  # [B, Q, num_docs] or [B, Q, C] float32
     """`graphmem::bm25_holds`: looks up each row among the postings of each term."""
     flat = query_terms.flatten()
-    if flat.numel():
+    if flat.numel() and not shapes_are_fixed():
         _check_terms(int(flat.max()), indptr.shape[0] - 1)
+    if docs.is_cuda:
+        out = _holds_fake(indptr, docs, query_terms, rows, num_docs)
+        import_kernels("bm25").launch_holds(out, indptr, docs, query_terms, rows)
+        return out
     place = (flat >= 0).nonzero().squeeze(1)
     own, entry = row_entries(indptr, flat[place])
     key = place[own] * num_docs + docs[entry]  # ascending

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import as_scalar
+
 __all__ = ["DAY", "fading", "half_life_of"]
 
 DAY = 86_400.0
@@ -28,9 +30,10 @@ def fading(
         half_life_days: Days in which half is lost; 0: nothing is ever lost.
         dtype: Precision of the result.
     """
-    half = torch.as_tensor(half_life_days, dtype=torch.float64, device=age_days.device)
+    age_days = age_days.double()
+    half = as_scalar(half_life_days, age_days)
     rate = torch.where(half > 0, math.log(2.0) / half, 0.0)
-    return (-rate * age_days.double().clamp(min=0.0)).to(dtype).exp()
+    return (-rate * age_days.clamp(min=0.0)).to(dtype).exp()
 
 
 def half_life_of(factor_per_hour: float) -> float:

@@ -125,18 +125,24 @@ class RowsOnDevice:
         with torch.inference_mode(False), torch.no_grad():
             return self._followed(rows)
 
+    @property
+    def whole(self) -> Tensor:
+        """Rows on the device, and room for others after them: the last result begins it."""
+        return self._copy
+
     def _followed(self, rows: Tensor) -> Tensor:
         known, total = self._known(rows), rows.shape[0]
         if total == 0:
             return rows.to(self._device, self._dtype)
         if total > self._copy.shape[0] or known == 0:
             own = torch.empty(
-                (total + (total // _LEFT if known else 0), *rows.shape[1:]),
+                (total + (0 if self._rows is None else total // _LEFT), *rows.shape[1:]),
                 dtype=self._dtype or rows.dtype,
                 device=self._device,
             )
             if known:
                 own[:known] = self._copy[:known]
+            own[total:] = 0  # readers of the `whole` multiply them by 0
             self._copy = own
         if total > known:
             self._copy[known:total].copy_(rows[known:])

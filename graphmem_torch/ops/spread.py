@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import (
+    as_scalar,
     check_choice,
     check_count,
     check_scalar,
@@ -46,7 +47,8 @@ Rows = TypeVar("Rows", Tensor, SparseRows)
 Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, N] -> [b, N]
 
 _FRONTIER_FROM = 20_000  # nodes from which following only active nodes can pay
-_FEW_VALUES = 1 << 25  # values of a dense round on a GPU up to which a frontier is not tried
+FEW_VALUES = 1 << 25
+"""Values of a dense round on a GPU up to which a frontier is not tried."""
 
 
 class _Costs(NamedTuple):
@@ -172,7 +174,7 @@ def spread_activation(
     if shapes_are_fixed():  # the shapes of a frontier depend on values
         small = not sparse
     elif start.is_cuda:  # a few launches a round; a frontier needs many and waits for each
-        small = not sparse or activation.shape[0] * graph.num_nodes <= _FEW_VALUES
+        small = not sparse or activation.shape[0] * graph.num_nodes <= FEW_VALUES
     dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
     rule = Rule(inhibition, top, firing, gain, threshold, spare, kind)
     if by_row:
@@ -284,8 +286,7 @@ class Rule:
         if self.firing in ("zeroed", "once"):
             # sigmoid(g (u - t)) - sigmoid(-g t), as a product that is exactly 0 for u = 0.
             fired = torch.sigmoid(gain * (u - threshold)) * -torch.expm1(-gain * u)
-            silent = torch.as_tensor(gain * threshold, dtype=u.dtype, device=u.device)
-            return fired * torch.sigmoid(silent)
+            return fired * torch.sigmoid(as_scalar(gain * threshold, u))
         if isinstance(self.firing, Tensor):
             return torch.where(self.firing[:, None], torch.sigmoid(gain * (u - threshold)), u)
         if needs_gradient(u, gain, threshold):
@@ -313,7 +314,7 @@ def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tenso
     last = strongest.gather(1, (active - 1).clamp(min=0))
     above = (strongest[:, : min(top, length)] - last).clamp(min=0).sum(1)
     free = torch.where(above > 0, last[:, 0] / (2 * above).clamp(min=1e-30), torch.inf)
-    return torch.minimum(free, torch.as_tensor(strength, dtype=u.dtype, device=u.device))
+    return torch.minimum(free, as_scalar(strength, u))
 
 
 def _wide(value: object, dims: int = 1) -> bool:

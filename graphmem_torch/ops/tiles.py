@@ -43,7 +43,9 @@ def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) ->
     """
     if device.type != "cuda":
         return cpu
-    free = free_bytes(device) if free is None else free
+    if free is None:
+        recorded = shapes_are_fixed() and not torch.compiler.is_compiling()
+        free = _first_free_bytes(device) if recorded else free_bytes(device)
     return max(cpu, 1 << max(0, (free // _SHARE).bit_length() - 1))
 
 
@@ -55,6 +57,9 @@ def free_bytes(device: torch.device) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
+
+# A CUDA graph is recorded without asking its device.
+_first_free_bytes = lru_cache(maxsize=None)(free_bytes)
 
 # Marked as by `torch.compiler.assume_constant_result`, which would import the compiler here.
 free_bytes._dynamo_marked_constant = True  # type: ignore[attr-defined]
@@ -75,7 +80,8 @@ def _constant(device: torch.device, kind: torch.dtype, values: tuple[int, ...]) 
         return torch.tensor(values, dtype=kind).to(device, non_blocking=True)
 
 
-_kept_constant = lru_cache(maxsize=4096)(_constant)
+# Never dropped, as recorded operators read them.
+_kept_constant = lru_cache(maxsize=None)(_constant)
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:

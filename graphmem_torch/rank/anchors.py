@@ -16,7 +16,14 @@ from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.peers import Background
 
-__all__ = ["anchor_activation", "anchor_relevance", "fixed_walk", "traversal_seeds", "walk_from"]
+__all__ = [
+    "SMALL_WALK",
+    "anchor_activation",
+    "anchor_relevance",
+    "fixed_walk",
+    "traversal_seeds",
+    "walk_from",
+]
 
 _DAMPING = 0.85  # probability of following an edge, as in the paper
 _KEPT = 64  # nodes per question that a walk ranks in a large graph; others have 0
@@ -111,7 +118,9 @@ _TINY = torch.finfo(torch.float32).tiny
 _ROUNDED = 1e-3  # share of a node's walk value below which it is numerical error
 _RESIDUAL = 1e-6  # share of the mass of a walk that may still move
 _ROUNDS = math.ceil(math.log(_RESIDUAL) / math.log(_DAMPING))
-_SMALL = 2048  # maximum nodes for the dense walk, which then costs less than a ranking
+
+SMALL_WALK = 2048
+"""Maximum nodes for the dense walk, which then costs less than a ranking."""
 
 
 def walk_from(
@@ -164,7 +173,7 @@ def fixed_walk(
         sent = spmm(graph.indptr, graph.source, weight, (x * scale).T.contiguous()).T * there
         back = (1 - _DAMPING) + _DAMPING * x.where(lost, 0.0).sum(1, keepdim=True)
         x = sent + back * start
-    if graph.num_nodes > _SMALL:
+    if graph.num_nodes > SMALL_WALK:
         values, node = stable_topk(x, min(_KEPT, graph.num_nodes), above=0.0)
         kept = torch.zeros_like(x).scatter(1, node, values.clamp(min=0.0))
     else:
@@ -184,7 +193,7 @@ def fixed_walk(
 
 
 def _walked(graph: Graph, seeds: SparseRows, config: WalkConfig) -> SparseRows:
-    if graph.num_nodes <= _SMALL:
+    if graph.num_nodes <= SMALL_WALK:
         walk = SparseRows.from_dense(
             personalized_pagerank(graph, seeds.to_dense(), damping=_DAMPING).values
         )

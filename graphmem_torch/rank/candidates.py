@@ -11,7 +11,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.tiles import numbers_on
 from graphmem_torch.rank.hops import named_keys
-from graphmem_torch.rank.listed_rows import derived_pairs
+from graphmem_torch.rank.listed_rows import derived_pairs, merge_rows
 from graphmem_torch.rank.memory_tensors import MemoryTensors, computed_once, keep_computed
 from graphmem_torch.rank.moments import NONE, SMALLEST, even_share, moments
 from graphmem_torch.rank.peers import Background, Peers
@@ -19,7 +19,7 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.reached import Reached
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = ["Candidates", "merge_rows", "weighted_sums"]
+__all__ = ["Candidates", "weighted_sums"]
 
 _NEAR = 3  # turns on both sides that signals read; found in one pass
 _TREND_SHARE = 0.5  # weight of `length_trend` if the background is a sample
@@ -72,15 +72,13 @@ class Candidates:
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
         """Return the same questions against other rows, reusing signals of every atom."""
-        return Candidates(
-            self.memory,
-            self.query,
-            self.config,
-            rows,
-            reached=self.reached,
-            every=self if self.rows is None else self._every,
-            background=self.background if background is None else background,
-        )
+        every = self if self.rows is None else self._every
+        background = self.background if background is None else background
+        given = self.memory, self.query, self.config, rows
+        other = Candidates(*given, reached=self.reached, every=every, background=background)
+        if "named" in self.__dict__:
+            other.named = self.named
+        return other
 
     def reaching(self, reached: Reached) -> Candidates:
         """Return the same candidates with graph results; only graph signals are recomputed."""
@@ -228,23 +226,28 @@ class Candidates:
             places = numbers_on(other._scales.device, kept)
             self._scales = other._scales.index_select(2, places)
 
-    def beyond_length(self, name: str) -> Tensor:  # [B, C]
-        """Return a signal in background units, without its trend with the length of the atoms.
+    def beyond_length(self, *names: str) -> Tensor:  # [B, C]
+        """Return the sum of signals in background units, without their trends with atom length.
 
         (z - r y) / sqrt(max(1 - r^2, 0.1)), with y the units of ln(1 + words). r is the mean of z y
         over the background, times n / (n + 32) for n atoms (`docs/mathematics.md` 8.1). If the
         background is a sample, r is averaged with `MemoryTensors.length_trend`.
         """
-        names = [name, "length"]
-        values = torch.stack([self.signal(each).expand(self.shape) for each in names], dim=1)
+        known = [*names, "length"]
+        values = torch.stack([self.signal(each).expand(self.shape) for each in known], dim=1)
         if 0 in values.shape:
             return values[:, 0]
-        self._take_scales(names, values)
-        own, length = self._in_units(values.mT, names).unbind(2)
-        if name not in self._trends:
-            self._trends[name] = self.trend_of(name, own, length)
-        trend = self._trends[name]
-        return (own - trend * length) * (1.0 - trend.square()).clamp(min=_LEFT).rsqrt()
+        self._take_scales(known, values)
+        *every, length = self._in_units(values.mT, known).unbind(2)
+        total: Tensor | None = None
+        for name, own in zip(names, every, strict=True):
+            if name not in self._trends:
+                self._trends[name] = self.trend_of(name, own, length)
+            trend = self._trends[name]
+            beyond = (own - trend * length) * (1.0 - trend.square()).clamp(min=_LEFT).rsqrt()
+            total = beyond if total is None else total + beyond
+        assert total is not None
+        return total
 
     def trend_of(
         self,
@@ -255,7 +258,7 @@ class Candidates:
         """Return the correlation of a signal with atom length; see `beyond_length`."""
         share, allowed = self._share.to(values.dtype), self.query.allowed
         trend = (share * values * length).sum(1, keepdim=True)
-        every = self.memory.num_atoms if allowed is None else allowed.sum(1, keepdim=True)
+        every = self.memory.atom_count if allowed is None else allowed.sum(1, keepdim=True)
         sampled = self.rows is not None and not self.by_words
         sample = (share > 0).sum(1, keepdim=True) < every if sampled else None
         if self.peers is not None:
@@ -355,7 +358,9 @@ class Candidates:
         """Mask of the candidates that exist for the question: no padding, nothing excluded."""
         if self.rows is None:
             device = self.query.embedding.device
+            room = self.memory.room
             known = torch.ones(1, self.shape[1], dtype=torch.bool, device=device)
+            known = known if room is None else room.there[None]
         else:
             known = self.rows >= 0
         return self._only(known, self.query.allowed)
@@ -395,7 +400,7 @@ class Candidates:
             assert pieces is not None and df is not None
             df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
             known = pieces >= 0
-            odds = (float(self.memory.whole_atoms) - df + 0.5) / (df + 0.5)
+            odds = (self.memory.whole_atoms - df + 0.5) / (df + 0.5)
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
@@ -569,13 +574,6 @@ def weighted_sums(
 ) -> Tensor:  # [B, C]
     """Return the weighted sums of signals, by the row of weights that `form` names."""
     return (weights @ signals.mT).gather(1, form[:, None]).squeeze(1)
-
-
-def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
-    """Merge candidate lists, ascending; duplicates become -1 and come first."""
-    rows = torch.cat(parts, dim=1).sort(dim=1).values
-    repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
-    return rows.masked_fill(repeated, -1).sort(dim=1).values
 
 
 def _taken(values: Tensor, place: Tensor, lost: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.rank.memory_tensors import MemoryTensors
 
-__all__ = ["columns_of", "derived_pairs"]
+__all__ = ["columns_of", "derived_pairs", "merge_rows"]
 
 
 def columns_of(
@@ -26,6 +26,13 @@ def columns_of(
     wanted = question * width + atom + 1
     place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
     return place % rows.shape[1], keys[place] == wanted
+
+
+def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
+    """Merge candidate lists, ascending; duplicates become -1 and come first."""
+    rows = torch.cat(parts, dim=1).sort(dim=1).values
+    repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
+    return rows.masked_fill(repeated, -1).sort(dim=1).values
 
 
 def derived_pairs(

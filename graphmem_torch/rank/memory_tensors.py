@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from graphmem_torch.rank.moments import correlation, even_share, sharpened
 from graphmem_torch.rank.part import Part
 from graphmem_torch.rank.peers import Peers
 
-__all__ = ["MemoryTensors", "computed_once", "keep_computed", "turn_pointers"]
+__all__ = ["MemoryTensors", "Room", "computed_once", "keep_computed", "turn_pointers"]
 
 
 T = TypeVar("T")
@@ -56,6 +56,20 @@ class computed_once(Generic[T]):
             return self
         value = instance.__dict__[self._name] = self._compute(instance)
         return value
+
+
+class Room(NamedTuple):
+    """Entries that exist in a memory whose tensors have room for more: the first ones.
+
+    Attributes:
+        atoms: [] int64, number of atoms that exist.
+        there: [A] bool, mask of these.
+        terms: [] int64, number of terms.
+    """
+
+    atoms: Tensor
+    there: Tensor
+    terms: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +111,8 @@ class MemoryTensors:
         modes: The modes of the atoms.
         hops: Parts that hops read, in a memory with documents.
         part: Values of the whole memory, if this is one of its shards; set by `within`.
+        room: Atoms that exist, if the tensors have room for more. Others are in no session and no
+            list, and have no edges.
     """
 
     embeddings: Tensor
@@ -142,6 +158,7 @@ class MemoryTensors:
     modes: Modes | None = None
     hops: HopParts | None = None
     part: Part | None = None
+    room: Room | None = None
 
     @property
     def num_atoms(self) -> int:
@@ -149,13 +166,27 @@ class MemoryTensors:
         return self.embeddings.shape[0]
 
     @property
+    def vocabulary(self) -> int | Tensor:
+        """Number of terms; a tensor [] if there is room for more."""
+        return len(self.bm25.idf) if self.room is None else self.room.terms
+
+    @property
     def row_sums(self) -> Tensor | None:  # [d + 1, d] float64
         """Sums of the embeddings (`rank.population.row_sums`); None if the index has none."""
         return None if self.moment_bits is None else self.moment_bits.view(torch.float64)
 
     @property
-    def whole_atoms(self) -> int:
-        """Number of atoms, in all shards."""
+    def atom_count(self) -> Tensor:  # [1] int64
+        """Number of atoms that exist, on the device."""
+        if self.room is not None:
+            return self.room.atoms[None]
+        return torch.full((1,), self.num_atoms, device=self.embeddings.device)
+
+    @property
+    def whole_atoms(self) -> int | Tensor:
+        """Number of atoms, in all shards; a tensor [] if there is room for more."""
+        if self.room is not None:
+            return self.room.atoms
         return self.num_atoms if self.part is None else self.part.atoms
 
     @property
@@ -175,8 +206,8 @@ class MemoryTensors:
 
     @computed_once
     def rarest(self) -> float:
-        """The idf of a term that a single atom has."""
-        return math.log1p(max(0.0, self.whole_atoms - 0.5) / 1.5)
+        """The idf of a term that a single atom has; a tensor [] if there is room for more atoms."""
+        return math.log1p(max(0.0, float(self.whole_atoms) - 0.5) / 1.5)
 
     def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
         """Return the nodes of atoms; -1 for -1."""
@@ -287,6 +318,17 @@ class MemoryTensors:
         values = torch.stack([best.sum(1) / count, sharpened(best).sum(1) / count], dim=1)
         length = self.log_words.float()[rows]
         return correlation(values, length, even_share(other)).mean(0)
+
+    def mean_of(self, values: Tensor) -> Tensor:  # [A] -> []
+        """Return the mean of values of the atoms that exist."""
+        if self.room is None:
+            return values.mean()
+        return values.where(self.room.there, 0.0).sum() / self.room.atoms.clamp(min=1)
+
+    def knowing(self, **values: Any) -> MemoryTensors:
+        """Return this memory with known values of `computed_once` properties; None: computed."""
+        self.__dict__.update({name: value for name, value in values.items() if value is not None})
+        return self
 
     def conducting(self, graph: Graph) -> MemoryTensors:
         """Return the same memory with another graph, keeping computed values."""

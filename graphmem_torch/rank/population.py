@@ -72,8 +72,11 @@ def row_sums(rows: Tensor) -> Tensor:  # [n, d] -> [d + 1, d] float64
     return sums
 
 
-def cosine_sums(sums: Tensor, count: int, embedding: Tensor) -> Sums:  # [d + 1, d], [B, d]
-    """Return the sums of the products of questions with all rows, from `row_sums`."""
+def cosine_sums(
+    sums: Tensor,  # [d + 1, d]
+    count: Tensor,  # [1]
+    embedding: Tensor,  # [B, d]
+) -> Sums:
+    """Return the sums of the products of questions with `count` rows, from `row_sums`."""
     asked = embedding.double()
-    number = torch.full((1,), count, dtype=torch.float64, device=asked.device)
-    return Sums(number, asked @ sums[0], ((asked @ sums[1:]) * asked).sum(1))
+    return Sums(count.double(), asked @ sums[0], ((asked @ sums[1:]) * asked).sum(1))

@@ -11,10 +11,17 @@ from graphmem_torch.checks import all_finite, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.fixed_shapes import doubt, shapes_are_fixed
 
-__all__ = ["QueryBatch"]
+__all__ = ["ATOM_COLUMNS", "LISTS", "QueryBatch"]
 
-# Columns in which one row may stand for all questions.
-_SHARED = ("allowed", "listed", "retention", "ended", "group", "tier")
+ATOM_COLUMNS = ("allowed", "listed", "retention", "ended", "group", "tier")
+"""Columns with a value for each atom, in which one row may stand for all questions."""
+
+LISTS = {
+    **dict.fromkeys(("terms", "pieces", "seeds", "planned", "followed", "asked_terms"), -1),
+    **dict.fromkeys(("tokens", "wishes", "seed_keys", "asked_bits"), 0),
+    **{"replies": -1, "reply_weight": 0},
+}
+"""Columns that are lists, and what ends a shorter one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +111,9 @@ class QueryBatch:
 
     def to(self, device: torch.device | str) -> QueryBatch:
         """Return the batch on another device."""
-        return QueryBatch(**{name: value.to(device) for name, value in self._given().items()})
+        return QueryBatch(**{name: value.to(device) for name, value in self.given().items()})
 
-    def _given(self) -> dict[str, Tensor]:
+    def given(self) -> dict[str, Tensor]:
         """Return the columns that are not None, by name."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in given.items() if value is not None}
@@ -114,8 +121,8 @@ class QueryBatch:
     def rows(self, part: slice | Tensor) -> QueryBatch:
         """Return some of the questions."""
         taken: dict[str, Tensor] = {}
-        for name, value in self._given().items():
-            shared = name in _SHARED and value.shape[0] == 1
+        for name, value in self.given().items():
+            shared = name in ATOM_COLUMNS and value.shape[0] == 1
             taken[name] = value if shared else value[part]
         return QueryBatch(**taken)
 
@@ -156,12 +163,21 @@ class QueryBatch:
             "reply_weight": ("?",),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"
-        given = self._given()
-        for name, tensor in given.items():
-            rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
+        for name, tensor in self.given().items():
+            rows = 1 if name in ATOM_COLUMNS and tensor.shape[:1] == (1,) else len(self)
             check_tensor(f"query.{name}", tensor, "", (rows, *axes[name]), do)
+
+    def checked(self, vocabulary: int | Tensor) -> QueryBatch:
+        """Return the questions after checking values; fixed shapes raise flags instead of errors.
+
+        Terms outside the vocabulary are then left out, as kernels must not be given them.
+        Otherwise operations refuse them.
+
+        Raises:
+            InputError: A vector has NaN or infinity.
+        """
         for name in ("embedding", "tokens", "wishes"):
-            values = given.get(name)
+            values: Tensor | None = getattr(self, name)
             if values is None or not values.numel() or torch.compiler.is_compiling():
                 continue
             if shapes_are_fixed():
@@ -172,12 +188,6 @@ class QueryBatch:
                     f"query.{name}: expected finite numbers, got NaN or infinity; check the "
                     "embedder"
                 )
-
-    def with_known_terms(self, vocabulary: int) -> QueryBatch:
-        """Return the questions without terms outside the vocabulary, in fixed shapes.
-
-        Operations refuse these where they may read values, and kernels must not be given them.
-        """
         if not shapes_are_fixed() or torch.compiler.is_compiling():
             return self
         known: dict[str, Tensor] = {}

@@ -44,7 +44,7 @@ _BEARERS = 2  # maximum documents of one title; more make it a heading ("Introdu
 def _semantic_sums(c: Candidates) -> Sums | None:
     """Sums of the cosines over all atoms, from those of the rows, if the index keeps these."""
     rows = c.memory.row_sums
-    return None if rows is None else cosine_sums(rows, c.memory.num_atoms, c.query.embedding)
+    return None if rows is None else cosine_sums(rows, c.memory.atom_count, c.query.embedding)
 
 
 @signal("semantic", sums=_semantic_sums)
@@ -75,7 +75,7 @@ def _lexical_sums(c: Candidates) -> Sums | None:
     if found is None:
         return None
     _, first, second = found
-    return Sums(torch.full_like(first[:1], c.memory.num_atoms), first, second)
+    return Sums(c.memory.atom_count.double(), first, second)
 
 
 @signal("lexical", sums=_lexical_sums)
@@ -150,7 +150,7 @@ def _late(c: Candidates) -> Tensor:
     """Late interaction, plain and sharp, without their trend with the length of the atom."""
     if c.matches is None:
         return c.zeros
-    return c.beyond_length("interaction") + c.beyond_length("interaction_sharp")
+    return c.beyond_length("interaction", "interaction_sharp")
 
 
 @signal("interaction_window", context=True)

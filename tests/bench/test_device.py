@@ -52,6 +52,19 @@ def test_report_of_a_rich_memory_counts_its_work(capsys: pytest.CaptureFixture[s
     assert report["rich"] and work["all"]["calls"] > 300
 
 
+def test_report_of_graphs_counts_what_is_sent_beside_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shape = ["--device", "cpu", "--atoms", "90", "--batch", "1", "3", "--seconds", "0"]
+    assert main([*shape, "--mode", "graph", "--rich"]) == 0
+    (report,) = map(json.loads, capsys.readouterr().out.splitlines())
+    for count, each in report["batches"].items():
+        assert each["work"]["all"]["calls"] == 3 and each["work"]["all"]["waits"] == 1
+        (graph,) = each["graphs"]
+        assert graph["bucket"].startswith({"1": "1 questions", "3": "8 questions"}[count])
+        assert graph["replays"] == graph["uses"] - 1 and graph["refused"] is None
+
+
 def test_rich_memory_gives_every_signal_something_to_read() -> None:
     data = made_memory(600, rich=True)
     asked = questions(data, 60, rich=True, masked=True)
@@ -86,8 +99,7 @@ def test_a_memory_drawn_on_a_device_is_one_that_an_index_takes() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mode", "graph"], "got graph, which is not built yet"),
-        (["--mode", "grahp"], "got grahp, which is unknown"),
+        (["--mode", "grahp"], "expected eager, fixed, graph, compile, got grahp"),
         (["--rich", "--drawn-on-device"], "--rich: expected a memory that the host builds"),
     ],
 )
@@ -122,7 +134,7 @@ def test_script_for_a_device_runs_here(tmp_path: Path) -> None:
     log = (tmp_path / "part1.log").read_text("utf-8") + (tmp_path / "part2.log").read_text("utf-8")
     failed = {name: each for name, each in steps.items() if each.get("status", 0) != 0}
     assert not failed, log
-    assert steps.keys() >= {"ceilings", "rich", "drawn", "compile", "indexing", "ncu"}
+    assert steps.keys() >= {"ceilings", "rich", "graph", "drawn", "compile", "indexing", "ncu"}
     assert "skipped" not in steps["rich"] and steps["indexing"]["skipped"] == "TEXTS names no file"
 
 

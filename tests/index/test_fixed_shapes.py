@@ -26,14 +26,14 @@ ATOMS, QUESTIONS = 2500, 9
 
 # Most calls of a question by preset, over a plain and a rich memory with a mask.
 BUDGET = {
-    "default": (1030, 1570),
-    "synapse": (680, 700),
-    "contextos": (1460, 1480),
-    "spectral": (1000, 1020),
-    "sgrm": (320, 340),
-    "weave": (1030, 1570),
+    "default": (970, 1340),
+    "synapse": (630, 650),
+    "contextos": (1430, 1450),
+    "spectral": (870, 890),
+    "sgrm": (310, 320),
+    "weave": (970, 1340),
 }
-PASSES = {"default": (7, 29), "synapse": (8, 11), "sgrm": (14, 14)}
+PASSES = {"default": (5, 26), "synapse": (6, 9), "sgrm": (11, 11)}
 """Most passes over [B, A] where the candidates are chosen from all atoms."""
 
 MADE = {rich: made_memory(ATOMS, rich=rich) for rich in (False, True)}

@@ -225,6 +225,33 @@ def test_kernel_adds_every_posting(questions):
     torch.testing.assert_close(out.cpu().double(), 2 + dense[query].sum(1), rtol=1e-6, atol=1e-6)
 
 
+@given(DOCUMENTS, QUERIES, st.lists(st.integers(-1, 11), min_size=4, max_size=4))
+def test_kernel_of_held_terms_gives_the_same(documents, queries, rows):
+    """Over short blocks, terms without postings, repeated rows, and outputs full of NaN."""
+    index, count = _index(documents), len(documents)
+    query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
+    some = torch.tensor([[row if row < count else -1 for row in rows]] * len(query))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for given_rows in (None, some.reshape(-1, 4).long()):
+        expected = index.holds(query, given_rows)
+        parts = [index.indptr, index.docs, query, given_rows]
+        given_parts = [None if part is None else part.to(device) for part in parts]
+        out = torch.full_like(expected, torch.nan, device=device)
+        kernels("bm25").launch_holds(out, *given_parts, block=2)
+        assert torch.equal(out.cpu(), expected)
+
+
+@pytest.mark.cuda
+def test_held_terms_on_cuda_are_those_of_the_cpu():
+    generator = torch.Generator().manual_seed(0)
+    terms = (500 ** torch.rand(30_000, generator=generator) - 1).long()
+    index = BM25.build(terms, torch.arange(3001) * 10, 500)
+    query = torch.randint(-1, 500, (65, 8), generator=generator)
+    rows = torch.randint(-1, 3000, (65, 400), generator=generator)
+    found = index.to("cuda").holds(query.cuda(), rows.cuda())
+    assert torch.equal(found.cpu(), index.holds(query, rows))
+
+
 @pytest.mark.cuda
 def test_score_on_cuda_matches_cpu():
     generator = torch.Generator().manual_seed(0)

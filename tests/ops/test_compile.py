@@ -75,6 +75,11 @@ assert build(
     bm25._add_postings_kernel, out="*fp32", indptr="*i64", docs="*i32", scores="*fp32",
     terms="*i64", width="i32", num_docs="i32", own="i32", shares="i32", BLOCK=256,
 )
+for listed in (False, True):
+    assert build(
+        bm25._holds_kernel, out="*fp32", indptr="*i64", docs="*i32", terms="*i64",
+        rows="*i64" if listed else "*i32", width="i32", count="i32", LISTED=listed, BLOCK=256,
+    )
 assert build(
     local_push._local_push_kernel, out_indptr="*i32", out_edge="*i32", target="*i32",
     weight="*fp32", nodes="*i64", weights="*fp64", keys="*i32", settled="*fp64", left="*fp64",

@@ -13,7 +13,8 @@ from torch import Tensor
 import graphmem_torch.rank.signals  # noqa: F401  (registers them)
 from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows
-from graphmem_torch.rank.candidates import Candidates, merge_rows
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.listed_rows import merge_rows
 from graphmem_torch.rank.memory_tensors import turn_pointers
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.reached import Reached
@@ -31,7 +32,7 @@ def memory() -> Any:
         for one, other in pairwise(rows):
             following[one], previous[other] = other, one
     turns = turn_pointers(following, previous)
-    return SimpleNamespace(num_atoms=COUNT, turns=turns, session=session)
+    return SimpleNamespace(num_atoms=COUNT, turns=turns, session=session, room=None)
 
 
 def turn(row: int, distance: int) -> int | None:

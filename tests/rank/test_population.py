@@ -32,7 +32,7 @@ def test_moments_of_cosines_are_those_of_all_values(
 ) -> None:
     rows = normalize(drawn(seed, atoms, width) + shift, dim=1).float()
     asked = normalize(drawn(seed + 1, questions, width) + shift, dim=1).float()
-    mean, variance = cosine_sums(row_sums(rows), atoms, asked).moments()
+    mean, variance = cosine_sums(row_sums(rows), torch.tensor([atoms]), asked).moments()
     values = asked.double() @ rows.double().T
     torch.testing.assert_close(mean, values.mean(1), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(variance, values.var(1, correction=0), rtol=1e-9, atol=1e-12)

@@ -36,5 +36,7 @@ def test_check_says_what_was_expected(
 ) -> None:
     random_questions().check(dim=16, atoms=40, speakers=3)
     with pytest.raises(InputError) as raised:
-        replace(random_questions(), **{name: value}).check(dim=16, atoms=40, speakers=3)
+        changed = replace(random_questions(), **{name: value})
+        changed.check(dim=16, atoms=40, speakers=3)
+        changed.checked(vocabulary=1000)
     assert str(raised.value).startswith(f"query.{name}: expected {expected}")
