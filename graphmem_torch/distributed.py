@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from graphmem_torch.cli.index_command import make_shards, uneven_notes, with_encoder
+from graphmem_torch.cli.index_command import make_shards, set_batch, uneven_notes, with_encoder
 from graphmem_torch.cli.main import run_command
 from graphmem_torch.cli.options import Target, store_options
 from graphmem_torch.cli.syntax import COUNT, Leaf, Tree, choice, option
@@ -384,7 +384,7 @@ def _index(
     encoder_dtype: str | None,
 ) -> Reply:
     """Bring the shards up to date with files, each rank its own."""
-    target = with_encoder(target, encoder_batch, encoder_dtype)
+    target = with_encoder(target, encoder_dtype)
     config, embedder = target.settings.config, target.settings.embedder
     if dist.get_rank() == 0:
         if shards is not None:
@@ -399,6 +399,7 @@ def _index(
     device = target.settings.device
     memory, group = _opened(target.store, "w", config, embedder, device, files=files)
     with memory:
+        set_batch(memory.embedder, encoder_batch)
         given: Any = {"format": format, "input": "raw", "prune": prune, "dry_run": False}
         given |= {"skip_bad": skip_bad, "progress": group.rank == 0}
         beside = max(1, default_workers() // group.world)

@@ -19,7 +19,15 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.results import Added, Indexed
 from graphmem_torch.store.shard_folder import ShardFolder
 
-__all__ = ["RESUMES", "added_reply", "index", "make_shards", "uneven_notes", "with_encoder"]
+__all__ = [
+    "RESUMES",
+    "added_reply",
+    "index",
+    "make_shards",
+    "set_batch",
+    "uneven_notes",
+    "with_encoder",
+]
 
 RESUMES = "what was acknowledged is safe, and running the same command again resumes"
 """State that Ctrl-C leaves while memories are added."""
@@ -128,7 +136,9 @@ def index(
     start = time.perf_counter()
     if workers is not None:
         check_count("--workers", workers, 0)
-    target = with_encoder(target, encoder_batch, encoder_dtype)
+    if encoder_batch is not None:
+        check_count("--encoder-batch", encoder_batch)
+    target = with_encoder(target, encoder_dtype)
     given: dict[str, Any] = {"format": format, "input": input, "prune": prune}
     given |= {"normalise": normalise, "workers": workers}
     mode: Literal["r", "w"] = "r" if dry_run and there else "w"
@@ -150,6 +160,8 @@ def index(
             target.open(mode, create=True, in_memory=dry_run and not there)
         )
         before = len(memory)
+        if encoder_batch is not None:
+            set_batch(memory.embedder, encoder_batch)
         given["embeddings"] = vectors
         try:
             done = memory.add_files(
@@ -179,10 +191,15 @@ def index(
     )
 
 
-def with_encoder(target: Target, batch: int | None, dtype: str | None) -> Target:
-    """Return a target with the given settings of the encoder."""
-    own = {"embedder_batch_pieces": batch, "embedder_dtype": dtype}
-    return target.with_overrides(**{n: value for n, value in own.items() if value is not None})
+def with_encoder(target: Target, dtype: str | None) -> Target:
+    """Return a target whose encoder computes in this type."""
+    return target if dtype is None else target.with_overrides(embedder_dtype=dtype)
+
+
+def set_batch(embedder: Any, pieces: int | None) -> None:
+    """Set the pieces of a pass of an encoder that is loaded here; others have none."""
+    if pieces is not None and hasattr(embedder, "batch_pieces"):
+        embedder.batch_pieces = pieces
 
 
 def uneven_notes(target: Target) -> list[str]:

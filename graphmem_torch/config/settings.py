@@ -57,7 +57,6 @@ class EmbedderConfig:
             (E5, BGE, Nomic). A store is bound to them as to the encoder.
         dtype: Type of the numbers that an encoder computes with, if it is loaded here by name.
             `bfloat16` gives other vectors, so a store is bound to it.
-        batch_pieces: Padded pieces of one forward pass of such an encoder; 0: by the device.
     """
 
     name: str = "all-MiniLM-L6-v2"
@@ -67,7 +66,6 @@ class EmbedderConfig:
     max_tokens: int = _bounded(254, 1)
     chunk_tokenizer: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    batch_pieces: int = _bounded(0, 0)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,6 @@ def open_bound(
                 _expect_dtype(remembered, own)
                 deferred = _deferred(kept, deferred or embedder, own, device)
     spec, how = remembered or (embedder or own.name, own)
-    how = replace(how, batch_pieces=own.batch_pieces)
     fresh = remembered is None or spec == own.name
     loaded = deferred or load_as(spec, how, device, from_store=not fresh)
     try:
@@ -161,7 +160,6 @@ def load_as(spec: Any, how: EmbedderConfig, device: str, *, from_store: bool = F
         query_prompt=how.query_prompt,
         document_prompt=how.document_prompt,
         dtype=how.dtype,
-        batch_pieces=how.batch_pieces,
         from_store=from_store,
     )
 

