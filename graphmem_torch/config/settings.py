@@ -77,7 +77,7 @@ class LinkConfig:
             to.
         min_similarity: Cosine below which no similarity edge is made.
         concepts: Method that finds concepts: `spacy`, `pattern`, `none` or `auto`: that of the
-            store, in a new one spaCy if installed.
+            store, in a new one `pattern`.
         batch_concepts: Number of new atoms that wait to have their concepts found together; 1: none
             wait. `Memory.consolidate` finds them at once.
         cooccurrence: Number of co-occurrence edges of a new atom to earlier ones of its session:

@@ -13,9 +13,10 @@ import torch
 
 from graphmem_torch.config import Config, EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
+from graphmem_torch.memory.mentions import NAME_COSINE, NameCosines
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
-from graphmem_torch.store.schema import LINKED_BY
+from graphmem_torch.store.schema import LINKED_BY, NAMED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.deferred import DeferredEmbedder
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
@@ -34,6 +35,8 @@ __all__ = [
     "link_settings",
     "load_as",
     "load_extractor",
+    "name_cosines",
+    "namer",
     "open_bound",
     "resolved_settings",
     "usable_device",
@@ -41,6 +44,7 @@ __all__ = [
 
 _EMBEDDER = "embedder"  # key of the store's meta strings
 _DEFERRED = "embedder.deferred"  # key of what a deferred encoder is made of again
+_WORDS = "words"  # value of NAMED_BY
 
 
 def open_bound(
@@ -228,8 +232,8 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
 
     Args:
         store: Store to bind; an empty one takes any extractor.
-        wanted: Extractor or its name. `auto` is that of the store or, if it has none yet, the best
-            installed one.
+        wanted: Extractor or its name. `auto` is that of the store or, if it has none yet,
+            `pattern`.
 
     Raises:
         ConfigError: The store is bound to another extractor.
@@ -247,6 +251,8 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
         )
     if kept is None:
         store.meta_set(LINKED_BY, found)
+    if not store.num_nodes and store.meta_get(NAMED_BY) is None:
+        store.meta_set(NAMED_BY, _WORDS)
     return extractor
 
 
@@ -294,6 +300,23 @@ def bound_concepts(store: MemoryStore) -> str | None:
     Returns None if nothing was added yet, or only by a version that kept no name.
     """
     return store.meta_get(LINKED_BY)
+
+
+def namer(store: MemoryStore, embedder: Embedder) -> Embedder:
+    """Return the encoder of the names of concepts.
+
+    It is one of words, which costs nothing and finds as much (`docs/evaluation.md` 6); a store of
+    an earlier release keeps its encoder.
+    """
+    apart = isinstance(embedder, DeferredEmbedder) and embedder.names_apart
+    if apart or store.meta_get(NAMED_BY) == _WORDS:
+        return HashingEmbedder(embedder.dim, 0)
+    return embedder
+
+
+def name_cosines(link: LinkConfig, names: Embedder) -> NameCosines:
+    """Return the thresholds for cosines of an encoder of names."""
+    return NameCosines(rescaled(NAME_COSINE, names), rescaled(link.min_similarity, names))
 
 
 def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:

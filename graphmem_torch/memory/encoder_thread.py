@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from graphmem_torch.memory.known_vectors import joined
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
@@ -32,9 +31,7 @@ class Unit:
         found: Findings of `bodies`, in parts; an empty part could not be made.
         rows: Row of each of `texts`.
         encoded: Vectors of `texts`; None if they could not be made.
-        named: Set once `names` has the vectors of new names.
-        names: Vectors [d] of names of concepts.
-        begun, ended: Whether the writer has the batch, and is done with it.
+        ended: Whether the writer is done with the batch.
     """
 
     size: int
@@ -43,44 +40,28 @@ class Unit:
     found: list[Future[list[TextFindings]]]
     rows: dict[str, int] = field(init=False)
     encoded: Future[Encoded | None] = field(default_factory=Future)
-    named: Future[None] = field(default_factory=Future)
-    names: dict[str, Tensor] = field(default_factory=dict)
-    begun: bool = False
     ended: bool = False
 
     def __post_init__(self) -> None:
         """Number the texts."""
         self.rows = {text: row for row, text in enumerate(self.texts)}
 
-    def all_found(self) -> bool:
-        """Return whether all findings are made, or failed."""
-        return all(each.done() for each in self.found)
-
-    def mentioned(self) -> list[str]:
-        """Return the names in its texts, each once."""
-        parts = (each.result() for each in self.found if each.exception() is None)
-        return list(dict.fromkeys(name for part in parts for own in part for name in own.names))
-
 
 class EncoderThread:
-    """Encodes the texts of units, and the names in them, in order.
+    """Encodes the texts of units, in order.
 
     Attributes:
-        knows: Function that tells whether a name of a concept needs no vector.
         group_texts: Number of texts that are encoded together, about.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         """Start nothing yet."""
-        self.knows: Callable[[str], bool] = lambda name: False
         self._using, self._urgent = threading.Lock(), 0
         self._embedder = embedder
         pieces = getattr(embedder, "batch_pieces", None)
         self._letters = None if pieces is None else _PASSES * pieces * _LETTERS
         self.group_texts = _TEXTS if self._letters is None else self._letters // 320
         self._units: list[Unit] = []
-        self._alive: list[Unit] = []  # whose names are not stored yet
-        self._names: set[str] = set()  # in these
         self._changed, self._stop = threading.Condition(), False
         self._thread: threading.Thread | None = None
 
@@ -88,15 +69,10 @@ class EncoderThread:
         """Encode a unit after those before it."""
         with self._changed:
             self._units.append(unit)
-            over = [each for each in self._alive if each.ended and each.named.done()]
-            self._names.difference_update(*(each.names for each in over))
-            self._alive = [*(each for each in self._alive if each not in over), unit]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="encoder", daemon=True)
                 self._thread.start()
             self._changed.notify()
-        for future in unit.found:
-            future.add_done_callback(self._wake)
 
     def encode_now(self, texts: list[str]) -> Encoded:
         """Encode texts in the thread of the caller, between two calls of this one."""
@@ -110,10 +86,6 @@ class EncoderThread:
                 self._urgent -= 1
                 self._changed.notify()
 
-    def _wake(self, _: object) -> None:
-        with self._changed:
-            self._changed.notify()
-
     def close(self) -> None:
         """End after the pass that is running."""
         with self._changed:
@@ -125,30 +97,18 @@ class EncoderThread:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stop or self._next())
-                work = None if self._stop else self._next()
-            if work is None:
-                return
-            texts, units = work
-            (self._encode if texts else self._name)(units)
+                self._changed.wait_for(lambda: self._stop or self._units)
+                if self._stop:
+                    return
+                group = self._group()
+            self._encode(group)
             with self._changed:
-                self._units = [each for each in self._units if not each.named.done()]
+                self._units = self._units[len(group) :]
 
-    def _next(self) -> tuple[bool, list[Unit]] | None:
-        """Return the next work: units whose texts, or whose names, are encoded together."""
-        for place, unit in enumerate(self._units):
-            if not unit.encoded.done():
-                return True, self._group(place)
-            if unit.all_found():
-                return False, [
-                    each for each in self._units if each.encoded.done() and each.all_found()
-                ]
-        return None
-
-    def _group(self, place: int) -> list[Unit]:
-        """Return the units from `place` on that fill the passes of a call."""
+    def _group(self) -> list[Unit]:
+        """Return the next units, which fill the passes of a call."""
         group, letters = list[Unit](), 0
-        for unit in self._units[place:]:
+        for unit in self._units:
             group.append(unit)
             letters += sum(map(len, unit.texts))
             if self._letters is None or letters >= self._letters:
@@ -194,29 +154,6 @@ class EncoderThread:
             parts[-1].append(text)
             letters += len(text)
         return parts
-
-    def _name(self, units: Sequence[Unit]) -> None:
-        """Encode the names in units that have no vector yet."""
-        fresh = dict[str, Unit]()
-        for unit in units:
-            for name in unit.mentioned():
-                if not (name in fresh or name in self._names or self.knows(name)):
-                    fresh[name] = unit
-        try:
-            rows = dict[str, Tensor]()
-            for part in self._parts(list(fresh)) if fresh else ():
-                made = self._part(part)
-                if made is None:
-                    break
-                rows |= zip(part, made.pooled, strict=True)
-            for name, row in rows.items():
-                fresh[name].names[name] = row
-            with self._changed:
-                self._names |= rows.keys()
-        except Exception:  # raised again when the writer asks
-            pass
-        for unit in units:
-            unit.named.set_result(None)
 
 
 def _cut(made: Encoded, start: int, end: int) -> Encoded:

@@ -22,7 +22,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.held_rows import DEAD, held_rows
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.memory.linked import Linked
-from graphmem_torch.memory.mentions import NAME_COSINE, concept_id, mention_ties
+from graphmem_torch.memory.mentions import NAME_COSINE, NameCosines, concept_id, mention_ties
 from graphmem_torch.memory.people import People
 from graphmem_torch.memory.session_turns import WINDOW_TURNS, Session, is_turn
 from graphmem_torch.memory.similarity import SimilarRows
@@ -54,22 +54,22 @@ class Linker:
         extract: Callable[[Sequence[str]], list[list[str]]] | None,
         encode: Callable[[Sequence[str]], Tensor],
         device: str = "cpu",
-        name_cosine: float = NAME_COSINE,
+        cosines: NameCosines | None = None,
     ) -> None:
         """Create an empty graph of vectors of width `dim`.
 
         `extract` returns the concepts of texts (None links none), `encode` the unit vectors [n, d]
-        of their names. `device` runs the search for similar atoms. `name_cosine` is `NAME_COSINE`
-        for the cosines of the encoder.
+        of their names. `device` runs the search for similar atoms. `cosines` are those of
+        `encode`, by default of an encoder whose unrelated texts are orthogonal.
         """
-        self.name_cosine = name_cosine
+        self.cosines = cosines or NameCosines(NAME_COSINE, config.min_similarity)
         self._config = config
         self._extract = extract
         self._encode = encode
         self._rows = GrowingRows(torch.empty(0, dim))
         self._nodes = array("q")
         self._dead: set[int] = set()  # rows of deleted atoms
-        self._search = SimilarRows(config, device)
+        self.search = SimilarRows(config, device)
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes = array("q")
@@ -168,21 +168,6 @@ class Linker:
         there = torch.ones(len(self._nodes), dtype=torch.bool)
         there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
         return _copied(self._nodes), self._rows.view, there
-
-    def lists(self) -> dict[str, Tensor]:
-        """Return the lists of similar atoms for `resume` if they have changed, else nothing."""
-        if not self._search.unsaved:
-            return {}
-        nodes, rows, there = self.rows()
-        state = self._search.state(rows)
-        state["nodes"] = nodes[: len(state["labels"])]
-        state["first"] = state["first"] * there[: len(state["labels"])]  # nothing of deleted ones
-        return state
-
-    def resume(self, lists: Mapping[str, Tensor]) -> None:
-        """Continue with `lists` of an earlier process, after `take_up`; others are ignored."""
-        if (known := lists.get("nodes")) is not None:
-            self._search.load(lists, torch.isin(known, _copied(self._nodes)), self._rows.view)
 
     def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
         """Return node numbers of concepts, -1 where deleted, and the vectors of their names."""
@@ -337,14 +322,14 @@ class Linker:
             if waiting := self._stated.get(atom.id):
                 self._pending[atom.id] = list(waiting)
         self._dead.update(rows)
-        self._search.forget(self._rows.view, rows, self._dead)
+        self.search.forget(self._rows.view, rows, self._dead)
         if len(self._dead) > DEAD:
             numbers, vectors, there = self.rows()
             (left,) = there.nonzero(as_tuple=True)
             self._rows = GrowingRows(vectors[left])
             self._nodes = array("q", numbers[left].tolist())
             self._dead = set()
-            self._search.keep(left)
+            self.search.keep(left)
 
     def rename(
         self,
@@ -437,14 +422,14 @@ class Linker:
         """Return the edges from each new atom to the most similar earlier ones."""
         if self._config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
-        cosine, *rows = self._search.edges(self._rows.view, start, self._dead)
+        cosine, *rows = self.search.edges(self._rows.view, start, self._dead)
         source, target = ([self._nodes[i] for i in each.tolist()] for each in rows)
         return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine)
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
     ) -> tuple[list[Atom], Tensor, list[tuple[str, int]], Tensor]:
-        """Create nodes for new names that match no known one (cosine below `name_cosine`).
+        """Create nodes for new names that match no known one (cosine below `cosines.same`).
 
         Returns their vectors, the names that match one with its node, and those names' vectors.
         """
@@ -475,7 +460,7 @@ class Linker:
         sure, alike = self.related(name)
         own = [self._names[each] for each in alike if each not in self._names.others]
         cosine = (self._concept_rows.view[own] @ vector).tolist() if own else ()
-        limit = self.name_cosine
+        limit = self.cosines.same
         found = {place: c for place, c in zip(own, cosine, strict=True) if c >= limit}
         return found | {self._names[n]: SURE for n in sure if n not in self._names.others}
 
@@ -581,7 +566,7 @@ class Linker:
         one, other = torch.tensor(pairs).T
         rows = self._concept_rows.view
         cosine = (rows[one] * rows[other]).sum(1)
-        near = (cosine.double() >= self._config.min_similarity).nonzero().flatten()
+        near = (cosine.double() >= self.cosines.associated).nonzero().flatten()
         for place, value in zip(near.tolist(), cosine[near].tolist(), strict=True):
             ends = (self._concept_nodes[concept] for concept in pairs[place])
             edges.append((*ends, EdgeType.ASSOCIATION, value))

@@ -333,15 +333,14 @@ class Memory(MemoryQuestions):
             workers: Maximum number of processes beside this one; by default the cores less one.
 
         Raises:
-            InputError: No such path, or a bad file or line.
-            WorkerError: A process has ended; the next call resumes.
+            InputError, WorkerError: A bad path, file or line; a process that ended.
         """
         from graphmem_torch.memory.file_sync import FileSync
         from graphmem_torch.memory.file_vectors import opened_vectors
         from graphmem_torch.memory.found_files import ReadSettings
 
-        given: dict[str, Any] = {"format": format, "input": input, "workers": workers}
-        reading = ReadSettings.of(self._state, normalise=normalise, **given)
+        given: Any = {"format": format, "input": input, "workers": workers, "normalise": normalise}
+        reading = ReadSettings.of(self._state, **given)
         with opened_vectors(embeddings, normalise=normalise) as vectors:
             follower = FileSync(self._writing, reading, dry_run=dry_run, vectors=vectors)
             return follower.run(paths, prune=prune, skip_bad=skip_bad, progress=progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,10 +11,23 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.edges import EdgeBlock
 
-__all__ = ["NAME_COSINE", "concept_id", "mention_ties", "own_mentions"]
+__all__ = ["NAME_COSINE", "NameCosines", "concept_id", "mention_ties", "own_mentions"]
 
 NAME_COSINE = 0.92
 """Minimum cosine of two names of the same concept, if all their parts agree, as in SYNAPSE."""
+
+
+class NameCosines(NamedTuple):
+    """Minimum cosines of the names of two concepts.
+
+    Attributes:
+        same: From which names of the same parts are one concept.
+        associated: From which concepts of one atom get an association edge.
+    """
+
+    same: float
+    associated: float
+
 
 _WINDOW_DECAY = 0.9  # the turn that mentions a concept ties strongest, so the cap keeps that edge
 

@@ -27,10 +27,12 @@ from graphmem_torch.memory.compatibility import (
     embedder_meta,
     link_settings,
     load_as,
+    name_cosines,
+    namer,
     usable_device,
 )
 from graphmem_torch.memory.index_builder import REGIME_KEY
-from graphmem_torch.memory.mentions import own_mentions
+from graphmem_torch.memory.mentions import NameCosines, own_mentions
 from graphmem_torch.memory.namespace_folders import namespace_folders
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.progress import Progress
@@ -42,8 +44,7 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.replacement import EdgesAgain
 from graphmem_torch.store.schema import LINKED_BY
 from graphmem_torch.store.store import REEMBED_NAME
-from graphmem_torch.text.deferred import namer
-from graphmem_torch.text.embedder import Embedder, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
 __all__ = ["reembed", "reembed_store"]
 
@@ -105,7 +106,6 @@ def reembed(
     loaded = load_as(embedder, settings.embedder, usable_device(device))
     named = embedder_meta(embedder, settings.embedder)
     meta = {**named, **deferred_meta(loaded), REGIME_KEY: None}
-    link = link_settings(settings.link, loaded)
     with ExitStack() as stack:
         folder = store_folder(path)
         stack.enter_context(MemoryStore.open(folder, mode="r"))  # fails if there is none
@@ -117,7 +117,9 @@ def reembed(
         )
         # All stores are encoded before the first is changed.
         return sum(
-            reembed_store(store, loaded, meta, link, bar.update, batch=batch, switch=switch)
+            reembed_store(
+                store, loaded, meta, settings.link, bar.update, batch=batch, switch=switch
+            )
             for switch in (False, True)
             for store in stores
         )
@@ -139,7 +141,7 @@ def reembed_store(
         store: Store, open for writing, of any encoder.
         embedder: New encoder.
         meta: Strings to set in the store; a value of None deletes its key.
-        link: Settings that the graph was linked with.
+        link: Settings that the graph was linked with, as they are given.
         advance: Function called with numbers of finished nodes.
         batch: Number of texts that are encoded before their vectors are saved.
         switch: Whether to replace the vectors; if not, they are only computed and saved.
@@ -152,7 +154,8 @@ def reembed_store(
         return 0
     with ExitStack() as stack:
         stack.enter_context(WriterLock(store.path, "reembed.lock"))
-        made = stack.enter_context(closing(_Made(store.path, embedder)))
+        named = namer(store, embedder)
+        made = stack.enter_context(closing(_Made(store.path, embedder, named)))
         count = made.encode(store.rendered(), batch, advance)
         while len(made.missing(store.rendered())) > _FEW:
             count += made.encode(store.rendered(), batch, advance)
@@ -162,9 +165,11 @@ def reembed_store(
             texts = store.rendered()
             count += made.encode(texts, batch, advance)
             pooled, tokens = made.vectors([node for node, *_ in texts], store.next_node)
-            edges = _edges_again(store, pooled, link)
+            edges = _edges_again(
+                store, pooled, link_settings(link, embedder), name_cosines(link, named)
+            )
             names = [name for _, name, _ in store.aliases()]
-            aliases = dict(zip(names, encode_checked(namer(embedder), names).pooled, strict=True))
+            aliases = dict(zip(names, encode_checked(named, names).pooled, strict=True))
             store.put_vectors(pooled, tokens, embedder.fingerprint, edges, meta, aliases)
         made.remove()
     return count
@@ -173,8 +178,9 @@ def reembed_store(
 class _Made:
     """Vectors of nodes, saved in a file until all are complete."""
 
-    def __init__(self, folder: Path | None, embedder: Embedder) -> None:
-        self._embedder, self._path = embedder, None if folder is None else folder / REEMBED_NAME
+    def __init__(self, folder: Path | None, embedder: Embedder, named: Embedder) -> None:
+        self._path = None if folder is None else folder / REEMBED_NAME
+        self._embedder, self._named = embedder, named
         place = ":memory:" if self._path is None else str(self._path)
         try:
             self._base = sqlite3.connect(place, isolation_level=None)
@@ -203,18 +209,10 @@ class _Made:
         advance(len(texts) - len(rest))
         for first in range(0, len(rest), batch):
             part = rest[first : first + batch]
-            encoded = encode_checked(self._embedder, [text for _, text, _ in part])
-            empty = torch.zeros(len(part) + 1, dtype=torch.int64)
-            rows = TokenRows(torch.empty(0, 0, dtype=torch.int8), torch.empty(0).int(), empty)
-            if encoded.tokens is not None:
-                assert encoded.pieces is not None and encoded.offsets is not None
-                rows = _without_concepts(
-                    TokenRows(encoded.tokens, encoded.pieces, encoded.offsets),
-                    torch.tensor([concept for *_, concept in part]),
-                )
+            pooled, rows = self._encoded([text for _, text, _ in part], [c for *_, c in part])
             nodes = torch.tensor([node for node, *_ in part])
             hashes = torch.tensor([_hash(text) for _, text, _ in part])
-            blobs = nodes, hashes, encoded.pooled, rows.offsets.diff(), rows.pieces, rows.tokens
+            blobs = nodes, hashes, pooled, rows.offsets.diff(), rows.pieces, rows.tokens
             row = [each.contiguous().numpy().tobytes() for each in blobs]
             sql = "INSERT INTO part SELECT coalesce(max(start), -1) + 1, ?, ?, ?, ?, ?, ? FROM part"
             try:
@@ -224,6 +222,19 @@ class _Made:
             self._known |= zip(nodes.tolist(), hashes.tolist(), strict=True)
             advance(len(part))
         return len(rest)
+
+    def _encoded(self, texts: Sequence[str], named: Sequence[bool]) -> tuple[Tensor, TokenRows]:
+        """Return vectors [n, d] of texts, and token vectors of those that are no names."""
+        concept, pairs = torch.tensor(named), [*zip(texts, named, strict=True)]
+        whole = _encoded_some(self._embedder, [text for text, name in pairs if not name])
+        names = _encoded_some(self._named, [text for text, name in pairs if name])
+        pooled, counts = torch.empty(len(texts), self._embedder.dim), torch.zeros(len(texts)).long()
+        pooled[~concept], pooled[concept] = whole.pooled, names.pooled
+        tokens, pieces = torch.empty(0, 0, dtype=torch.int8), torch.empty(0).int()
+        if whole.tokens is not None:
+            assert whole.pieces is not None and whole.offsets is not None
+            tokens, pieces, counts[~concept] = whole.tokens, whole.pieces, whole.offsets.diff()
+        return pooled, TokenRows(tokens, pieces, offsets_of(counts))
 
     def vectors(self, present: Sequence[int], stop: int) -> tuple[Tensor, TokenRows | None]:
         """Return [stop, d] and token vectors of the nodes below `stop`; zero if not `present`."""
@@ -261,6 +272,11 @@ class _Made:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
 
+def _encoded_some(embedder: Embedder, texts: list[str]) -> Encoded:
+    """Return the vectors of texts; none asks nothing of the encoder, which may be a server."""
+    return encode_checked(embedder, texts) if texts else Encoded(torch.empty(0, embedder.dim))
+
+
 def _hash(text: str) -> int:
     return int(text_hash(text)[:15], 16)
 
@@ -273,14 +289,9 @@ def _numbers(data: bytes) -> list[int]:
     return _values(data, torch.int64).tolist()
 
 
-def _without_concepts(rows: TokenRows, concept: Tensor) -> TokenRows:  # [n] bool
-    """Remove the token vectors of concepts, which have none."""
-    counts = rows.offsets.diff()
-    kept = (~concept).repeat_interleave(counts)
-    return TokenRows(rows.tokens[kept], rows.pieces[kept], offsets_of(counts * ~concept))
-
-
-def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesAgain:
+def _edges_again(
+    store: MemoryStore, pooled: Tensor, link: LinkConfig, names: NameCosines
+) -> EdgesAgain:
     """Return the changes of the edges that linking derives from vectors."""
     edges, columns, old = store.edges(), store.columns(), torch.zeros(len(pooled), store.dim or 0)
     none = EdgesAgain(torch.zeros(len(edges), dtype=torch.bool), EdgeBlock.empty(), torch.empty(0))
@@ -322,7 +333,7 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
     ]
     atom, one, other = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 3).T
     cosine = (pooled[one] * pooled[other]).sum(1)
-    near = cosine >= link.min_similarity
+    near = cosine >= names.associated
     joined = EdgeBlock.of(one[near], other[near], EdgeType.ASSOCIATION, cosine[near])
     return EdgesAgain(
         gone, EdgeBlock.cat([similar, joined]), torch.cat([similar.source, atom[near]])

@@ -151,7 +151,7 @@ def unlink(
         texts = {node: atom.whole for node, atom in gone.items() if node not in waiting}
         known = ConceptNames(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
-        limit = linker.name_cosine
+        limit = linker.cosines.same
         renamed = _Renamed(store, first, known.without(own, lost, limit, others, changed))
         lost |= renamed.ended.keys()
         said = renamed.said
@@ -169,7 +169,7 @@ def unlink(
             joined.update(combinations(concepts, 2))
             joined.subtract(combinations(old, 2))
         cut.update(_associations(near, own, (-joined).elements(), known))
-        made.update(renamed.associations((+joined).elements(), config.min_similarity, linker))
+        made.update(renamed.associations((+joined).elements(), linker))
     same = cut & made
     cut, made = cut - same, made - same
     if renamed.ended:
@@ -229,10 +229,8 @@ class _Renamed:
             new = [now.get(n, found.concepts.get(n, -1)) for n in names]
             self.said[atom] = list(dict.fromkeys(old)), [n for n in dict.fromkeys(new) if n >= 0]
 
-    def associations(
-        self, pairs: Iterable[tuple[int, int]], min_cosine: float, linker: Linker
-    ) -> Iterator[_Edge]:
-        """Return edges between concepts of cosine `min_cosine` or more; the linker has old ones."""
+    def associations(self, pairs: Iterable[tuple[int, int]], linker: Linker) -> Iterator[_Edge]:
+        """Return edges between concepts of similar names; the linker has old ones."""
         asked = list(pairs)
         if not asked:
             return
@@ -244,7 +242,7 @@ class _Renamed:
         rows = torch.cat([rows, self.embeddings[nodes[new] - self.first]])
         cosine = (rows[place[0]] * rows[place[1]]).sum(1)
         for (one, other), value in zip(asked, cosine.tolist(), strict=True):
-            if value >= min_cosine:
+            if value >= linker.cosines.associated:
                 yield one, other, int(EdgeType.ASSOCIATION), value
 
     def moved(self, near: Adjacency, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.memory.compatibility import load_extractor
@@ -101,10 +100,7 @@ class IndexStages:
             self._thread = EncoderThread(embedder)
             self._window = max(self._window, 2 * self._thread.group_texts)
             self.encoder = _EncoderAhead(embedder, self)
-        writer = self._state.writer_with(self.encoder, concepts)
-        if self._thread is not None:
-            self._thread.knows = writer.knows
-        return writer
+        return self._state.writer_with(self.encoder, concepts)
 
     def expect(self, size: int) -> None:
         """Decide whether workers pay for the concepts in files of `size` bytes."""
@@ -206,7 +202,6 @@ class IndexStages:
                 if not batch:
                     unit.ended = True
                     break
-                unit.begun = True
                 yield batch
                 unit.ended = True
                 if not busy():
@@ -282,22 +277,6 @@ class IndexStages:
         pick = [count - 1 - each if each < 0 else each for each in place]
         return joined(parts, torch.tensor(pick, dtype=torch.int64))
 
-    def name_vectors(self, names: Sequence[str]) -> Encoded:
-        """Return the vectors of names of concepts, made ahead or now."""
-        with self._waiting("the encoder"):
-            for unit in self._units:
-                if unit.begun:
-                    unit.named.result()
-        made = dict[str, Tensor]()
-        for unit in self._units:
-            if unit.begun:
-                made |= {name: unit.names[name] for name in names if name in unit.names}
-        missing = [name for name in names if name not in made]
-        if missing:
-            rows = self._now(missing).pooled
-            made |= zip(missing, rows, strict=True)
-        return Encoded(torch.stack([made[name] for name in names]))
-
     def _now(self, texts: list[str]) -> Encoded:
         thread = self._thread
         return self._inner.encode(texts) if thread is None else thread.encode_now(texts)
@@ -346,11 +325,8 @@ def _read(batches: Iterator[list[Atom]]) -> tuple[list[Atom], Exception | None]:
 class _EncoderAhead:
     """Encoder of a writer that answers from what is ahead; else as the encoder itself."""
 
-    names_apart = True  # see `text.deferred.namer`
-
     def __init__(self, inner: Embedder, stages: IndexStages) -> None:
         self._inner, self._stages = inner, stages
-        self.names = _NamesAhead(inner, stages)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -358,22 +334,6 @@ class _EncoderAhead:
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`."""
         return self._stages.encoded(texts)
-
-
-class _NamesAhead:
-    """Encoder of the names of concepts, in the same way; it gives no token vectors."""
-
-    token_dim = num_pieces = 0
-
-    def __init__(self, inner: Embedder, stages: IndexStages) -> None:
-        self._inner, self._stages = inner, stages
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """See `Embedder.encode`."""
-        return self._stages.name_vectors(texts)
 
 
 class _ConceptsAhead:

@@ -32,7 +32,6 @@ from graphmem_torch.memory.compatibility import (
     bound_concepts,
     bound_embedder,
     expect_bound,
-    link_settings,
 )
 from graphmem_torch.memory.conflict_pairs import SharedKeys
 from graphmem_torch.memory.contexts import ContextCompiler
@@ -399,14 +398,11 @@ class State:
     def writer_with(
         self, embedder: Embedder, concepts: str | ConceptExtractor | None = None
     ) -> Writer:
-        """Return a writer that encodes with an embedder of the same fingerprint.
-
-        `concepts` finds the same names as the finder of this memory.
-        """
+        """Return a writer with an embedder of the same fingerprint, and a finder of equal names."""
         from graphmem_torch.memory.writer import Writer
 
-        link, finder = link_settings(self.config.link, embedder), concepts or self.concepts
-        return Writer(self.store, embedder, link, finder, self.regimes, self.device)
+        finder = concepts or self.concepts
+        return Writer(self.store, embedder, self.config.link, finder, self.regimes, self.device)
 
     def warn_of_unresolved(self) -> None:
         """Warn of stated edges to atoms that are not stored, if this object has written any."""

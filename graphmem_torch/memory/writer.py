@@ -23,7 +23,14 @@ from graphmem_torch.memory.batch_checks import (
     other_content,
     with_edges_of,
 )
-from graphmem_torch.memory.compatibility import bind_concepts, bound_concepts, load_extractor
+from graphmem_torch.memory.compatibility import (
+    bind_concepts,
+    bound_concepts,
+    link_settings,
+    load_extractor,
+    name_cosines,
+    namer,
+)
 from graphmem_torch.memory.intake import digest_of
 from graphmem_torch.memory.known_vectors import (
     NOTHING_KNOWN,
@@ -35,7 +42,6 @@ from graphmem_torch.memory.known_vectors import (
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import waiting_meta, waiting_nodes
-from graphmem_torch.memory.mentions import NAME_COSINE
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.similar_lists import load_lists, save_lists
@@ -46,8 +52,7 @@ from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.records import AtomRow
 from graphmem_torch.store.schema import ORDERED_BY
 from graphmem_torch.text.concepts import ConceptExtractor
-from graphmem_torch.text.deferred import namer
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
 __all__ = ["Writer"]
 
@@ -120,8 +125,8 @@ class Writer:
             regimes: Watch that reads what is stored, in its turn.
             device: Device that searches for similar atoms.
         """
-        self._store, self._embedder, self._config = store, embedder, config
-        self._namer = namer(embedder)
+        self._store, self._embedder, self._given = store, embedder, config
+        self._config = link_settings(config, embedder)
         self._concepts, self._regimes, self._device = concepts, regimes, device
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
@@ -593,7 +598,7 @@ class Writer:
 
     def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
         """Return concepts by text, and vectors of their names that linking may not know."""
-        extractor = self._extractor
+        extractor, linker = self._extractor, self._linker
         if extractor is None:
             return {}, {}
         ahead, vectors = self._ahead
@@ -608,19 +613,15 @@ class Writer:
         names = dict(zip(asked, said, strict=True))
         names = {text: ahead[text] if text in ahead else names[text] for text in texts}
         found = dict.fromkeys(name for each in names.values() for name in each)
-        fresh = [name for name in found if not self.knows(name)]
+        fresh = [name for name in found if linker is None or not linker.knows(name)]
         given = {name: vectors[name] for name in fresh if name in vectors}
         return names, given | self._encode_names([name for name in fresh if name not in given])
-
-    def knows(self, name: str) -> bool:
-        """Return whether linking knows a name of a concept; any thread may call it."""
-        linker = self._linker
-        return linker is not None and linker.knows(name)
 
     def _encode_names(self, names: Sequence[str]) -> dict[str, Tensor]:
         if not names:
             return {}
-        return dict(zip(names, encode_checked(self._namer, names).pooled, strict=True))
+        encoder = namer(self._store, self._embedder)
+        return dict(zip(names, encode_checked(encoder, names).pooled, strict=True))
 
     def _vectors_of(self, names: Sequence[str]) -> Tensor:  # [n, d]
         """Return vectors of names, from the current additions where they have them."""
@@ -686,7 +687,8 @@ class Writer:
         """Return a new linker: at first use, after an error, a deletion or a renaming."""
         store = self._store
         names = None if self._extractor is None else self._found
-        dim, config, near = self._embedder.dim, self._config, rescaled(NAME_COSINE, self._embedder)
+        dim, config = self._embedder.dim, self._config
+        near = name_cosines(self._given, namer(store, self._embedder))
         self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device, near)
         self._sound = False
         linker.take_up(store)

@@ -21,6 +21,7 @@ __all__ = [
     "ATOM_COLUMNS",
     "CONTENT",
     "LINKED_BY",
+    "NAMED_BY",
     "ORDERED_BY",
     "OVERWRITES",
     "RESERVED",
@@ -42,6 +43,10 @@ OVERWRITES = "store.overwrites"
 
 LINKED_BY = "concepts"
 """Key in `meta` of the method that finds concepts; only stores filled by linking have it."""
+
+NAMED_BY = "concepts.names"
+"""Key in `meta` of the vectors of names of concepts: "words"; else, as in older stores, those of
+the encoder."""
 
 ORDERED_BY = "turns"
 """Key in `meta` of the order of a session's turns: "time", or missing in older stores."""

@@ -165,9 +165,7 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
     """Return the extractor that `spec` names.
 
     Args:
-        spec: Name of the extractor: "auto" (spaCy if it is installed with a pipeline, else
-            "pattern"), "spacy", "spacy:PIPELINE" or "pattern". The extractor's `name` tells the
-            choice.
+        spec: Name of the extractor: "pattern" (or "auto"), "spacy" or "spacy:PIPELINE".
 
     Raises:
         InputError: Unknown name, or spaCy or the pipeline is not installed.
@@ -175,14 +173,9 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
     kind, _, model = spec.partition(":")
     if kind == "spacy":
         return SpacyConcepts(model or None)
-    if spec == "pattern":
-        return PatternConcepts()
-    if spec != "auto":
+    if spec not in ("auto", "pattern"):
         raise InputError(unknown("concepts", spec, ("auto", "spacy", "spacy:PIPELINE", "pattern")))
-    try:
-        return SpacyConcepts()
-    except InputError:
-        return PatternConcepts()
+    return PatternConcepts()
 
 
 def names_within(

@@ -13,7 +13,7 @@ from graphmem_torch.errors import EmbedderError, first_line
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
-__all__ = ["DeferredEmbedder", "namer"]
+__all__ = ["DeferredEmbedder"]
 
 _OPTIONAL = frozenset({"asymmetric", "encode_query", "readable", "unrelated", "unread"})
 _WINDOW = 254  # pieces of a chunk, as long as the encoder's own window is not known
@@ -72,7 +72,6 @@ class DeferredEmbedder:
         self.name = spec or fingerprint
         self.token_dim, self.num_pieces, self.background = token_dim, num_pieces, background
         self.names_apart = names_apart
-        self.names = HashingEmbedder(dim, 0)
         self._load = load
         self._loaded: Embedder | None = None
         self.window = _WINDOW
@@ -170,9 +169,3 @@ class _TokenizerOf:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """See `Tokenizer.spans`."""
         return self._embedder.loaded().tokenizer.spans(text)
-
-
-def namer(embedder: Embedder) -> Embedder:
-    """Return the encoder of the names of concepts."""
-    own: Embedder = getattr(embedder, "names", embedder)
-    return own if getattr(embedder, "names_apart", False) else embedder

@@ -22,6 +22,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.jsonl import atom_to_record
+from graphmem_torch.store.schema import NAMED_BY
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, config_of, interrupted_after, opened, stored, turns
 
@@ -629,6 +630,7 @@ def test_names_of_concepts_stay_in_the_vectors_that_they_have(tmp_path: Path) ->
     own = config(**{"link.concepts": "pattern"})
     real = HashingEmbedder(DIM, 0)
     with opened(tmp_path / "s", config=own, embedder=real) as memory:
+        memory.store.meta_set(NAMED_BY, "encoder")  # as older releases have them
         memory.add(atoms[:3])
     later = DeferredEmbedder(real.fingerprint, DIM)
     with opened(tmp_path / "s", config=own, embedder=later) as memory:

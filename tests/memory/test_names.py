@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.memory import Memory
+from graphmem_torch.store.schema import NAMED_BY
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import config_of, file_size_limit, opened, stored
 
@@ -46,7 +47,11 @@ class Circle(HashingEmbedder):
 
 
 def circle(path: Path | None = None) -> Memory:
-    return opened(path, config=CONFIG, embedder=Circle())
+    """Return a memory that has its encoder's vectors of names, as older releases made it."""
+    memory = opened(path, config=CONFIG, embedder=Circle())
+    if not memory.store.num_nodes:
+        memory.store.meta_set(NAMED_BY, "encoder")
+    return memory
 
 
 def saying(number: int, names: Sequence[str]) -> Atom:

@@ -224,7 +224,7 @@ def test_the_encoder_gets_as_much_as_a_pass_takes(pieces: int | None) -> None:
         for unit in units:
             thread.submit(unit)
         for unit in units:
-            unit.named.result(timeout=60)
+            unit.encoded.result(timeout=60)
             made, whole = unit.encoded.result(timeout=60), oracle.encode(unit.texts)
             if not unit.texts:
                 continue
