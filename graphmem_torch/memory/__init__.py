@@ -20,7 +20,7 @@ __all__ = ["Added", "Layout", "Memory", "Scope", "create_shards"]
 _MODULE = {
     "Added": "results",
     "Layout": "memory.request",
-    "Memory": "memory.sharded",  # loads the class with what opens shards
+    "Memory": "memory.memory",
     "Scope": "memory.request",
     "create_shards": "memory.sharded",
 }

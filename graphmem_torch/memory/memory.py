@@ -9,11 +9,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TextIO, Unpack, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
-from graphmem_torch.errors import StoreError
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
 from graphmem_torch.text.times import DurationLike, TimeLike, parse_time
 
@@ -61,9 +61,6 @@ class Memory(MemoryQuestions):
         device: Device of the index.
         name: Name of a namespace; None for a memory of its own.
     """
-
-    _of_shards: ClassVar[Callable[..., Any] | None] = None
-    """Opens a folder of shards; set by `memory.sharded`, which builds on this class."""
 
     def __init__(self, state: State) -> None:
         """Take the state; callers use `Memory.open`, or `namespaces` of what it returns."""
@@ -116,14 +113,10 @@ class Memory(MemoryQuestions):
         given = load_config(preset) if config is None else checked_config(config)
         settings, place = resolved_settings(given), usable_device(device)
         if ShardFolder.is_one(path):
-            if cls._of_shards is None:  # this file was imported by its own name
-                raise StoreError(
-                    f"{path}: expected the Memory of `graphmem_torch` for a memory of shards, got "
-                    "that of a module; import it from there"
-                )
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
-            return cls._of_shards(path, mode, embedder, create, shared)
+            sharded: Any = import_module("graphmem_torch.memory.sharded")  # builds on this class
+            return sharded.open_shards(path, mode, embedder, create, shared)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )

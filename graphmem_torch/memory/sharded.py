@@ -469,5 +469,3 @@ def _expect_none_lost(folder: ShardFolder) -> None:
             if store.next_node:
                 folder.expect_all()
 
-
-Memory._of_shards = open_shards
