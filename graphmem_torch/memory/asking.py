@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -17,6 +18,8 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
+from graphmem_torch.memory.context_atoms import ContextHits
+from graphmem_torch.memory.feedback import Named, note_cited, record_feedback
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
 from graphmem_torch.memory.index_view import IndexView
@@ -63,6 +66,11 @@ class Asking:
             state: State of the memory.
         """
         self.state = state
+
+    @property
+    def states(self) -> Sequence[State]:
+        """States of the stores that are asked."""
+        return [self.state]
 
     # Hits.
 
@@ -240,11 +248,9 @@ class Asking:
         count = settings.candidates(budgets, self.state.config.rank.k) if k is None else k
         if filters.scope.refresh:
             self.state.store.expect_writable()
-        work = partial(self._compiled, asked, filters, encoded, budgets, count, settings)
-        made, used = self.state.with_retry(work, filters.instant)
+        made = self._written(asked, filters, encoded, budgets, count, settings)
         if filters.scope.refresh:
             self._refresh({name for curve in made for each in curve for name in each.sources})
-        self.state.note_uses(used.tolist())
         return made
 
     def _refresh(self, ids: Iterable[str]) -> None:
@@ -252,7 +258,7 @@ class Asking:
         store = self.state.store
         refresh_expiry(store, [node for node, _ in store.known([*ids]).values()])
 
-    def _compiled(
+    def _written(
         self,
         asked: Sequence[str],
         filters: Filters,
@@ -260,18 +266,44 @@ class Asking:
         budgets: Sequence[int],
         count: int,
         settings: contexts.ContextSettings,
+    ) -> list[list[Context]]:
+        """Return the contexts of the `count` best memories, and record the ones that they use."""
+        floor = settings.config.min_relevance
+
+        def work(view: IndexView) -> tuple[list[list[Context]], Tensor]:
+            hits, plans = self.context_hits(asked, filters, encoded, count, floor, view)
+            atoms = view.context_atoms.of(view.snapshot)
+            return view.contexts.compile(atoms, hits, asked, plans, budgets, settings)
+
+        made, used = self.state.with_retry(work, filters.instant)
+        self.state.note_uses(used.tolist())
+        return made
+
+    def context_hits(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        count: int,
+        floor: float,
         view: IndexView,
-    ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
+    ) -> tuple[ContextHits, list[QueryPlan | None]]:
+        """Return the best memories for contexts, and the outcome of plans.
+
+        Args:
+            asked: B questions.
+            filters: Conditions on the memories.
+            encoded: Vectors of the questions, if they are known.
+            count: Number of memories of each.
+            floor: Minimum relevance (`ContextHits.of`).
+            view: Index that is asked.
+        """
         snapshot = view.snapshot
         query = self.query(view, asked, filters, encoded=encoded)
         planned = self.plans(view, asked, filters)
         found, plans = answered(snapshot, view.store, asked, query, *planned, count)
-        # Cap each score by those before it, so that a context keeps the order of the plan.
-        found = found._replace(scores=found.scores.cummin(dim=1).values)
         judged = verdicts(snapshot, found, query, self.state.config.gate.threshold)
-        return view.contexts.compile(
-            snapshot, asked, found, query, plans, budgets, settings, judged
-        )
+        return ContextHits.of(snapshot, query, found, judged, floor), plans
 
     def answer(
         self,
@@ -316,8 +348,22 @@ class Asking:
             if answer.cited:
                 cited.setdefault(name, []).append(answer)
         for name, own in cited.items():
-            _note_cited(self.state.space(name) if name else self.state, own)
+            note_cited((self._within(name) if name else self).states, own)
         return answers[0] if isinstance(question, str) else answers
+
+    def feedback(
+        self, question: str, used: str | Sequence[str], not_used: str | Sequence[str]
+    ) -> None:
+        """Record which memories helped with a question; see `Memory.feedback`."""
+        (asked,) = checked_questions([question])
+        with ExitStack() as turns:
+            for state in self.states:
+                turns.enter_context(state.store.turn())
+            record_feedback(self.states, asked, self._named(used), self._named(not_used))
+
+    def _named(self, ids: str | Sequence[str]) -> list[Named]:
+        """Return the ids and nodes of atoms in each of `states`."""
+        return [self.state.resolve_ids(ids)]
 
     # Explanations.
 
@@ -543,24 +589,3 @@ class Asking:
             for place, each in zip(group, part, strict=True):
                 found[place] = each
         return cast("list[T]", found)
-
-
-def _note_cited(state: State, answers: Sequence[Answer]) -> None:
-    """Record cited memories as used, and as feedback against the other memories of the answer."""
-    if state.store.readonly:
-        return
-    # Cited memories may have been deleted while the model answered.
-    given = {name for answer in answers for name in answer.context.sources}
-    node = {name: number for name, (number, _) in state.store.known([*given]).items()}
-    state.note_uses([node[n] for answer in answers for n in answer.cited if n in node])
-    pinned, learned, now = {*state.store.life.pinned()}, state.store.learned, state.clock()
-    for answer in answers:
-        used = [node[name] for name in answer.cited if name in node]
-        left = {*answer.context.sources} - {*answer.cited} - pinned
-        # Pinned memories are in every context, so ignoring one says nothing about the question.
-        not_used = [node[name] for name in left if name in node]
-        if used and not_used:
-            question = answer.question
-            state.store.uses.write_behind(
-                partial(learned.add_feedback, question, used, not_used, now)
-            )

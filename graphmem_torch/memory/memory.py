@@ -505,9 +505,7 @@ class Memory(MemoryQuestions):
             used: Ids of the memories that helped.
             not_used: Ids of those that did not; by default the best others.
         """
-        from graphmem_torch.memory.learning import record_feedback
-
-        record_feedback(self._state, question, used, not_used)
+        self._asking.feedback(question, used, not_used)
 
     # Pins and uses.
 

@@ -140,6 +140,7 @@ def encode_questions(
         embedding=encoded.pooled,
         terms=terms,
         missing=missing,
+        foreign=snapshot.vocabulary.foreign_idf(questions),
         tokens=tokens,
         pieces=pieces,
         speakers=_if_any(speakers),

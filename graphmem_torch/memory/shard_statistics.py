@@ -36,7 +36,7 @@ from graphmem_torch.rank.shared_hops import (
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
 from graphmem_torch.text.embedder import Embedder
-from graphmem_torch.text.terms import Vocabulary
+from graphmem_torch.text.terms import Vocabulary, terms
 
 __all__ = ["ShardStatistics", "ShardTerms", "TermHashes", "as_part", "stamp_of", "term_hash"]
 
@@ -338,14 +338,22 @@ class _PartVocabulary(Vocabulary):
 
     def _missing(self, found: Sequence[str]) -> float:
         """Return the number of terms without any atom, and of others by idf to the rarest."""
-        foreign = [term for term in found if not self._known([term])]
-        if not foreign:
-            return 0.0
-        df = self._whole.counts_of(torch.tensor([term_hash(term) for term in foreign]))[0]
+        df, idf = self._foreign(found)
+        return float(torch.where(df > 0, idf / max(self._rarest, 1e-9), 1.0).sum())
+
+    def foreign_idf(self, texts: Sequence[str]) -> Tensor | None:
+        """Return the idf of the terms that only other shards have."""
+        each = [self._foreign(terms(text)) for text in texts]
+        return torch.tensor([float(idf[df > 0].sum()) for df, idf in each])
+
+    def _foreign(self, found: Sequence[str]) -> tuple[Tensor, Tensor]:  # [n] each
+        """Return document frequency and idf of the terms that this shard lacks."""
+        hashes = torch.tensor(
+            [term_hash(t) for t in found if not self._known([t])], dtype=torch.int64
+        )
+        df = self._whole.counts_of(hashes)[0]
         docs = int(self._whole.totals[0])
-        idf = torch.log1p((docs + 0.5 - df) / (df + 0.5))
-        share = torch.where(df > 0, idf / max(self._rarest, 1e-9), 1.0)
-        return float(share.sum())
+        return df, torch.log1p((docs + 0.5 - df) / (df + 0.5))
 
 
 def as_part(

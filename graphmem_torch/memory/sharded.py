@@ -240,10 +240,6 @@ class ShardedMemory(Memory):
         where_: Any = {"session": session, "speaker": speaker, "before": before, "where": where}
         return forget_in_shards(self._shards, self.shards, ids, where_, dry_run=dry_run)
 
-    def feedback(self, question: str, *, used: Any = (), not_used: Any = ()) -> None:
-        """Refuse: weights are learned in one store."""
-        self._refuse("feedback")
-
     def pin(self, ids: str | Sequence[str]) -> None:
         """Pin atoms; see `Memory.pin`. All ids are checked first."""
         self._each(ids, lambda shard, own: shard.pin(own))
@@ -468,4 +464,3 @@ def _expect_none_lost(folder: ShardFolder) -> None:
         with StoreReader.open_to_read(place) as store:
             if store.next_node:
                 folder.expect_all()
-

@@ -9,14 +9,16 @@ from typing import Any, Literal, cast
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.context_atoms import ContextAtoms, ContextHits, joined_hits
 from graphmem_torch.memory.contexts import ContextSettings
+from graphmem_torch.memory.feedback import Named
 from graphmem_torch.memory.filter_masks import concept_nodes
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.request import Filters, Scope
 from graphmem_torch.memory.shards import Shards
 from graphmem_torch.memory.state import State
-from graphmem_torch.results import Context, Explanation, Result, Trace
+from graphmem_torch.results import Context, Explanation, QueryPlan, Result, Trace
 from graphmem_torch.text.embedder import Encoded, encode_checked
 from graphmem_torch.text.naming import plain_name
 
@@ -36,6 +38,11 @@ class ShardedAsking(Asking):
         """Keep the shards; loads nothing."""
         super().__init__(shards.first)
         self._shards = shards
+
+    @property
+    def states(self) -> list[State]:
+        """States of the shards of this process."""
+        return self._shards.states
 
     def _retrieve(
         self,
@@ -127,17 +134,47 @@ class ShardedAsking(Asking):
         """Return the asking of a namespace."""
         return ShardedAsking(self._shards.within(name))
 
-    def _compile(
+    def _written(
         self,
         asked: Sequence[str],
         filters: Filters,
         encoded: Encoded | None,
-        *,
         budgets: Sequence[int],
-        k: int | None,
+        count: int,
         settings: ContextSettings,
     ) -> list[list[Context]]:
-        raise _not_yet("compile", "`retrieve`, and write its hits")
+        """Return the contexts of the best memories of all shards, and record those they use."""
+        _check_scope(filters.scope)
+        shards = self._shards
+        shards.expect_here("compile")
+        if encoded is None:
+            encoded = encode_checked(self.state.embedder, list(asked), query=True)
+        scopes, floor = self._own_scopes(filters.scope, len(asked)), settings.config.min_relevance
+
+        def work(
+            state: State, view: IndexView
+        ) -> tuple[ContextAtoms, ContextHits, list[QueryPlan | None]]:
+            own = replace(filters, scope=scopes[id(state)])
+            found = Asking(state).context_hits(asked, own, encoded, count, floor, view)
+            return view.context_atoms.of(view.snapshot), *found
+
+        told = shards.ask(work, filters.instant)
+        if not told:  # no shard has atoms
+            return super()._written(asked, filters, encoded, budgets, count, settings)
+        numbers = [self.states.index(state) for state, _ in told]
+        parts, hits, plans = zip(*(each for _, each in told), strict=True)
+        verdicts = zip(*(own.judged for own in hits), strict=True)
+        joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
+        atoms = shards.context_atoms.of(parts, numbers)
+        made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
+        for state, nodes in zip(self.states, shards.context_atoms.split(used), strict=True):
+            state.note_uses(nodes)
+        return made
+
+    def _named(self, ids: str | Sequence[str]) -> list[Named]:
+        """Return the ids and nodes of atoms in each shard."""
+        held = zip(self.states, self._shards.holding(ids), strict=True)
+        return [state.resolve_ids(own) if own else ([], []) for state, own in held]
 
     def explain(
         self, question: str, id: str | None, filters: Filters, *, limit: int, k: int | None
@@ -177,23 +214,28 @@ def _concepts_in(state: State, names: Sequence[str]) -> set[str]:
 
 
 def _merged(parts: Sequence[tuple[Result, Sequence[int]]], count: int) -> Result:
-    """Return the result of a question from those of the shards, each with the places of its hits.
-
-    Shards without hits say that the memory does not know; so one that says more is right.
-    """
+    """Return the result of a question from those of the shards, with the places of their hits."""
     results = [result for result, _ in parts]
+    confidence, known = _verdict([(result.confidence, result.known) for result in results])
     placed = [pair for result, places in parts for pair in zip(places, result.hits, strict=True)]
     placed.sort(key=lambda pair: pair[0])
-    verdicts = [result.known for result in results]
-    known = True if True in verdicts else None if None in verdicts else False
     traces = [result.trace for result in results if result.trace is not None]
     return replace(
         results[0],
         hits=tuple(hit for _, hit in placed[:count]),
-        confidence=max(result.confidence for result in results),
+        confidence=confidence,
         known=known,
         trace=_joined(traces) if traces else None,
     )
+
+
+def _verdict(parts: Sequence[tuple[float, bool | None]]) -> tuple[float, bool | None]:
+    """Return the confidence and verdict of all shards.
+
+    Shards without hits say that the memory does not know; so one that says more is right.
+    """
+    said = [known for _, known in parts]
+    return max(sure for sure, _ in parts), True if True in said else None if None in said else False
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.errors import ConfigError, MissingNodeError, StoreError
+from graphmem_torch.errors import ConfigError, InputError, MissingNodeError, StoreError
 from graphmem_torch.index.lockstep import gather, run_together, stacked
+from graphmem_torch.memory.context_atoms import JoinedContextAtoms
+from graphmem_torch.memory.contexts import ContextCompiler
 from graphmem_torch.memory.index_builder import Snapshot, reweighted
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import listed_ids
@@ -97,6 +99,8 @@ class Shards:
         states: State of each shard of this process, in the order of `group.numbers`.
         group: The processes.
         folder: Folder of the shards; None for a namespace.
+        contexts: Compiler of contexts from all shards.
+        context_atoms: Atoms of all shards for contexts.
     """
 
     def __init__(self, states: Sequence[State], group: Group, folder: ShardFolder | None) -> None:
@@ -113,6 +117,10 @@ class Shards:
         self._parts: tuple[list[Snapshot], list[IndexView]] | None = None
         self._within: dict[str, Shards] = {}
         self._lock = threading.RLock()
+        self._reset_contexts()
+
+    def _reset_contexts(self) -> None:
+        self.contexts, self.context_atoms = ContextCompiler(), JoinedContextAtoms(len(self.states))
 
     @property
     def first(self) -> State:
@@ -277,6 +285,21 @@ class Shards:
                 known = self._within[own] = Shards(states, self.group, None)
             return known
 
+    def expect_here(self, name: str) -> None:
+        """Check that this process holds all shards.
+
+        Args:
+            name: What is asked for, for the message.
+
+        Raises:
+            InputError: Other processes hold some.
+        """
+        if len(self.states) < self.group.shards:
+            raise InputError(
+                f"{name}: expected all {self.group.shards} shards in one process, got "
+                f"{len(self.states)} here; open the folder with `Memory.open`"
+            )
+
     def save(self) -> None:
         """Write the statistics of the present states, if they are known."""
         if self._whole is None or self.folder is None or self.first.store.readonly:
@@ -292,6 +315,7 @@ class Shards:
     def drop_statistics(self) -> None:
         """Forget the counts, and delete their file, before memories are erased."""
         self._whole = self._parts = None
+        self._reset_contexts()
         self._hashes = [TermHashes() for _ in self.states]
         if self.folder is not None:
             self.folder.drop_statistics()
