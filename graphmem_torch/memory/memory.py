@@ -590,7 +590,7 @@ class Memory(MemoryQuestions):
         """
         from graphmem_torch.memory.transfer import export
 
-        return export(self._state, path, vectors=vectors, namespaces=namespaces)
+        return export(self._asking.states, path, vectors=vectors, namespaces=namespaces)
 
     def import_(
         self, path: str | os.PathLike[str], *, format: str | None = None, progress: bool = False
@@ -606,7 +606,7 @@ class Memory(MemoryQuestions):
         """
         from graphmem_torch.memory.transfer import import_file
 
-        return import_file(self._state, path, format=format, progress=progress)
+        return import_file(self._asking.states, path, format=format, progress=progress)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes and bindings of the store, without its namespaces.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.asking import Asking, expect_explained
 from graphmem_torch.memory.context_atoms import ContextAtoms, ContextHits, joined_hits
 from graphmem_torch.memory.contexts import ContextSettings
 from graphmem_torch.memory.feedback import Named
@@ -74,7 +74,7 @@ class ShardedAsking(Asking):
         asked: Sequence[str],
         filters: Filters,
         encoded: Encoded | None,
-        scopes: dict[int, Scope],
+        scopes: Sequence[Scope],
         k: int | None,
         trace: bool,
     ) -> list[Result]:
@@ -82,7 +82,7 @@ class ShardedAsking(Asking):
         instant = filters.instant
 
         def work(state: State, view: IndexView) -> _Placed:
-            own = replace(filters, scope=scopes[id(state)])
+            own = replace(filters, scope=scopes[self.states.index(state)])
             ask = partial(Asking(state).placed_results, asked, own, encoded, [instant], view)
             results, places = ask(k=k, trace=trace)
             return [self._shards.group.portable(result) for result in results], places
@@ -98,14 +98,14 @@ class ShardedAsking(Asking):
             for b in range(len(asked))
         ]
 
-    def _own_scopes(self, scope: Scope, count: int) -> dict[int, Scope]:
+    def _own_scopes(self, scope: Scope, count: int) -> list[Scope]:
         """Return the scope of each shard of this process: with its own ids and concepts.
 
         Raises:
             InputError: An id or concept that no shard has.
         """
         states, group = self._shards.states, self._shards.group
-        scopes = {id(state): scope for state in states}
+        scopes = [scope] * len(states)
         known: dict[Literal["exclude", "seeds"], Any] = {"exclude": _ids_in, "seeds": _concepts_in}
         for name, there in known.items():
             listed = scope.names(name, count)
@@ -118,10 +118,10 @@ class ShardedAsking(Asking):
                 if name == "exclude":
                     states[0].resolve_ids(lost, "exclude", hidden=())
                 concept_nodes(states[0].store, lost, "seeds")
-            for number, state in zip(group.numbers, states, strict=True):
+            for place, number in enumerate(group.numbers):
                 own = [[each for each in part if each in every[number]] for part in listed]
                 flat: Any = own if len(listed) > 1 else own[0]
-                scopes[id(state)] = replace(scopes[id(state)], **cast(Any, {name: flat}))
+                scopes[place] = replace(scopes[place], **cast(Any, {name: flat}))
         return scopes
 
     def _refresh(self, ids: Iterable[str]) -> None:
@@ -154,7 +154,7 @@ class ShardedAsking(Asking):
         def work(
             state: State, view: IndexView
         ) -> tuple[ContextAtoms, ContextHits, list[QueryPlan | None]]:
-            own = replace(filters, scope=scopes[id(state)])
+            own = replace(filters, scope=scopes[self.states.index(state)])
             found = Asking(state).context_hits(asked, own, encoded, count, floor, view)
             return view.context_atoms.of(view.snapshot), *found
 
@@ -176,15 +176,32 @@ class ShardedAsking(Asking):
         held = zip(self.states, self._shards.holding(ids), strict=True)
         return [state.resolve_ids(own) if own else ([], []) for state, own in held]
 
-    def explain(
-        self, question: str, id: str | None, filters: Filters, *, limit: int, k: int | None
+    def _explanation(
+        self, text: str, id: str | None, filters: Filters, limit: int, k: int | None
     ) -> Explanation:
-        """Refuse: an explanation follows the edges of one store.
+        """Return the explanation by the shard that has the memory, asked together with the others.
 
-        Raises:
-            InputError: Always.
+        Influences are left out.
         """
-        raise _not_yet("explain", "`Hit.signals` and `Hit.path`, or open the store of one shard")
+        _check_scope(filters.scope)
+        self._shards.expect_here("explain")
+        nodes: list[Any] = [None] * len(self.states)
+        if id is not None:
+            held = zip(self.states, self._shards.holding([id], "id"), strict=True)
+            moment = filters.instant
+            nodes = [
+                state.resolve_ids(own, hidden=state.store.expiry.hidden(moment))[1] if own else []
+                for state, own in held
+            ]
+        scopes = self._own_scopes(filters.scope, 1)
+
+        def work(state: State, view: IndexView) -> Explanation | None:
+            own = replace(filters, scope=scopes[self.states.index(state)])
+            named = nodes[self.states.index(state)]
+            return Asking(state).explained(text, named, own, limit, k, view)
+
+        told = self._shards.ask(work, filters.instant)
+        return expect_explained(next((each for _, each in told if each is not None), None))
 
 
 def _not_yet(name: str, instead: str) -> InputError:

@@ -285,6 +285,19 @@ class Shards:
                 known = self._within[own] = Shards(states, self.group, None)
             return known
 
+    def archives(self) -> Shards | None:
+        """Return the archives of all shards; None if nothing was ever archived.
+
+        Shards without an archive get an empty one, unless they are read-only.
+        """
+        there = [state.archive() for state in self.states]
+        if not any(there):
+            return None
+        if not self.first.store.readonly:
+            there = [state.archive(create=True) for state in self.states]
+        states = [state for state in there if state is not None]
+        return Shards(states, LocalGroup(len(states)), None)
+
     def expect_here(self, name: str) -> None:
         """Check that this process holds all shards.
 

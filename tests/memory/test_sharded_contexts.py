@@ -12,7 +12,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Layout, Memory, Scope, create_shards
 from graphmem_torch.store.shard_folder import shard_of
 from tests.memories import config_of, turns
-from tests.memory.test_shards import ASKED, S, folder_of, one_of, opened
+from tests.memory.test_shards import ASKED, S, folder_of, one_of, opened, passages
 
 
 @pytest.mark.parametrize("shards", [1, S])
@@ -123,3 +123,40 @@ def test_answers_note_what_they_cite_in_every_shard(tmp_path: Path) -> None:
         for wrong in ({"used": "a1", "not_used": "a1"}, {}, {"used": "b1"}):
             with pytest.raises(InputError):
                 memory.feedback("which?", **wrong)
+
+
+# Explanations.
+
+
+def test_an_explanation_has_the_score_and_rank_of_all_shards(tmp_path: Path) -> None:
+    atoms = turns(120) + passages()
+    path = folder_of(tmp_path / "m", atoms)
+    with opened(path, "r") as many:
+        for question in ASKED[:4]:
+            hits = many.retrieve(question, k=200).hits
+            for place in (0, 7, 30, 100):
+                found = many.explain(question, hits[place].id)
+                assert found.id == hits[place].id and found.rank == place + 1
+                assert found.raw == pytest.approx(hits[place].raw, abs=1e-5)
+                assert found.score == pytest.approx(hits[place].score, abs=1e-6)
+                assert sum(found.signals.values()) == pytest.approx(found.raw, abs=1e-4)
+                assert found.why == hits[place].why and found.influences == {}
+            assert many.explain(question).id == hits[0].id
+            ids = {atom.id for atom in many}
+            assert {start.id for start in found.starts} <= ids
+        with pytest.raises(InputError, match="b99"):
+            many.explain(ASKED[0], "b99")
+        hidden = Scope(exclude=[hits[0].id])
+        assert many.explain(ASKED[3], scope=hidden).id == hits[1].id
+
+
+def test_an_explanation_by_one_shard_is_that_of_one_store(tmp_path: Path) -> None:
+    atoms = turns(96)
+    path = folder_of(tmp_path / "m", atoms, shards=1)
+    with one_of(atoms) as one, opened(path, "r") as many:
+        for id in (None, "a7"):
+            own, other = one.explain(ASKED[0], id), many.explain(ASKED[0], id)
+            assert other.as_dict() == own.as_dict()
+    create_shards(tmp_path / "empty", S)
+    with opened(tmp_path / "empty") as none, pytest.raises(InputError, match="id: expected a"):
+        none.explain("Where?")
