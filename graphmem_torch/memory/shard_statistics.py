@@ -23,7 +23,7 @@ from graphmem_torch.index.data import LENGTH_DISCOUNT, SESSION_DISCOUNT
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.questions import nearest_cosines
 from graphmem_torch.ops.bm25 import BM25, weights_of
-from graphmem_torch.rank.part import Part
+from graphmem_torch.rank.part import Concepts, Part
 from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.shared_hops import (
     HopInputs,
@@ -42,7 +42,7 @@ __all__ = ["ShardStatistics", "ShardTerms", "TermHashes", "as_part", "stamp_of",
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 class TermHashes:
@@ -77,7 +77,7 @@ class ShardTerms:
         snapshot: Snapshot of the shard.
         hashes: [V] int64, hash of each term of its vocabulary.
         inputs: Source of its hops; None if unknown.
-        concepts: [K] int64, hash of the name of each concept.
+        concepts: [K] int64, hash of the parts of each concept's name (`naming.name_parts`).
     """
 
     snapshot: Snapshot
@@ -118,6 +118,30 @@ class ShardTerms:
         size = max(1, len(entities))
         pair = (self.inputs.atom * size + number).unique()
         return torch.bincount(pair % size, minlength=len(entities))
+
+    def fan(self, whole: ShardStatistics) -> Tensor:  # [N] float32
+        """Return the number of edges that leave each node, with those to other shards.
+
+        A concept is about atoms of all shards, as it is in one store.
+        """
+        degree = self.snapshot.index.tensors.graph.fan().to(torch.float32).cpu()
+        entities = self.entities
+        if len(entities):
+            known = whole.bearing[torch.searchsorted(whole.entity, entities)]
+            others = (known - self.bearing).float()
+            place = torch.searchsorted(entities, self.concepts)
+            degree[self.snapshot.concept] += others[place]
+        return degree
+
+    def lending(self, whole: ShardStatistics) -> Concepts | None:
+        """Return its concepts among those of all shards; None without any."""
+        if not len(self.concepts):
+            return None
+        number = torch.searchsorted(whole.entity, self.concepts)
+        every = torch.full((self.snapshot.index.num_nodes,), -1, dtype=torch.int64)
+        every[self.snapshot.concept] = number
+        known, order = number.sort(stable=True)
+        return Concepts(every, known, self.snapshot.concept[order])
 
     def mentions(self, titles: Titles) -> tuple[Tensor, Tensor]:  # [P] int64 each
         """Return which of its atoms mention which titles of all shards."""
@@ -393,6 +417,9 @@ def as_part(
     )
     own = {*snapshot.speakers}
     foreign = [name for name in speakers if name not in own]
+    lending = shard.lending(whole) if peers is not None and peers.lends else None
+    if lending is not None:
+        lending = Concepts(*(each.to(device) for each in lending))
     part = Part(
         atoms=atoms,
         speakers=len(snapshot.speakers) + len(foreign),
@@ -403,6 +430,8 @@ def as_part(
         piece_df=None if memory.piece_df is None else whole.piece_df.to(device),
         length_trend=(whole.trend / known).float().to(device) if known else None,
         title_bearers=bearers,
+        fan=None if peers is None else shard.fan(whole).to(device),
+        entity=lending,
         hops=hops,
         peers=peers,
     )
