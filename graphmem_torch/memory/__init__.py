@@ -12,10 +12,10 @@ from graphmem_torch.lazy import lazy_names
 if TYPE_CHECKING:
     from graphmem_torch.memory.memory import Memory
     from graphmem_torch.memory.request import Layout, Scope
-    from graphmem_torch.memory.sharded import create_shards
+    from graphmem_torch.memory.sharded import create_shards, open_shards
     from graphmem_torch.results import Added
 
-__all__ = ["Added", "Layout", "Memory", "Scope", "create_shards"]
+__all__ = ["Added", "Layout", "Memory", "Scope", "create_shards", "open_shards"]
 
 _MODULE = {
     "Added": "results",
@@ -23,6 +23,7 @@ _MODULE = {
     "Memory": "memory.memory",
     "Scope": "memory.request",
     "create_shards": "memory.sharded",
+    "open_shards": "memory.sharded",
 }
 
 __getattr__ = lazy_names(__name__, _MODULE)

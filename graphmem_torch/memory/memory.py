@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 
 from graphmem_torch.checks import check_count, check_flag
@@ -115,8 +115,8 @@ class Memory(MemoryQuestions):
         if ShardFolder.is_one(path):
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
-            sharded: Any = import_module("graphmem_torch.memory.sharded")  # builds on this class
-            return sharded.open_shards(path, mode, embedder, create, shared)
+            package: Any = sys.modules[__name__.rpartition(".")[0]]  # whose names are lazy
+            return package.open_shards(path, mode, embedder, create, shared)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )
