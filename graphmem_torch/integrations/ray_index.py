@@ -60,7 +60,7 @@ class _OneShard:
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker needs to index a shard.
+    """Arguments of a worker that indexes a shard.
 
     Attributes:
         store: Folder of the shards.

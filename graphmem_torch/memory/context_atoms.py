@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -124,6 +125,28 @@ def _apart(snapshot: Snapshot, query: QueryBatch, found: Retrieval, floor: float
     return below
 
 
+class _StoredRelations:
+    """Relations of one store by types of edges, kept until the store changes."""
+
+    def __init__(self, store: TensorReader) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._kept: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
+
+    def of(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
+        """Return the relations of edges of these types."""
+        key = tuple(types)
+        with self._lock:
+            if self._kept[0] != snapshot.state:
+                self._kept = snapshot.state, {}
+            kept = self._kept[1]
+            if key not in kept:
+                edges = self._store.edges() if key else EdgeBlock.empty()
+                rows = to_rows(edges, snapshot.node)
+                kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
+            return kept[key]
+
+
 class StoredContextAtoms:
     """Atoms of one store for contexts; caches pins and relations. Safe for threads."""
 
@@ -131,7 +154,7 @@ class StoredContextAtoms:
         """Read on demand."""
         self._store = store
         self._lock = threading.Lock()
-        self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
+        self._relations = _StoredRelations(store)
         self._pins: tuple[object, Tensor] | None = None
 
     def of(self, snapshot: Snapshot) -> ContextAtoms:
@@ -141,7 +164,7 @@ class StoredContextAtoms:
             time=snapshot.index.time.cpu(),
             embeddings=snapshot.index.embeddings,
             pinned=self._pinned(snapshot),
-            related=lambda types: self._related(snapshot, types),
+            related=partial(self._relations.of, snapshot),
             fetch=self._store.atoms,
         )
 
@@ -156,21 +179,8 @@ class StoredContextAtoms:
                 self._pins = version, rows.nonzero().squeeze(1)
             return self._pins[1]
 
-    def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
-        """Return the relations of edges of these types; cached until the store changes."""
-        key = tuple(types)
-        with self._lock:
-            if self._relations[0] != snapshot.state:
-                self._relations = snapshot.state, {}
-            kept = self._relations[1]
-            if key not in kept:
-                edges = self._store.edges() if key else EdgeBlock.empty()
-                rows = to_rows(edges, snapshot.node)
-                kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
-            return kept[key]
 
-
-class _Rows:
+class _JoinedRows:
     """Rows of several matrices, one after another, without copying them."""
 
     def __init__(self, parts: Sequence[Vectors]) -> None:
@@ -243,7 +253,7 @@ class JoinedContextAtoms:
         return ContextAtoms(
             node=torch.cat([part.node * self._shards + number for part, number in pairs]),
             time=torch.cat([part.time for part in parts]),
-            embeddings=_Rows([part.embeddings for part in parts]),
+            embeddings=_JoinedRows([part.embeddings for part in parts]),
             pinned=parts[0].pinned,
             related=related,
             fetch=parts[0].fetch,

@@ -316,7 +316,7 @@ class Shards:
         """Check that this process holds all shards.
 
         Args:
-            name: What is asked for, for the message.
+            name: Name of the method, for the message.
 
         Raises:
             InputError: Other processes hold some.
