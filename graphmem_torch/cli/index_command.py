@@ -96,6 +96,11 @@ RESUMES = "what was acknowledged is safe, and running the same command again res
     help="Compute vectors in this type. bfloat16 is faster on a GPU, and its vectors differ: a "
     "store is bound to it.",
 )
+@option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Index the shards on this Ray cluster, such as ray://head:10001; local starts one here.",
+)
 @option("--new", is_flag=True, help="Make a store even if its name is much like another's.")
 @store_options
 def index(
@@ -113,6 +118,7 @@ def index(
     workers: int | None,
     encoder_batch: int | None,
     encoder_dtype: str | None,
+    ray: str | None,
     new: bool,
 ) -> Reply:
     """Bring a store up to date with files, or make one.
@@ -146,6 +152,9 @@ def index(
         raise InputError(
             "--fingerprint: expected --embeddings beside it, got none; name the vectors"
         )
+    if ray is not None:
+        given["skip_bad"] = skip_bad
+        return _on_ray(target, files, ray, given, apart=dry_run or bool(embeddings))
     target.settings.load_engine()
     from graphmem_torch.memory.capacity import expect_room
     from graphmem_torch.memory.file_vectors import opened_vectors
@@ -174,8 +183,44 @@ def index(
                 f"{error}.{kept if len(memory) > before else ''} --skip-bad leaves out what "
                 "cannot be used"
             ) from error
+    return _indexed(target, done, time.perf_counter() - start, dry_run, skip_bad)
+
+
+def _on_ray(
+    target: Target, files: tuple[str, ...], address: str, reading: dict[str, Any], *, apart: bool
+) -> Reply:
+    """Bring a memory of shards up to date on a Ray cluster.
+
+    Args:
+        target: Folder of the shards.
+        files: Files and folders.
+        address: Address of the cluster.
+        reading: Other arguments of `Memory.add_files`.
+        apart: Whether an option was given that does not go with it.
+
+    Raises:
+        InputError: One store, a namespace, or such an option.
+    """
+    if not target.sharded or target.namespace is not None or apart:
+        got = "--dry-run or --embeddings" if apart else "a namespace"
+        got = got if target.sharded else f"{target.store} without shards"
+        raise InputError(
+            f"--ray: expected a memory of shards alone, got {got}; make one with --shards S, and "
+            "leave out --namespace, --dry-run and --embeddings"
+        )
+    start, settings = time.perf_counter(), target.settings
+    settings.load_engine()
+    from graphmem_torch.integrations.ray_index import index_on_ray
+
+    own: Any = {"embedder": settings.embedder, "device": settings.device, "progress": True}
+    done = index_on_ray(target.store, files, address, config=settings.config, **own, **reading)
+    return _indexed(target, done, time.perf_counter() - start, False, reading["skip_bad"])
+
+
+def _indexed(target: Target, done: Indexed, took: float, dry_run: bool, skip_bad: bool) -> Reply:
+    """Return the reply of what was done, or would be."""
     data = {"store": str(target.store), "dry_run": dry_run, **asdict(done)}
-    data["seconds"] = round(time.perf_counter() - start, 3)
+    data["seconds"] = round(took, 3)
     if not skip_bad:
         del data["skipped"]
     return Reply(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -17,10 +17,26 @@ from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import row_entries
 
-__all__ = ["Choice", "Headed", "near_duplicates", "with_headers"]
+__all__ = ["Choice", "Headed", "Vectors", "near_duplicates", "with_headers"]
 
 Repeats = Callable[[Tensor, Tensor], Tensor]
 """Function from two lists of atom rows [P] to whether each pair says the same, [P] bool."""
+
+
+class Vectors(Protocol):
+    """Unit rows [A, d]: a tensor, or several as one."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """A and d."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the rows."""
+
+    def __getitem__(self, rows: Any, /) -> Tensor:
+        """Return rows [...] as [..., d]."""
+
 
 _MOST = 1024  # items of a question to compare: a context rarely holds more
 _ROUNDING = 1e-6  # tolerance of a cosine: rounding alone can lift it above 1
@@ -47,7 +63,7 @@ class Choice:
     header: Tensor
     prices: Tensor
     pinned: Tensor
-    embeddings: Tensor
+    embeddings: Vectors
     redundancy: float
     work: int
     gap: float
@@ -61,7 +77,7 @@ class Choice:
         groups: Tensor,  # [B, n] int64
         header_costs: Tensor,  # [G] int64 tokens
         *,
-        embeddings: Tensor,
+        embeddings: Vectors,
         redundancy: float,
         work: int = 64,
         gap: float = 0.0,
@@ -189,7 +205,7 @@ def _of_rows(pairs: Overlap, rows: Tensor) -> Overlap:
 def near_duplicates(
     rows: Tensor,  # [B, n] int64 atom rows, -1 = none
     chosen: Tensor,  # [B, n] bool
-    embeddings: Tensor,  # [A, d] unit rows
+    embeddings: Vectors,  # [A, d] unit rows
     least: float,
     repeats: Repeats | None = None,
     *,
@@ -220,7 +236,7 @@ def near_duplicates(
 def _pairs(
     rows: Tensor,
     first: Tensor,
-    embeddings: Tensor,
+    embeddings: Vectors,
     least: float,
     repeats: Repeats | None,
     cells: int,

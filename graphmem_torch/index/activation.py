@@ -15,6 +15,7 @@ from graphmem_torch.index.execution_plan import ExecutionPlan, gate_spread
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.fixed_shapes import shapes_are_fixed
 from graphmem_torch.ops.propagate import Fan
+from graphmem_torch.ops.spread import Method
 from graphmem_torch.rank.anchors import (
     anchor_activation,
     anchor_relevance,
@@ -53,6 +54,8 @@ __all__ = [
 ]
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
+_LENT = 32  # concepts that a shard lends to the others for a question
+_JOINED = {"max": "amax", "sum": "sum"}
 
 
 def started_from(found: Candidates, plan: ExecutionPlan) -> Reached:
@@ -215,8 +218,52 @@ def _activated(
     rows = start_of(memory, query, anchors, value)
     found: dict[str, SparseRows | Tensor] = {"start": rows}
     for name, own in settings.items():
-        found[name] = memory.of_atoms(spread_from(memory, plan, rows, mask, own))
+        spread = spread_from(memory, plan, rows, mask, own)
+        if memory.part is not None and memory.part.entity is not None and own.rounds > 1:
+            spread = _with_lent(memory, plan, rows, spread, mask, own)
+        found[name] = memory.of_atoms(spread)
     return found
+
+
+def _with_lent(
+    memory: MemoryTensors,
+    plan: ExecutionPlan,
+    start: SparseRows,  # [B, N]
+    spread: SparseRows,  # [B, N]
+    mask: Tensor | None,
+    settings: SpreadConfig,
+) -> SparseRows:  # [B, N]
+    """Return activation with what the concepts of other shards bring.
+
+    A concept that anchors of one shard activate in the first round spreads from its namesakes in
+    all others in the next ones. Each shard lends its strongest.
+    """
+    part = memory.part
+    assert part is not None and part.entity is not None and part.peers is not None
+    peers, entity = part.peers, part.entity
+    # A few nodes start, and few rounds follow.
+    method: Method = "auto" if start.value.is_cuda else "frontier"
+    first = spread_from(memory, plan, start, mask, replace(settings, rounds=1), method)
+    first = first.select(entity.number.index_select(0, first.column) >= 0)
+    value, node = first.topk(_LENT)
+    number = entity.number[node.clamp(min=0)].masked_fill(node < 0, -1)
+    own = torch.stack([number.double(), value.double()], dim=2)
+    every = peers.gather("concepts", own)
+    others = torch.arange(len(every), device=own.device) != peers.place
+    number, value = every[others].transpose(0, 1).flatten(1, 2).unbind(2)  # [B, (S - 1) M]
+    wanted = number.long().contiguous()
+    place = torch.searchsorted(entity.known, wanted).clamp(max=len(entity.known) - 1)
+    there = (wanted >= 0) & (entity.known[place] == wanted)
+    node = entity.node[place].masked_fill(~there, -1)
+    lent = SparseRows.of(node, value.to(start.value), memory.graph.num_nodes)
+    if not len(lent.key):
+        return spread
+    later = replace(settings, rounds=settings.rounds - 1)
+    lent = spread_from(memory, plan, lent, mask, later, method)
+    key, slot = torch.cat([spread.key, lent.key]).unique(return_inverse=True)
+    value = torch.cat([spread.value, lent.value])
+    most = value.new_zeros(len(key)).scatter_reduce_(0, slot, value, _JOINED[settings.reduce])
+    return SparseRows(key, most, spread.shape)
 
 
 def spread_from(
@@ -225,6 +272,7 @@ def spread_from(
     start: Rows,  # [B, N]
     mask: Tensor | None,  # [B, N] bool
     settings: SpreadConfig | None = None,
+    method: Method = "auto",
 ) -> Rows:  # [B, N]
     """Run `spread_activation` by the constants of a plan, and its settings or the given ones."""
     s, constants = settings or plan.config.spread, plan.constants
@@ -243,6 +291,7 @@ def spread_from(
         inhibition=constants.get("inhibition", 0.0),
         gain=constants.get("gain", 1.0),
         threshold=constants.get("threshold", 0.0),
+        method=method,
     )
 
 
@@ -252,11 +301,16 @@ def fan_of(memory: MemoryTensors, settings: SpreadConfig) -> Fan | Tensor:  # or
     With `min_fan: mean` it is at least the mean out-degree of the turns. A turn whose concepts are
     not linked yet would otherwise send all of its activation to the next turn.
     """
-    if settings.min_fan == "one" or settings.fan == "none":
+    shared = None if memory.part is None else memory.part.fan
+    if settings.fan == "none" or (settings.min_fan == "one" and shared is None):
         return settings.fan
-    degree = memory.graph.fan().to(torch.float32)
-    mean = memory.mean_of(degree[memory.node.long()]).clamp(min=1.0)
-    degree = torch.where(memory.atom < 0, degree.clamp(min=1.0), torch.maximum(degree, mean))
+    degree = memory.graph.fan().to(torch.float32) if shared is None else shared
+    least = degree.clamp(min=1.0)
+    if settings.min_fan == "mean":
+        mean = memory.mean_of(degree[memory.node.long()]).clamp(min=1.0)
+        degree = torch.where(memory.atom < 0, least, torch.maximum(degree, mean))
+    else:
+        degree = least
     return degree if settings.fan == "degree" else degree.sqrt()
 
 

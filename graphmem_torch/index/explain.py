@@ -47,6 +47,8 @@ class Explained(NamedTuple):
         score: [], `MemoryIndex.score` of the atom, which becomes a candidate if necessary.
         shares: [F], each signal's share, in the order of `signal_names`.
         rank: Its place in the hits, from 1; 0 if it cannot be a hit.
+        depth: Number of hits that a ranking needs to reach it, at least 1; in a memory of shards to
+            reach what each of them explains.
         anchors: [K] int64 nodes where activation started, the strongest first.
         value: [K], initial activation.
         anchor_gradient: [K], gradient of the score in that activation.
@@ -55,12 +57,14 @@ class Explained(NamedTuple):
         graph: Graph that activation follows; E edges in the order of its arrays.
         edge_gradient: [E], gradient of the score in the weight of each edge.
         node_gradient: [N], gradient of the score in the share of its activation that a node sends.
-        influence: [A], the score minus the score without each atom; 0 for the atom itself.
+        influence: [A], the score minus the score without each atom; 0 for the atom itself, and
+            for all in a memory of shards, where leaving one out would change what all share.
     """
 
     score: Tensor
     shares: Tensor
     rank: int
+    depth: int
     anchors: Tensor
     value: Tensor
     anchor_gradient: Tensor
@@ -104,18 +108,25 @@ def explain(
         tier, worth = found.query.tier, scores
         if tier is not None:
             worth = by_tier(found, scores.masked_fill(~hits, -torch.inf)[None], tier)[0]
-        better = (hits & (worth > worth[place])).sum()
+        better = _num_better(memory, worth.masked_fill(~hits, -torch.inf), worth[place])
         start = _started(memory, found)
         node = memory.nodes(wanted[0])
         paths, strength = _chains(memory, plan, query, start, node)
-        influence = influence_of(found, plan, weights, rows, place)
+        influence = scores.new_zeros(memory.num_atoms)
+        if memory.peers is None:
+            influence = influence_of(found, plan, weights, rows, place)
+    rank = better + 1 if listed and bool(hits[place]) else 0
+    depth = max(1, rank)
+    if memory.peers is not None:
+        depth = int(memory.peers.largest("depth", torch.tensor(depth)))
     edge, initial = _gradients(found, plan, own, place, start)
     sent = torch.zeros(graph.num_nodes, dtype=edge.dtype, device=edge.device)
     sent.index_add_(0, graph.source.long(), graph.weight * edge)
     return Explained(
         score=scores[place],
         shares=signals[0, place] * own,
-        rank=int(better) + 1 if listed and bool(hits[place]) else 0,
+        rank=rank,
+        depth=depth,
         anchors=start.column,
         value=start.value,
         anchor_gradient=initial,
@@ -126,6 +137,15 @@ def explain(
         node_gradient=sent,
         influence=influence,
     )
+
+
+def _num_better(memory: MemoryTensors, worth: Tensor, own: Tensor) -> int:  # [C], []
+    """Return the number of possible hits above an atom, in all shards."""
+    if memory.peers is None:
+        return int((worth > own).sum())
+    others = memory.peers.gather("explained", own.detach())  # each shard explains an atom
+    counts = memory.peers.gather("better", (worth[:, None] > others).sum(0))
+    return int(counts.sum(0)[memory.peers.place])
 
 
 def _started(memory: MemoryTensors, found: Candidates) -> SparseRows:  # [1, N], strongest first
@@ -169,7 +189,8 @@ def _gradients(
     """Return gradients of the score in edge weights and in anchor and seed activation."""
     memory, graph, reached = found.memory, found.memory.graph, found.reached
     none = torch.zeros_like(graph.weight), torch.zeros_like(start.value)
-    if reached.anchors is None or reached.value is None or not plan.starts:
+    starts = plan.starts or (memory.peers is not None and memory.peers.starts)
+    if reached.anchors is None or reached.value is None or not starts:
         return none
     names = [plan.names[i] for i in plan.places(graph=True)]
     with torch.enable_grad():

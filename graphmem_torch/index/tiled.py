@@ -32,7 +32,7 @@ def retrieve_in_tiles(
     every = plan.rule == CandidateRule.EVERY and compared is not None
     width = max(1, compared.shape[1]) if every and compared is not None else 1
     step = max(1, size // max(1, memory.num_atoms * width))
-    if memory.peers is not None:
+    if memory.peers is not None and len(query) > 1:
         step = memory.peers.smallest("tile", step)
     parts = [
         retrieve(

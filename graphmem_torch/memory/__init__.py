@@ -12,14 +12,15 @@ from graphmem_torch.lazy import lazy_names
 if TYPE_CHECKING:
     from graphmem_torch.memory.memory import Memory
     from graphmem_torch.memory.request import Layout, Scope
-    from graphmem_torch.memory.sharded import create_shards
+    from graphmem_torch.memory.sharded import create_shards, open_shards
     from graphmem_torch.results import Added
 
-__all__ = ["Added", "Layout", "Memory", "Scope", "create_shards"]
+__all__ = ["Added", "Layout", "Memory", "Scope", "create_shards", "open_shards"]
 
 _NAMES = {
+    "memory.memory": "Memory",
     "memory.request": "Layout Scope",
-    "memory.sharded": "Memory create_shards",
+    "memory.sharded": "create_shards open_shards",
     "results": "Added",
 }
 

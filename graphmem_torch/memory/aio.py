@@ -11,7 +11,6 @@ from typing import Any, overload
 
 from graphmem_torch.memory.asking import Asking
 from graphmem_torch.memory.contexts import callers_loop
-from graphmem_torch.memory.learning import record_feedback
 from graphmem_torch.memory.request import (
     EVERYTHING,
     PRESET_LAYOUT,
@@ -240,4 +239,4 @@ class AsyncMemory:
         not_used: str | Sequence[str] = (),
     ) -> None:
         """Record which memories helped, as `Memory.feedback`; cancelling changes nothing."""
-        await asyncio.to_thread(record_feedback, self._writing.state, question, used, not_used)
+        await asyncio.to_thread(self._asking.feedback, question, used, not_used)

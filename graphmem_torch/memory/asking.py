@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -14,15 +15,15 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
+from graphmem_torch.memory.context_atoms import ContextHits
+from graphmem_torch.memory.feedback import Named, note_cited, record_feedback
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
-from graphmem_torch.memory.plan_choice import plans_of
-from graphmem_torch.memory.plans import Chains, answered, carried_out
+from graphmem_torch.memory.plans import answered, carried_out, plans_at
 from graphmem_torch.memory.questions import (
     as_hit,
     checked_questions,
@@ -39,14 +40,13 @@ from graphmem_torch.memory.questions import (
 from graphmem_torch.memory.request import Filters, Layout
 from graphmem_torch.memory.state import State
 from graphmem_torch.oracle import method_of
-from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Answer, Context, Explanation, QueryPlan, Result
 from graphmem_torch.text.embedder import Encoded, encode_checked, rescaled
 from graphmem_torch.text.question import looks_back
 from graphmem_torch.text.times import TimeLike, parse_time
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "expect_explained"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,11 @@ class Asking:
             state: State of the memory.
         """
         self.state = state
+
+    @property
+    def states(self) -> Sequence[State]:
+        """States of the stores that are asked."""
+        return [self.state]
 
     # Hits.
 
@@ -158,7 +163,7 @@ class Asking:
         query = self.query(view, asked, filters, encoded=encoded, instants=instants)
         if stages is not None:
             stages.done("encode")
-        planned = self.plans(view, asked, filters, instants)
+        planned = plans_at(self.state, view, asked, filters, instants)
         found, plans = answered(
             snapshot, view.store, rows, query, *planned, k, paths=True, stages=stages
         )
@@ -226,11 +231,9 @@ class Asking:
         count = settings.candidates(budgets, self.state.config.rank.k) if k is None else k
         if filters.scope.refresh:
             self.state.store.expect_writable()
-        work = partial(self._compiled, asked, filters, encoded, budgets, count, settings)
-        made, used = self.state.with_retry(work, filters.instant)
+        made = self._written(asked, filters, encoded, budgets, count, settings)
         if filters.scope.refresh:
             self._refresh({name for curve in made for each in curve for name in each.sources})
-        self.state.note_uses(used.tolist())
         return made
 
     def _refresh(self, ids: Iterable[str]) -> None:
@@ -238,7 +241,7 @@ class Asking:
         store = self.state.store
         refresh_expiry(store, [node for node, _ in store.known([*ids]).values()])
 
-    def _compiled(
+    def _written(
         self,
         asked: Sequence[str],
         filters: Filters,
@@ -246,18 +249,44 @@ class Asking:
         budgets: Sequence[int],
         count: int,
         settings: contexts.ContextSettings,
+    ) -> list[list[Context]]:
+        """Return the contexts of the `count` best memories, and record the ones that they use."""
+        floor = settings.config.min_relevance
+
+        def work(view: IndexView) -> tuple[list[list[Context]], Tensor]:
+            hits, plans = self.context_hits(asked, filters, encoded, count, floor, view)
+            atoms = view.context_atoms.of(view.snapshot)
+            return view.contexts.compile(atoms, hits, asked, plans, budgets, settings)
+
+        made, used = self.state.with_retry(work, filters.instant)
+        self.state.note_uses(used.tolist())
+        return made
+
+    def context_hits(
+        self,
+        asked: Sequence[str],
+        filters: Filters,
+        encoded: Encoded | None,
+        count: int,
+        floor: float,
         view: IndexView,
-    ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
+    ) -> tuple[ContextHits, list[QueryPlan | None]]:
+        """Return the best memories for contexts, and the outcome of plans.
+
+        Args:
+            asked: B questions.
+            filters: Conditions on the memories.
+            encoded: Vectors of the questions, if they are known.
+            count: Number of memories of each.
+            floor: Minimum relevance (`ContextHits.of`).
+            view: Index that is asked.
+        """
         snapshot = view.snapshot
         query = self.query(view, asked, filters, encoded=encoded)
-        planned = self.plans(view, asked, filters)
+        planned = plans_at(self.state, view, asked, filters)
         found, plans = answered(snapshot, view.store, asked, query, *planned, count)
-        # Cap each score by those before it, so that a context keeps the order of the plan.
-        found = found._replace(scores=found.scores.cummin(dim=1).values)
         judged = verdicts(snapshot, found, query, self.state.config.gate.threshold)
-        return view.contexts.compile(
-            snapshot, asked, found, query, plans, budgets, settings, judged
-        )
+        return ContextHits.of(snapshot, query, found, judged, floor), plans
 
     def answer(
         self,
@@ -302,8 +331,22 @@ class Asking:
             if answer.cited:
                 cited.setdefault(name, []).append(answer)
         for name, own in cited.items():
-            _note_cited(self.state.space(name) if name else self.state, own)
+            note_cited((self._within(name) if name else self).states, own)
         return answers[0] if isinstance(question, str) else answers
+
+    def feedback(
+        self, question: str, used: str | Sequence[str], not_used: str | Sequence[str]
+    ) -> None:
+        """Record which memories helped with a question; see `Memory.feedback`."""
+        (asked,) = checked_questions([question])
+        with ExitStack() as turns:
+            for state in self.states:
+                turns.enter_context(state.store.turn())
+            record_feedback(self.states, asked, self._named(used), self._named(not_used))
+
+    def _named(self, ids: str | Sequence[str]) -> list[Named]:
+        """Return the ids and nodes of atoms in each of `states`."""
+        return [self.state.resolve_ids(ids)]
 
     # Explanations.
 
@@ -328,12 +371,17 @@ class Asking:
             )
         if filters.scope.refresh:
             raise InputError("refresh: expected False for an explanation, got True; leave it out")
+        return self._explanation(text, id, filters, limit, k)
+
+    def _explanation(
+        self, text: str, id: str | None, filters: Filters, limit: int, k: int | None
+    ) -> Explanation:
         hidden = self.state.store.expiry.hidden(filters.instant)
         nodes = None if id is None else self.state.resolve_ids([id], hidden=hidden)[1]
-        work = partial(self._explained, text, nodes, filters, limit, k)
-        return self.state.with_retry(work, filters.instant)
+        work = partial(self.explained, text, nodes, filters, limit, k)
+        return expect_explained(self.state.with_retry(work, filters.instant))
 
-    def _explained(
+    def explained(
         self,
         text: str,
         nodes: Sequence[int] | None,
@@ -341,10 +389,20 @@ class Asking:
         limit: int,
         k: int | None,
         view: IndexView,
-    ) -> Explanation:
+    ) -> Explanation | None:
+        """Return the explanation of a memory; None if there is none to explain here.
+
+        Args:
+            text: The question.
+            nodes: Node of the memory; empty if another shard has it; None is the best hit.
+            filters: Conditions on the memories.
+            limit: Maximum number of edges and of gradients.
+            k: Number of hits.
+            view: Index that is asked.
+        """
         snapshot = view.snapshot
         query = self.query(view, [text], filters)
-        planned = self.plans(view, [text], filters)
+        planned = plans_at(self.state, view, [text], filters)
         ((_, query, _),) = carried_out(snapshot, view.store, [text], query, *planned)
         if nodes is None:
             with torch.inference_mode():
@@ -352,14 +410,16 @@ class Asking:
             rows = best[best >= 0]
         else:
             rows = snapshot.rows_of(nodes)
-        if not len(rows):
-            raise InputError(
-                "id: expected a memory to explain, got none, and nothing is found; name one"
-            )
-        row = int(rows[0])
+        # Shards explain together, one whatever it has, so that all take the same steps.
+        together = snapshot.index.tensors.peers is not None
+        if not len(rows) and not together:
+            return None
+        row = int(rows[0]) if len(rows) else 0
         found = snapshot.index.explain(query, row, k=k)
         own = self.state.config, self.state.embedder.name
         hit = as_hit(text, snapshot, query, row, found, view.store, *own)
+        if not len(rows):
+            return None
         return to_explanation(text, snapshot, row, found, hit, view.store, limit)
 
     # Questions as tensors.
@@ -436,59 +496,6 @@ class Asking:
             masks["ended"] = masks["ended"] & ~back[:, None].to(device)
         return replace(query, **masks) if masks else query
 
-    def plans(
-        self,
-        view: IndexView,
-        questions: Sequence[str],
-        filters: Filters,
-        instants: Sequence[float | None] | None = None,
-    ) -> tuple[list[QueryPlan | None], Chains, Events | None]:
-        """Return the plan of each question at each moment, in the order of the rows of `query`.
-
-        Args:
-            view: Index that is asked.
-            questions: B questions.
-            filters: Conditions on the memories.
-            instants: T moments, by default those of `filters`.
-
-        Returns:
-            B * T plans, None for a question without one. With them, if a plan needs it, the
-            supersessions known at each moment, and the times of events.
-        """
-        state, plan, own = self.state, filters.scope.plan, self.state.config.plan
-        moments = filters.instants if instants is None else instants
-        weighed = "followed" in view.snapshot.index.reads
-        superseded = weighed and plan is not False and state.spans.superseded()
-        peers = view.snapshot.index.tensors.peers
-        if peers is not None:  # all shards take the same steps
-            superseded = peers.any("superseded", superseded)
-        if plan is False or (plan is None and not (own.use or superseded)):
-            return [None] * (len(questions) * len(moments)), (), None
-        told = filters.scope.asked
-        now = state.decay.now() if told is None else parse_time(told, "asked")
-        asked = [now if moment is None or told is not None else moment for moment in moments]
-        index, store = view.snapshot.index, view.store
-        scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
-        each = [
-            plans_of(
-                plan,
-                questions,
-                [at] * len(questions),
-                own,
-                store,
-                scored=scored,
-                superseded=superseded,
-            )
-            for at in asked
-        ]
-        listed = [plans[place] for place in range(len(questions)) for plans in each]
-        timed = any(plan and (plan.between or plan.order != "relevance") for plan in listed)
-        events = state.spans.events(view.snapshot, store) if timed else None
-        if not any(plan is not None and plan.succession for plan in listed):
-            return listed, (), events
-        chains = state.spans.successions(view.snapshot, store, moments) * len(questions)
-        return listed, chains, events
-
     # Namespaces.
 
     def _within(self, name: str) -> Asking:
@@ -531,22 +538,14 @@ class Asking:
         return cast("list[T]", found)
 
 
-def _note_cited(state: State, answers: Sequence[Answer]) -> None:
-    """Record cited memories as used, and as feedback against the other memories of the answer."""
-    if state.store.readonly:
-        return
-    # Cited memories may have been deleted while the model answered.
-    given = {name for answer in answers for name in answer.context.sources}
-    node = {name: number for name, (number, _) in state.store.known([*given]).items()}
-    state.note_uses([node[n] for answer in answers for n in answer.cited if n in node])
-    pinned, learned, now = {*state.store.life.pinned()}, state.store.learned, state.clock()
-    for answer in answers:
-        used = [node[name] for name in answer.cited if name in node]
-        left = {*answer.context.sources} - {*answer.cited} - pinned
-        # Pinned memories are in every context, so ignoring one says nothing about the question.
-        not_used = [node[name] for name in left if name in node]
-        if used and not_used:
-            question = answer.question
-            state.store.uses.write_behind(
-                partial(learned.add_feedback, question, used, not_used, now)
-            )
+def expect_explained(found: Explanation | None) -> Explanation:
+    """Return an explanation, which must exist.
+
+    Raises:
+        InputError: There is none.
+    """
+    if found is None:
+        raise InputError(
+            "id: expected a memory to explain, got none, and nothing is found; name one"
+        )
+    return found

@@ -66,12 +66,12 @@ class _Extent:
 class Consolidation:
     """Refines one memory; run one at a time, over all threads and processes."""
 
-    def __init__(self, writing: Writing, learning: Learning) -> None:
+    def __init__(self, writing: Writing, learning: Learning | None) -> None:
         """Keep the parts of the memory; loads nothing.
 
         Args:
             writing: Writing to the memory.
-            learning: Learning of the memory.
+            learning: Learning of the memory; None learns nothing.
         """
         self._writing, self._learning = writing, learning
         self._state, self._store = writing.state, writing.state.store
@@ -145,7 +145,8 @@ class Consolidation:
         aside = self._archive(left, going, extent.stuck)
         if state.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going, extent)
-        learned = int(going() and correct_if_due(self._learning, state))
+        learning = self._learning
+        learned = int(learning is not None and going() and correct_if_due(learning, state))
         return Consolidated(linked, reinforced, reconciled, made, gone, aside, learned, expired)
 
     def _aggregate(

@@ -18,23 +18,17 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
-from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.retrieve import Retrieval
+from graphmem_torch.memory.context_atoms import ContextAtoms, ContextHits
 from graphmem_torch.memory.duplicates import ComparedContent
-from graphmem_torch.memory.index_builder import Snapshot, to_rows
 from graphmem_torch.memory.request import Layout
-from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Answer, Context, QueryPlan
-from graphmem_torch.store.tensor_reader import TensorReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 # Functions import what writes a context: a question needs none of it.
 if TYPE_CHECKING:
     from graphmem_torch.context.compile import Compiled, TokenCosts
     from graphmem_torch.context.formats import Format
-    from graphmem_torch.context.pool import Relations
     from graphmem_torch.context.summarise import Shorten
 
 __all__ = [
@@ -70,9 +64,6 @@ _WORK, _GAP = 64, 1e-4
 _ORDER_EDGES = ("dependency", "causes", "precedes", "implication")
 _GRAIN = 8  # tokens of a short entry: at most budget / 8 memories are considered
 _KEPT = 8192  # maximum cached memories
-_LED = ("named", "date", "event", "reply", "succession")  # signals of hits without shared words
-_BROUGHT = 0.25  # minimum share of edges in the absolute score of a connected hit
-_LEAST = 1e-6
 _CHATS = ("openai", "anthropic")
 _REFUSED = "the memory has no record of it"
 _PROMPT = (
@@ -148,35 +139,37 @@ def checked_budgets(budget: int | Sequence[int]) -> list[int]:
 
 
 class ContextCompiler:
-    """Compiles contexts from hits of an index; safe to share between threads.
+    """Compiles contexts from hits; safe to share between threads.
 
-    Caches costs of entries, relations and texts between questions.
+    Caches costs of entries and texts between questions.
     """
 
-    def __init__(self, store: TensorReader) -> None:
-        """Start with empty caches; reads on demand."""
-        self._store = store
+    def __init__(self) -> None:
+        """Start with empty caches."""
         self._lock = threading.RLock()
         self._costs: dict[tuple[str, str, str | TokenCounter, bool], TokenCosts] = {}
-        self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
         self._atoms: dict[int, Atom] = {}  # by node; numbers are never reused
-        self._pins: tuple[object, Tensor] | None = None
 
     def compile(
         self,
-        snapshot: Snapshot,
+        atoms: ContextAtoms,
+        hits: ContextHits,
         questions: Sequence[str],  # B
-        found: Retrieval,
-        query: QueryBatch,
         plans: Sequence[QueryPlan | None],  # B
         budgets: Sequence[int],  # W
         settings: ContextSettings,
-        judged: Sequence[tuple[float, bool | None]],  # B
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
         """Return a context for each question and budget, and the nodes of the memories they use.
 
-        `query` is the questions as tensors, `plans` their plans, `judged` the confidence and
-        verdict of the gate (`questions.verdicts`). A budget is of the whole prompt.
+        A budget is of the whole prompt.
+
+        Args:
+            atoms: Atoms that contexts may hold.
+            hits: Hits of the questions.
+            questions: B questions.
+            plans: Plan of each question; None for none.
+            budgets: W budgets.
+            settings: Settings of the contexts.
 
         Raises:
             InputError: A budget is too small for the pinned memories and the template.
@@ -186,35 +179,36 @@ class ContextCompiler:
         from graphmem_torch.context.pool import gather_pool, values_from_scores
         from graphmem_torch.context.summarise import shortened
 
-        rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
-        config, allowed = settings.config, query.allowed
+        rows, config, judged = hits.rows, settings.config, hits.judged
+        # Cap each score by those before it, so that a context keeps the order of the plan.
+        scores = hits.scores.cummin(dim=1).values
         values = values_from_scores(scores, kind=config.value, temperature=config.temperature)
-        unrelated = _unrelated(snapshot, query, found, config.min_relevance)
         # Memories within a stated time are related, whatever their words.
         timed = [plan is not None and plan.between is not None for plan in plans]
-        unrelated = unrelated & ~torch.tensor(timed)[:, None]
+        unrelated = hits.unrelated & ~torch.tensor(timed)[:, None]
+        fetch = partial(self._fetched, atoms)
         pool = gather_pool(
             rows,
             values.masked_fill(unrelated, 0.0),
-            atoms=snapshot.index.num_atoms,
-            pinned=self._pinned(snapshot),
-            needs=self._related(snapshot, config.requires),
-            allowed=None if allowed is None else allowed.cpu(),
+            atoms=len(atoms),
+            pinned=atoms.pinned,
+            needs=atoms.related(config.requires),
+            allowed=hits.allowed,
             limit=_POOL,
         )
-        nodes = torch.where(pool.rows >= 0, snapshot.node[pool.rows.clamp(min=0)], -1)
+        nodes = torch.where(pool.rows >= 0, atoms.node[pool.rows.clamp(min=0)], -1)
         with self._lock:
             token_costs = self._token_costs(settings)
-            token_costs.learn(nodes[nodes >= 0], self._store.atoms)
+            token_costs.learn(nodes[nodes >= 0], atoms.fetch)
             costs, groups = token_costs.read(nodes)
             header_costs = token_costs.header_costs
         texts: dict[tuple[int, int], str] = {}
         if settings.shorten is not None:
             for place, question in enumerate(questions):
                 there = nodes[place] >= 0
-                atoms = self._store.atoms(nodes[place, there].tolist())
-                made = shortened(settings.shorten, question, [atom.rendered for atom in atoms])
-                tokens = [token_costs.cost(*pair) for pair in zip(atoms, made, strict=True)]
+                told = atoms.fetch(nodes[place, there].tolist())
+                made = shortened(settings.shorten, question, [atom.rendered for atom in told])
+                tokens = [token_costs.cost(*pair) for pair in zip(told, made, strict=True)]
                 costs[place, there] = torch.tensor(tokens, dtype=torch.int64)
                 keys = [(place, row) for row in pool.rows[place, there].tolist()]
                 texts |= zip(keys, made, strict=True)
@@ -224,10 +218,10 @@ class ContextCompiler:
             tokenizer=settings.tokenizer,
             order=config.order,
             token_costs=token_costs,
-            node=snapshot.node,
-            time=snapshot.index.time.cpu(),
-            before=self._related(snapshot, before),
-            fetch=self._fetched,
+            node=atoms.node,
+            time=atoms.time,
+            before=atoms.related(before),
+            fetch=fetch,
             texts=texts,
         )
         with torch.inference_mode():
@@ -236,16 +230,16 @@ class ContextCompiler:
                 costs,
                 groups,
                 header_costs,
-                embeddings=snapshot.index.embeddings,
+                embeddings=atoms.embeddings,
                 redundancy=settings.redundancy,
                 work=_WORK,
                 gap=_GAP,
-                repeats=partial(self._repeats, snapshot),
+                repeats=partial(self._repeats, atoms),
             )
             curves = compiler.compile(pool, choice, questions, budgets)
 
         def names(listed: Tensor) -> tuple[str, ...]:
-            return tuple(token_costs.ids[node] for node in snapshot.node[listed].tolist())
+            return tuple(token_costs.ids[node] for node in atoms.node[listed].tolist())
 
         def context(b: int, made: Compiled, budget: int) -> Context:
             chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), rows[b][rows[b] >= 0]
@@ -282,37 +276,26 @@ class ContextCompiler:
             if written.known
             for row in made.chosen
         }
-        return contexts, snapshot.node[torch.tensor(sorted(used), dtype=torch.int64)]
+        return contexts, atoms.node[torch.tensor(sorted(used), dtype=torch.int64)]
 
-    def _repeats(self, snapshot: Snapshot, one: Tensor, other: Tensor) -> Tensor:  # [P] bool
+    def _repeats(self, atoms: ContextAtoms, one: Tensor, other: Tensor) -> Tensor:  # [P] bool
         """Return whether the atoms of each pair of rows say the same."""
         rows, place = torch.cat([one, other]).unique(return_inverse=True)
-        atoms = self._fetched(snapshot.node[rows].tolist())
+        told = self._fetched(atoms, atoms.node[rows].tolist())
         number: dict[Hashable, int] = {}
-        said = [number.setdefault(ComparedContent.of(atom).content, len(number)) for atom in atoms]
+        said = [number.setdefault(ComparedContent.of(atom).content, len(number)) for atom in told]
         first, second = torch.tensor(said, dtype=torch.int64)[place].view(2, -1)
         return first == second
 
-    def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
+    def _fetched(self, atoms: ContextAtoms, nodes: Sequence[int]) -> list[Atom]:
         """Return the memories of nodes, cached."""
         with self._lock:
             fresh = [node for node in nodes if node not in self._atoms]
             if len(self._atoms) + len(fresh) > _KEPT:
                 self._atoms, fresh = {}, list(nodes)
             if fresh:
-                self._atoms |= zip(fresh, self._store.atoms(fresh), strict=True)
+                self._atoms |= zip(fresh, atoms.fetch(fresh), strict=True)
             return [self._atoms[node] for node in nodes]
-
-    def _pinned(self, snapshot: Snapshot) -> Tensor:  # [P] int64
-        """Return rows of the pinned memories; cached until the store or the pins change."""
-        life = self._store.life
-        version = (snapshot.state, tuple(life.pins()))
-        with self._lock:
-            if self._pins is None or self._pins[0] != version:
-                pinned = torch.tensor(life.pinned_nodes(), dtype=torch.int64)
-                rows = torch.isin(snapshot.node, pinned)
-                self._pins = version, rows.nonzero().squeeze(1)
-            return self._pins[1]
 
     def _token_costs(self, settings: ContextSettings) -> TokenCosts:
         """Return the costs of entries in this format with this counter."""
@@ -324,42 +307,6 @@ class ContextCompiler:
         if key not in self._costs:
             self._costs[key] = TokenCosts(layout, tokenizer, inline=inline)
         return self._costs[key]
-
-    def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
-        """Return the relations of edges of these types; cached until the store changes."""
-        from graphmem_torch.context.pool import Relations
-
-        key = tuple(types)
-        with self._lock:
-            if self._relations[0] != snapshot.state:
-                self._relations = snapshot.state, {}
-            kept = self._relations[1]
-            if key not in kept:
-                edges = self._store.edges() if key else EdgeBlock.empty()
-                rows = to_rows(edges, snapshot.node)
-                kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
-            return kept[key]
-
-
-def _unrelated(
-    snapshot: Snapshot, query: QueryBatch, found: Retrieval, floor: float
-) -> Tensor:  # [B, k] bool, on the CPU
-    """Return which hits are unrelated to the question: below the floor without edges to them.
-
-    None are if no hit reaches the floor, as the question then distinguishes no memories.
-    """
-    rows, index = found.rows, snapshot.index
-    if not floor or not rows.numel() or not index.num_atoms:
-        return torch.zeros(rows.shape, dtype=torch.bool)
-    with torch.inference_mode():
-        below = index.relevance(query, rows) < floor
-        led = [
-            i for i, name in enumerate(index.signal_names) if SIGNALS[name].graph or name in _LED
-        ]
-        brought = found.shares[:, :, led].clamp(min=0.0).sum(2)
-        below &= brought < _BROUGHT * found.shares.abs().sum(2).clamp(min=_LEAST)
-        below &= (rows >= 0) & (~below & (rows >= 0)).any(1, keepdim=True)
-    return below.cpu()
 
 
 def answer_layout(llm: Any, layout: Layout) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "contradiction",
     "dated",
     "disconnect",
+    "given_edges",
     "judge_pairs",
     "similar_ids",
     "similar_pairs",
@@ -85,6 +86,29 @@ def _edge_type(value: object) -> EdgeType:
     return value if isinstance(value, EdgeType) else parse_edge_type(value)
 
 
+def given_edges(
+    source: str | Iterable[Any], target: str | None, type: Any, weight: float | None
+) -> list[tuple[str, Link]]:
+    """Return what `GraphEdits.connect` is given as sources and links, checked without the store.
+
+    Raises:
+        InputError: Not an edge of these forms (`_stated_edge`).
+    """
+    if isinstance(source, str):
+        return [_stated_edge((source, target, type, weight))]
+    if target is not None or weight is not None or type != EdgeType.RELATED_TO:
+        raise InputError(
+            "target, type, weight: expected none beside many edges; write them into each edge"
+        )
+    return _stated_edges(source)
+
+
+def _stated_edges(values: Iterable[Any]) -> list[tuple[str, Link]]:
+    if not isinstance(values, Iterable):
+        raise InputError(f"edges: expected {_FORM}, or an iterable of these, got {values!r:.80}")
+    return [_stated_edge(value) for value in values]
+
+
 def connect_all(
     store: MemoryStore, values: Iterable[Any], *, hidden: Collection[int] | None = ()
 ) -> Added:
@@ -98,9 +122,7 @@ def connect_all(
             `hidden`, as in `nodes_of`.
         StoreError: Read-only store or full disk; nothing is stored then.
     """
-    if not isinstance(values, Iterable):
-        raise InputError(f"edges: expected {_FORM}, or an iterable of these, got {values!r:.80}")
-    edges = [_stated_edge(value) for value in values]
+    edges = _stated_edges(values)
     if not edges:
         return Added(0, 0)
     with store.turn():  # so that no end is deleted meanwhile
@@ -199,6 +221,11 @@ class JudgedEdges:
     def judged(self) -> int:
         """Number of pairs judged so far."""
         return self.entailed + self.contradicted + self.neutral + self.failed
+
+    def __add__(self, other: JudgedEdges) -> JudgedEdges:
+        """Add the counts of two calls."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return JudgedEdges(*(one + more for one, more in pairs))
 
 
 def judge_pairs(

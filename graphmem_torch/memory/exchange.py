@@ -264,7 +264,10 @@ def exported_splits(part: ExportedPart) -> set[str]:
 
 
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
-    """Restore the learned values and feedback of an export whose memories are all stored."""
+    """Restore the learned values and feedback of an export whose memories are all stored.
+
+    A shard takes what is about its own memories.
+    """
     erased = store.learned.erased
     for where, record in _lines(part, "learned"):
         try:
@@ -280,8 +283,11 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
         try:
             said = record["feedback"]
             known = store.known([*said["used"], *said["not_used"]])
-            used, left = ([known[name][0] for name in said[k]] for k in ("used", "not_used"))
-            store.learned.give(str(said["question"]), used, left, parse_time(said["time"]))
+            used, left = (
+                [known[name][0] for name in said[k] if name in known] for k in ("used", "not_used")
+            )
+            if used or left:  # else it is about the memories of other shards
+                store.learned.give(str(said["question"]), used, left, parse_time(said["time"]))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"expected feedback as it is exported, got {error}; {_AGAIN}", where=where

@@ -13,8 +13,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -61,8 +61,8 @@ _TILE = 4096  # atoms read per batch
 
 def write_export(
     path: str | os.PathLike[str] | TextIO,
-    store: StoreReader,
-    within: Callable[[str], AbstractContextManager[StoreReader]],
+    stores: Sequence[StoreReader],
+    within: Callable[[str], AbstractContextManager[Sequence[StoreReader]]],
     names: Callable[[], Sequence[str]],
     *,
     own: Path | None,
@@ -72,8 +72,8 @@ def write_export(
 
     Args:
         path: File, which is replaced, or an open text stream.
-        store: Store of the memory.
-        within: Function that opens the store of a namespace or archive.
+        stores: Store of the memory, or those of its shards.
+        within: Function that opens the stores of a namespace or archive.
         names: Function that returns the names of the namespaces to write as well; one that is
             dropped meanwhile is left out.
         own: Folder of the memory, which must not contain the export.
@@ -103,7 +103,7 @@ def write_export(
                     parts.seek(start)
                     parts.truncate()
             header: dict[str, Any] = {"namespaces": number} if number else {}
-            lines = export_lines(store, vectors=vectors, **header)
+            lines = export_lines(stores, vectors=vectors, **header)
             first = next(lines)
             file.writelines(line + "\n" for line in chain([first], lines))
             parts.seek(0)
@@ -138,14 +138,15 @@ def write_export(
 def _write_namespace(
     file: BinaryIO,
     name: str,
-    within: Callable[[str], AbstractContextManager[StoreReader]],
+    within: Callable[[str], AbstractContextManager[Sequence[StoreReader]]],
     vectors: VectorsOf | None,
 ) -> int:
     """Write the part of a namespace and return its number of memories."""
-    with within(name) as store:
-        ties = kept_ties(store)
-        tied = ties.edges, ties.validity
-        lines = export_lines(store, vectors=vectors, tied=tied, namespace=name)
+    with within(name) as stores:
+        ties = [kept_ties(store) for store in stores]
+        edges = [edge for own in ties for edge in own.edges]
+        validity = [said for own in ties for said in own.validity]
+        lines = export_lines(stores, vectors=vectors, tied=(edges, validity), namespace=name)
         first = next(lines)
         file.writelines(f"{line}\n".encode() for line in chain([first], lines))
     return _atoms(first)
@@ -196,7 +197,7 @@ class Exported:
 
 
 def export_lines(
-    store: StoreReader,
+    stores: Sequence[StoreReader],
     *,
     vectors: VectorsOf | None = None,
     tied: tuple[Iterable[NamedEdge], Iterable[NamedStatement]] = ((), ()),
@@ -205,14 +206,16 @@ def export_lines(
     """Yield the lines of an export of one moment, without line feeds; writers wait meanwhile.
 
     Args:
-        store: Store of the memories.
+        stores: Store of the memories, or those of the shards.
         vectors: Reader of embeddings and token vectors to write as well.
         tied: Edges and validity kept by an archive.
         header: `namespace`, its name; or `namespaces`, the number of parts that follow.
     """
     digest, count = hashlib.sha256(), 0
-    with store.reading():
-        for record in chain(_records(store, vectors, header), _tied_records(*tied)):
+    with ExitStack() as reading:
+        for store in stores:
+            reading.enter_context(store.reading())
+        for record in chain(_records(stores, vectors, header), _tied_records(*tied)):
             line = dump_json(record, ensure_ascii=False, allow_nan=False)
             digest.update(line.encode() + b"\n")
             count += 1
@@ -221,24 +224,38 @@ def export_lines(
 
 
 def _records(
-    store: StoreReader, vectors: VectorsOf | None, header: Mapping[str, Any]
+    stores: Sequence[StoreReader], vectors: VectorsOf | None, header: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    outline, hidden = store.outline(), store.expiry.hidden()
-    nodes = [node for node, concept, _ in outline if concept is None and node not in hidden]
-    earlier = store.earlier_nodes(nodes)
+    hidden = [store.expiry.hidden() for store in stores]
+    nodes = [
+        [node for node, concept, _ in store.outline() if concept is None and node not in gone]
+        for store, gone in zip(stores, hidden, strict=True)
+    ]
+    earlier = [store.earlier_nodes(own) for store, own in zip(stores, nodes, strict=True)]
     yield {
         "graphmem": "export",
-        "version": VERSIONED if earlier else VERSION,
-        "atoms": len(nodes),
-        "fingerprint": store.fingerprint,
+        "version": VERSIONED if any(earlier) else VERSION,
+        "atoms": sum(map(len, nodes)),
+        "fingerprint": stores[0].fingerprint,
         "vectors": vectors is not None,
         **header,
     }
+    for store, own, before in zip(stores, nodes, earlier, strict=True):
+        yield from _own_records(store, own, before, vectors)
+    if alone := sorted({name for store in stores for name in _split_names(store)}):
+        yield {"split_names": alone}
+    yield from _learned_records(stores, hidden)
+
+
+def _own_records(
+    store: StoreReader, nodes: Sequence[int], earlier: Sequence[int], vectors: VectorsOf | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the memories, edges and validity of one store."""
     edges = store.edge_arrays()
     between = np.isin(edges.source, nodes) & np.isin(edges.target, nodes)
     edges = edges.take(between & (edges.type != int(EdgeType.TEMPORAL)))
     edges = edges.take(edges.source.argsort(kind="stable"))
-    ids = dict(zip((node for node, _, _ in outline), store.ids(), strict=True))
+    ids = _ids_of(store)
     stated: set[tuple[str, str, int, float]] = set()
     told = sorted([*nodes, *earlier])
     for entry in stored_entries(store, told, vectors):
@@ -254,22 +271,45 @@ def _records(
             yield {"edge": [*edge[:2], names[kind], weight]}
     for said in named_statements(store):
         yield {"validity": _told(said)}
+
+
+def _ids_of(store: StoreReader) -> dict[int, str]:
+    """Return the id of each node."""
+    return dict(zip((node for node, _, _ in store.outline()), store.ids(), strict=True))
+
+
+def _split_names(store: StoreReader) -> set[str]:
+    """Return the names that were split from others."""
     split = SplitNames.of(store)
-    if split.hashes:
-        known = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
-        if alone := sorted({name for name in known if name in split}):
-            yield {"split_names": alone}
-    for kind, (value, _) in store.learned.rows().items():
-        if value is not None:
-            yield {
-                "learned": {**value, "kind": kind, "evidence": store.learned.ids(value["evidence"])}
-            }
-    for each in store.learned.feedback():
-        judged = {
-            name: [ids[node] for node in getattr(each, name) if node not in hidden]
-            for name in ("used", "not_used")
-        }
-        yield {"feedback": {"question": each.question, "time": each.time, **judged}}
+    if not split.hashes:
+        return set()
+    known = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
+    return {name for name in known if name in split}
+
+
+def _learned_records(
+    stores: Sequence[StoreReader], hidden: Sequence[Collection[int]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the learned values and the feedback, which each shard keeps about its memories."""
+    learned: dict[str, dict[str, Any]] = {}
+    for store in stores:
+        for kind, (value, _) in store.learned.rows().items():
+            if value is not None:
+                named = store.learned.ids(value["evidence"])
+                first = learned.setdefault(kind, {**value, "kind": kind, "evidence": []})
+                first["evidence"] += named
+    yield from ({"learned": value} for value in learned.values())
+    said: dict[str, dict[str, Any]] = {}
+    for store, gone in zip(stores, hidden, strict=True):
+        given = store.learned.feedback()
+        ids = _ids_of(store) if given else {}
+        for each in given:
+            new = {"question": each.question, "time": each.time, "used": [], "not_used": []}
+            record = said.setdefault(each.question, new)
+            record["time"] = max(record["time"], each.time)
+            for name in ("used", "not_used"):
+                record[name] += [ids[node] for node in getattr(each, name) if node not in gone]
+    yield from ({"feedback": record} for record in said.values())
 
 
 def _tied_records(

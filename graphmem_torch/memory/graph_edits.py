@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.errors import InputError
 from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory import edge_writes
 from graphmem_torch.memory.index_view import IndexView
@@ -61,14 +60,8 @@ class GraphEdits:
                 stored then.
             StoreError: Read-only store or full disk; nothing is stored then.
         """
-        if isinstance(source, str):
-            edge = source, target, type, weight
-            return edge_writes.connect_all(self._store, [edge], hidden=None)
-        if target is not None or weight is not None or type != EdgeType.RELATED_TO:
-            raise InputError(
-                "target, type, weight: expected none beside many edges; write them into each edge"
-            )
-        return edge_writes.connect_all(self._store, source, hidden=None)
+        edges = edge_writes.given_edges(source, target, type, weight)
+        return edge_writes.connect_all(self._store, edges, hidden=None)
 
     def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
         """Delete the edges from one atom to another, and return their number.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphmem_torch.config import Config
+from graphmem_torch.memory.context_atoms import StoredContextAtoms
 from graphmem_torch.memory.contexts import ContextCompiler
 from graphmem_torch.memory.fields import AtomFields
 from graphmem_torch.memory.index_builder import IndexBuilder, Snapshot
@@ -23,13 +24,15 @@ class IndexView:
     Attributes:
         snapshot: The index.
         store: Reader of the texts of its atoms.
-        contexts: Compiler of contexts from this store.
+        contexts: Compiler of contexts.
+        context_atoms: Atoms of this store for contexts.
         fields: Fields of the atoms of this store, for filters.
     """
 
     snapshot: Snapshot
     store: TensorReader
     contexts: ContextCompiler
+    context_atoms: StoredContextAtoms
     fields: AtomFields
 
 
@@ -67,7 +70,8 @@ class PastView:
                 reader = store.with_versions(replaced)
                 snapshot = IndexBuilder()(reader, config, pieces)
                 snapshot.index.to(device)
-                view = IndexView(snapshot, reader, ContextCompiler(reader), AtomFields(reader))
+                contexts = ContextCompiler(), StoredContextAtoms(reader)
+                view = IndexView(snapshot, reader, *contexts, AtomFields(reader))
                 if snapshot.state != state:
                     return view  # already a later state: the next question builds its own
                 self._kept = key, view

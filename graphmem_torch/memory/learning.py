@@ -21,7 +21,7 @@ from graphmem_torch.memory.state import State
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.results import Learned
 
-__all__ = ["Learning", "correct_if_due", "record_feedback"]
+__all__ = ["Learning", "correct_if_due"]
 
 _log = logging.getLogger(__name__)
 
@@ -300,14 +300,3 @@ def correct_if_due(learning: Learning, state: State) -> bool:
     except StoreError as error:
         _log.warning("feedback is kept, but nothing was learned from it: %s", error)
         return False
-
-
-def record_feedback(
-    state: State, question: str, used: str | Sequence[str], not_used: str | Sequence[str]
-) -> None:
-    """Record which memories helped with a question; see `Memory.feedback`."""
-    (asked,) = checked_questions([question])
-    with state.store.turn():
-        (yes, ours), (no, theirs) = state.resolve_ids(used), state.resolve_ids(not_used)
-        weight_fitting.check_feedback(yes, no)
-        state.store.learned.give(asked, ours, theirs, state.clock())

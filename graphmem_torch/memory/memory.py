@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, Unpack, overload
 
 from graphmem_torch.checks import check_count, check_flag
 from graphmem_torch.config import Config, checked_config, load_config
-from graphmem_torch.errors import StoreError
 from graphmem_torch.memory.at import MemoryAt, MemoryAtEach, MemoryQuestions
 from graphmem_torch.text.times import DurationLike, TimeLike, parse_time
 
@@ -44,14 +44,6 @@ __all__ = ["Memory"]
 _REPORTED = 5  # hits of a question in a report
 
 
-def _no_shards(path: Any, *_: Any) -> Any:
-    """Raise an error: this file was imported by its own name, without `memory.sharded`."""
-    raise StoreError(
-        f"{path}: expected the Memory of `graphmem_torch` for a memory of shards, got that of a "
-        "module; import it from there"
-    )
-
-
 class Memory(MemoryQuestions):
     """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
 
@@ -67,9 +59,6 @@ class Memory(MemoryQuestions):
         device: Device of the index.
         name: Name of a namespace; None for a memory of its own.
     """
-
-    _of_shards = staticmethod(_no_shards)
-    """Opens a folder of shards; set by `memory.sharded`, which builds on this class."""
 
     def __init__(self, state: State) -> None:
         """Take the state; callers use `Memory.open`, or `namespaces` of what it returns."""
@@ -118,7 +107,8 @@ class Memory(MemoryQuestions):
         if ShardFolder.is_one(path):
             shared: Any = {"config": settings, "device": place, "clock": clock}
             shared |= {"concepts": concepts, "namespaces_open": namespaces_open}
-            return cls._of_shards(path, mode, embedder, create, shared)
+            package: Any = sys.modules[__name__.rpartition(".")[0]]  # whose names are lazy
+            return package.open_shards(path, mode, embedder, create, shared)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )
@@ -479,9 +469,7 @@ class Memory(MemoryQuestions):
         By default its best other hits did not. `answer` records what it cites. `upkeep.consolidate`
         learns from it.
         """
-        from graphmem_torch.memory.learning import record_feedback
-
-        record_feedback(self._state, question, used, not_used)
+        self._asking.feedback(question, used, not_used)
 
     # Pins and uses.
 
@@ -558,7 +546,7 @@ class Memory(MemoryQuestions):
         """
         from graphmem_torch.memory.transfer import export
 
-        return export(self._state, path, vectors=vectors, namespaces=namespaces)
+        return export(self._asking.states, path, vectors=vectors, namespaces=namespaces)
 
     def import_(
         self, path: str | os.PathLike[str], *, format: str | None = None, progress: bool = False
@@ -570,7 +558,7 @@ class Memory(MemoryQuestions):
         """
         from graphmem_torch.memory.transfer import import_file
 
-        return import_file(self._state, path, format=format, progress=progress)
+        return import_file(self._asking.states, path, format=format, progress=progress)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes and bindings of the store, without its namespaces."""

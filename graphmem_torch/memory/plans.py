@@ -13,9 +13,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.index.execution_plan import CandidateRule
 from graphmem_torch.index.retrieve import OF_HITS, Retrieval, Stages
 from graphmem_torch.memory.index_builder import Snapshot
-from graphmem_torch.memory.plan_choice import open_span
+from graphmem_torch.memory.index_view import IndexView
+from graphmem_torch.memory.plan_choice import open_span, plans_of
+from graphmem_torch.memory.request import Filters
+from graphmem_torch.memory.state import State
 from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.by_time import order_by_time
 from graphmem_torch.rank.plan import Events, PlanBatch
@@ -32,9 +36,9 @@ from graphmem_torch.text.question import (
     value_terms,
 )
 from graphmem_torch.text.terms import terms
-from graphmem_torch.text.times import LAST_SECOND, parse_span, undated
+from graphmem_torch.text.times import LAST_SECOND, parse_span, parse_time, undated
 
-__all__ = ["Chains", "answered", "carried_out"]
+__all__ = ["Chains", "answered", "carried_out", "plans_at"]
 
 Chains = Sequence[Tensor]
 """Superseded rows and their successors for each question, [2, S]; a tensor that several questions
@@ -42,6 +46,61 @@ share is read once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
 _NEAR = 16  # hits, one of which must state a value that a question names
+
+
+def plans_at(
+    state: State,
+    view: IndexView,
+    questions: Sequence[str],
+    filters: Filters,
+    instants: Sequence[float | None] | None = None,
+) -> tuple[list[QueryPlan | None], Chains, Events | None]:
+    """Return the plan of each question at each moment, in the order of the rows of `Asking.query`.
+
+    Args:
+        state: State of the memory.
+        view: Index that is asked.
+        questions: B questions.
+        filters: Conditions on the memories.
+        instants: T moments, by default those of `filters`.
+
+    Returns:
+        B * T plans, None for a question without one. With them, if a plan needs it, the
+        supersessions known at each moment, and the times of events.
+    """
+    plan, own = filters.scope.plan, state.config.plan
+    moments = filters.instants if instants is None else instants
+    weighed = "followed" in view.snapshot.index.reads
+    superseded = weighed and plan is not False and state.spans.superseded()
+    peers = view.snapshot.index.tensors.peers
+    if peers is not None:  # all shards take the same steps
+        superseded = peers.any("superseded", superseded)
+    if plan is False or (plan is None and not (own.use or superseded)):
+        return [None] * (len(questions) * len(moments)), (), None
+    told = filters.scope.asked
+    now = state.decay.now() if told is None else parse_time(told, "asked")
+    asked = [now if moment is None or told is not None else moment for moment in moments]
+    index, store = view.snapshot.index, view.store
+    scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
+    each = [
+        plans_of(
+            plan,
+            questions,
+            [at] * len(questions),
+            own,
+            store,
+            scored=scored,
+            superseded=superseded,
+        )
+        for at in asked
+    ]
+    listed = [plans[place] for place in range(len(questions)) for plans in each]
+    timed = any(plan and (plan.between or plan.order != "relevance") for plan in listed)
+    events = state.spans.events(view.snapshot, store) if timed else None
+    if not any(plan is not None and plan.succession for plan in listed):
+        return listed, (), events
+    chains = state.spans.successions(view.snapshot, store, moments) * len(questions)
+    return listed, chains, events
 
 
 def _batch(

@@ -144,6 +144,7 @@ def encode_questions(
         embedding=encoded.pooled,
         terms=terms,
         missing=missing,
+        foreign=snapshot.vocabulary.foreign_idf(questions),
         tokens=tokens,
         pieces=pieces,
         speakers=_if_any(speakers),
@@ -482,7 +483,7 @@ def as_hit(
         encoder: Name of the encoder.
     """
     with torch.inference_mode():
-        ranking = snapshot.index(query, k=max(1, found.rank), paths=True)
+        ranking = snapshot.index(query, k=found.depth, paths=True)
     at = (ranking.rows[0] == row).nonzero().flatten()
     if len(at):
         own = {name: getattr(ranking, name).index_select(1, at) for name in OF_HITS}

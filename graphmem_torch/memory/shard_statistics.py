@@ -23,7 +23,7 @@ from graphmem_torch.index.data import LENGTH_DISCOUNT, SESSION_DISCOUNT
 from graphmem_torch.memory.index_builder import Snapshot
 from graphmem_torch.memory.questions import nearest_cosines
 from graphmem_torch.ops.bm25 import BM25, weights_of
-from graphmem_torch.rank.part import Part
+from graphmem_torch.rank.part import Concepts, Part
 from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.shared_hops import (
     HopInputs,
@@ -36,13 +36,13 @@ from graphmem_torch.rank.shared_hops import (
 from graphmem_torch.store.failures import store_error
 from graphmem_torch.store.folder import sync_folder
 from graphmem_torch.text.embedder import Embedder
-from graphmem_torch.text.terms import Vocabulary
+from graphmem_torch.text.terms import Vocabulary, terms
 
 __all__ = ["ShardStatistics", "ShardTerms", "TermHashes", "as_part", "stamp_of", "term_hash"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 class TermHashes:
@@ -77,7 +77,7 @@ class ShardTerms:
         snapshot: Snapshot of the shard.
         hashes: [V] int64, hash of each term of its vocabulary.
         inputs: Source of its hops; None if unknown.
-        concepts: [K] int64, hash of the name of each concept.
+        concepts: [K] int64, hash of the parts of each concept's name (`naming.name_parts`).
     """
 
     snapshot: Snapshot
@@ -118,6 +118,30 @@ class ShardTerms:
         size = max(1, len(entities))
         pair = (self.inputs.atom * size + number).unique()
         return torch.bincount(pair % size, minlength=len(entities))
+
+    def fan(self, whole: ShardStatistics) -> Tensor:  # [N] float32
+        """Return the number of edges that leave each node, with those to other shards.
+
+        A concept is about atoms of all shards, as it is in one store.
+        """
+        degree = self.snapshot.index.tensors.graph.fan().to(torch.float32).cpu()
+        entities = self.entities
+        if len(entities):
+            known = whole.bearing[torch.searchsorted(whole.entity, entities)]
+            others = (known - self.bearing).float()
+            place = torch.searchsorted(entities, self.concepts)
+            degree[self.snapshot.concept] += others[place]
+        return degree
+
+    def lending(self, whole: ShardStatistics) -> Concepts | None:
+        """Return its concepts among those of all shards; None without any."""
+        if not len(self.concepts):
+            return None
+        number = torch.searchsorted(whole.entity, self.concepts)
+        every = torch.full((self.snapshot.index.num_nodes,), -1, dtype=torch.int64)
+        every[self.snapshot.concept] = number
+        known, order = number.sort(stable=True)
+        return Concepts(every, known, self.snapshot.concept[order])
 
     def mentions(self, titles: Titles) -> tuple[Tensor, Tensor]:  # [P] int64 each
         """Return which of its atoms mention which titles of all shards."""
@@ -338,14 +362,22 @@ class _PartVocabulary(Vocabulary):
 
     def _missing(self, found: Sequence[str]) -> float:
         """Return the number of terms without any atom, and of others by idf to the rarest."""
-        foreign = [term for term in found if not self._known([term])]
-        if not foreign:
-            return 0.0
-        df = self._whole.counts_of(torch.tensor([term_hash(term) for term in foreign]))[0]
+        df, idf = self._foreign(found)
+        return float(torch.where(df > 0, idf / max(self._rarest, 1e-9), 1.0).sum())
+
+    def foreign_idf(self, texts: Sequence[str]) -> Tensor | None:
+        """Return the idf of the terms that only other shards have."""
+        each = [self._foreign(terms(text)) for text in texts]
+        return torch.tensor([float(idf[df > 0].sum()) for df, idf in each])
+
+    def _foreign(self, found: Sequence[str]) -> tuple[Tensor, Tensor]:  # [n] each
+        """Return document frequency and idf of the terms that this shard lacks."""
+        hashes = torch.tensor(
+            [term_hash(t) for t in found if not self._known([t])], dtype=torch.int64
+        )
+        df = self._whole.counts_of(hashes)[0]
         docs = int(self._whole.totals[0])
-        idf = torch.log1p((docs + 0.5 - df) / (df + 0.5))
-        share = torch.where(df > 0, idf / max(self._rarest, 1e-9), 1.0)
-        return float(share.sum())
+        return df, torch.log1p((docs + 0.5 - df) / (df + 0.5))
 
 
 def as_part(
@@ -385,6 +417,9 @@ def as_part(
     )
     own = {*snapshot.speakers}
     foreign = [name for name in speakers if name not in own]
+    lending = shard.lending(whole) if peers is not None and peers.lends else None
+    if lending is not None:
+        lending = Concepts(*(each.to(device) for each in lending))
     part = Part(
         atoms=atoms,
         speakers=len(snapshot.speakers) + len(foreign),
@@ -395,6 +430,8 @@ def as_part(
         piece_df=None if memory.piece_df is None else whole.piece_df.to(device),
         length_trend=(whole.trend / known).float().to(device) if known else None,
         title_bearers=bearers,
+        fan=None if peers is None else shard.fan(whole).to(device),
+        entity=lending,
         hops=hops,
         peers=peers,
     )

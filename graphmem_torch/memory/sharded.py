@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.memory import Memory
@@ -98,15 +98,26 @@ class ShardedMemory(Memory):
         """Refused: each shard has an index."""
         self._refuse("index")
 
-    @property
-    def facts(self) -> NoReturn:
-        """Refused: validity and versions are read in one store."""
-        self._refuse("facts")
+    @cached_property
+    def facts(self) -> Any:
+        """Validity, versions and contradictions inside each shard."""
+        from graphmem_torch.memory.sharded_parts import ShardedFacts
 
-    @property
-    def graph(self) -> NoReturn:
-        """Refused: edges stay inside a shard."""
-        self._refuse("graph")
+        return ShardedFacts(self._shards)
+
+    @cached_property
+    def graph(self) -> Any:
+        """Edges between memories of one shard."""
+        from graphmem_torch.memory.sharded_parts import ShardedGraph
+
+        return ShardedGraph(self._shards)
+
+    @cached_property
+    def upkeep(self) -> Any:
+        """Refinement and archive of each shard in turn."""
+        from graphmem_torch.memory.sharded_parts import ShardedUpkeep
+
+        return ShardedUpkeep(self._shards, type(self))
 
     @property
     def themes(self) -> NoReturn:
@@ -117,11 +128,6 @@ class ShardedMemory(Memory):
     def learning(self) -> NoReturn:
         """Refused: weights are learned in one store."""
         self._refuse("learning")
-
-    @property
-    def upkeep(self) -> NoReturn:
-        """Refused: refinement and archive belong to one store."""
-        self._refuse("upkeep")
 
     @property
     def tensors(self) -> NoReturn:
@@ -242,10 +248,6 @@ class ShardedMemory(Memory):
         where_: Any = {"session": session, "speaker": speaker, "before": before, "where": where}
         return forget_in_shards(self._shards, self.shards, ids, where_, dry_run=dry_run)
 
-    def feedback(self, question: str, *, used: Any = (), not_used: Any = ()) -> None:
-        """Refuse: weights are learned in one store."""
-        self._refuse("feedback")
-
     def pin(self, ids: str | Sequence[str]) -> None:
         """Pin atoms; see `Memory.pin`. All ids are checked first."""
         self._each(ids, lambda shard, own: shard.pin(own))
@@ -272,20 +274,6 @@ class ShardedMemory(Memory):
     def report(self, path: Any, **given: Any) -> NoReturn:
         """Refuse: a page shows one store."""
         self._refuse("report")
-
-    def export(
-        self,
-        path: str | os.PathLike[str] | TextIO,
-        *,
-        vectors: bool = False,
-        namespaces: bool = True,
-    ) -> int:
-        """Refuse: an export is of one store."""
-        self._refuse("export")
-
-    def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> NoReturn:
-        """Refuse: an export is of one store."""
-        self._refuse("import_")
 
     def stats(self) -> dict[str, Any]:
         """Return the statistics of all shards; see `stored_shards.shard_stats`."""
@@ -465,6 +453,3 @@ def _expect_none_lost(folder: ShardFolder) -> None:
         with StoreReader.open_to_read(place) as store:
             if store.next_node:
                 folder.expect_all()
-
-
-Memory._of_shards = staticmethod(open_shards)

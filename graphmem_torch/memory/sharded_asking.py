@@ -8,15 +8,17 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.asking import Asking
+from graphmem_torch.memory.asking import Asking, expect_explained
+from graphmem_torch.memory.context_atoms import ContextAtoms, ContextHits, joined_hits
 from graphmem_torch.memory.contexts import ContextSettings
+from graphmem_torch.memory.feedback import Named
 from graphmem_torch.memory.filter_masks import concept_nodes
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.request import Filters, Scope
 from graphmem_torch.memory.shards import Shards
 from graphmem_torch.memory.state import State
-from graphmem_torch.results import Context, Explanation, Result, Trace
+from graphmem_torch.results import Context, Explanation, QueryPlan, Result, Trace
 from graphmem_torch.text.embedder import Encoded, encode_checked
 from graphmem_torch.text.naming import plain_name
 
@@ -36,6 +38,11 @@ class ShardedAsking(Asking):
         """Keep the shards; loads nothing."""
         super().__init__(shards.first)
         self._shards = shards
+
+    @property
+    def states(self) -> list[State]:
+        """States of the shards of this process."""
+        return self._shards.states
 
     def _retrieve(
         self,
@@ -67,7 +74,7 @@ class ShardedAsking(Asking):
         asked: Sequence[str],
         filters: Filters,
         encoded: Encoded | None,
-        scopes: dict[int, Scope],
+        scopes: Sequence[Scope],
         k: int | None,
         trace: bool,
     ) -> list[Result]:
@@ -75,7 +82,7 @@ class ShardedAsking(Asking):
         instant = filters.instant
 
         def work(state: State, view: IndexView) -> _Placed:
-            own = replace(filters, scope=scopes[id(state)])
+            own = replace(filters, scope=scopes[self.states.index(state)])
             ask = partial(Asking(state).placed_results, asked, own, encoded, [instant], view)
             results, places = ask(k=k, trace=trace)
             return [self._shards.group.portable(result) for result in results], places
@@ -91,14 +98,14 @@ class ShardedAsking(Asking):
             for b in range(len(asked))
         ]
 
-    def _own_scopes(self, scope: Scope, count: int) -> dict[int, Scope]:
+    def _own_scopes(self, scope: Scope, count: int) -> list[Scope]:
         """Return the scope of each shard of this process: with its own ids and concepts.
 
         Raises:
             InputError: An id or concept that no shard has.
         """
         states, group = self._shards.states, self._shards.group
-        scopes = {id(state): scope for state in states}
+        scopes = [scope] * len(states)
         known: dict[Literal["exclude", "seeds"], Any] = {"exclude": _ids_in, "seeds": _concepts_in}
         for name, there in known.items():
             listed = scope.names(name, count)
@@ -111,10 +118,10 @@ class ShardedAsking(Asking):
                 if name == "exclude":
                     states[0].resolve_ids(lost, "exclude", hidden=())
                 concept_nodes(states[0].store, lost, "seeds")
-            for number, state in zip(group.numbers, states, strict=True):
+            for place, number in enumerate(group.numbers):
                 own = [[each for each in part if each in every[number]] for part in listed]
                 flat: Any = own if len(listed) > 1 else own[0]
-                scopes[id(state)] = replace(scopes[id(state)], **cast(Any, {name: flat}))
+                scopes[place] = replace(scopes[place], **cast(Any, {name: flat}))
         return scopes
 
     def _refresh(self, ids: Iterable[str]) -> None:
@@ -127,27 +134,74 @@ class ShardedAsking(Asking):
         """Return the asking of a namespace."""
         return ShardedAsking(self._shards.within(name))
 
-    def _compile(
+    def _written(
         self,
         asked: Sequence[str],
         filters: Filters,
         encoded: Encoded | None,
-        *,
         budgets: Sequence[int],
-        k: int | None,
+        count: int,
         settings: ContextSettings,
     ) -> list[list[Context]]:
-        raise _not_yet("compile", "`retrieve`, and write its hits")
+        """Return the contexts of the best memories of all shards, and record those they use."""
+        _check_scope(filters.scope)
+        shards = self._shards
+        shards.expect_here("compile")
+        if encoded is None:
+            encoded = encode_checked(self.state.embedder, list(asked), query=True)
+        scopes, floor = self._own_scopes(filters.scope, len(asked)), settings.config.min_relevance
 
-    def explain(
-        self, question: str, id: str | None, filters: Filters, *, limit: int, k: int | None
+        def work(
+            state: State, view: IndexView
+        ) -> tuple[ContextAtoms, ContextHits, list[QueryPlan | None]]:
+            own = replace(filters, scope=scopes[self.states.index(state)])
+            found = Asking(state).context_hits(asked, own, encoded, count, floor, view)
+            return view.context_atoms.of(view.snapshot), *found
+
+        told = shards.ask(work, filters.instant)
+        if not told:  # no shard has atoms
+            return super()._written(asked, filters, encoded, budgets, count, settings)
+        numbers = [self.states.index(state) for state, _ in told]
+        parts, hits, plans = zip(*(each for _, each in told), strict=True)
+        verdicts = zip(*(own.judged for own in hits), strict=True)
+        joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
+        atoms = shards.context_atoms.of(parts, numbers)
+        made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
+        for state, nodes in zip(self.states, shards.context_atoms.split(used), strict=True):
+            state.note_uses(nodes)
+        return made
+
+    def _named(self, ids: str | Sequence[str]) -> list[Named]:
+        """Return the ids and nodes of atoms in each shard."""
+        held = zip(self.states, self._shards.holding(ids), strict=True)
+        return [state.resolve_ids(own) if own else ([], []) for state, own in held]
+
+    def _explanation(
+        self, text: str, id: str | None, filters: Filters, limit: int, k: int | None
     ) -> Explanation:
-        """Refuse: an explanation follows the edges of one store.
+        """Return the explanation by the shard that has the memory, asked together with the others.
 
-        Raises:
-            InputError: Always.
+        Influences are left out.
         """
-        raise _not_yet("explain", "`Hit.signals` and `Hit.path`, or open the store of one shard")
+        _check_scope(filters.scope)
+        self._shards.expect_here("explain")
+        nodes: list[Any] = [None] * len(self.states)
+        if id is not None:
+            held = zip(self.states, self._shards.holding([id], "id"), strict=True)
+            moment = filters.instant
+            nodes = [
+                state.resolve_ids(own, hidden=state.store.expiry.hidden(moment))[1] if own else []
+                for state, own in held
+            ]
+        scopes = self._own_scopes(filters.scope, 1)
+
+        def work(state: State, view: IndexView) -> Explanation | None:
+            own = replace(filters, scope=scopes[self.states.index(state)])
+            named = nodes[self.states.index(state)]
+            return Asking(state).explained(text, named, own, limit, k, view)
+
+        told = self._shards.ask(work, filters.instant)
+        return expect_explained(next((each for _, each in told if each is not None), None))
 
 
 def _not_yet(name: str, instead: str) -> InputError:
@@ -177,23 +231,28 @@ def _concepts_in(state: State, names: Sequence[str]) -> set[str]:
 
 
 def _merged(parts: Sequence[tuple[Result, Sequence[int]]], count: int) -> Result:
-    """Return the result of a question from those of the shards, each with the places of its hits.
-
-    Shards without hits say that the memory does not know; so one that says more is right.
-    """
+    """Return the result of a question from those of the shards, with the places of their hits."""
     results = [result for result, _ in parts]
+    confidence, known = _verdict([(result.confidence, result.known) for result in results])
     placed = [pair for result, places in parts for pair in zip(places, result.hits, strict=True)]
     placed.sort(key=lambda pair: pair[0])
-    verdicts = [result.known for result in results]
-    known = True if True in verdicts else None if None in verdicts else False
     traces = [result.trace for result in results if result.trace is not None]
     return replace(
         results[0],
         hits=tuple(hit for _, hit in placed[:count]),
-        confidence=max(result.confidence for result in results),
+        confidence=confidence,
         known=known,
         trace=_joined(traces) if traces else None,
     )
+
+
+def _verdict(parts: Sequence[tuple[float, bool | None]]) -> tuple[float, bool | None]:
+    """Return the confidence and verdict of all shards.
+
+    Shards without hits say that the memory does not know; so one that says more is right.
+    """
+    said = [known for _, known in parts]
+    return max(sure for sure, _ in parts), True if True in said else None if None in said else False
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:

@@ -64,4 +64,7 @@ def forget_in_shards(
     for memory, own, found in zip(memories, held, chosen, strict=True):
         if found:
             receipts.append(memory.forget(own, **conditions))
+    if receipts:  # what was learned from all is of no shard alone
+        for memory in memories:
+            memory.learning.reset()
     return receipts

@@ -11,6 +11,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory.intake import changes_given
 from graphmem_torch.memory.listed_vectors import ListedVectors
 from graphmem_torch.memory.lookup import listed_ids
+from graphmem_torch.memory.placing import places_of
 from graphmem_torch.memory.shards import Shards
 from graphmem_torch.memory.writing import Writing
 from graphmem_torch.results import Added, Indexed
@@ -40,25 +41,15 @@ class ShardedWriting(Writing):
         part: Sequence[Atom],
     ) -> Added:
         """Store a batch, each atom in its shard; one that is stored already stays where it is."""
-        shards = self._shards.group.shards
-        ids = [atom.id for atom in part]
-        at: dict[str, int] = {}
-        for place, state in enumerate(self._states):
-            known = state.store.known(state.store.forms.ids(ids))
-            at |= {
-                name: place
-                for name, form in zip(ids, state.store.forms.ids(ids), strict=True)
-                if form in known
-            }
         routed: dict[int, list[Atom]] = {}
-        for atom in part:
-            routed.setdefault(at.get(atom.id, shard_of(atom, shards)), []).append(atom)
+        for place, atom in zip(places_of(self._states, part), part, strict=True):
+            routed.setdefault(place, []).append(atom)
         done, stored = Added(0, 0), dict[str, str]()
         for place, own in sorted(routed.items()):
             added = self._writings[place]._add_and_notify(places, vectors, replace, own)
             stored |= zip((atom.id for atom in own), added.ids, strict=True)
             done += added
-        return Added(done.new, done.known, tuple(stored[name] for name in ids))
+        return Added(done.new, done.known, tuple(stored[atom.id] for atom in part))
 
     def add_document(
         self, text: str, *, name: str, time: TimeLike | None = None, title: str | None = None

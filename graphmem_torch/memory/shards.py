@@ -13,8 +13,12 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.errors import ConfigError, MissingNodeError, StoreError
+from graphmem_torch.config.settings import RankConfig
+from graphmem_torch.errors import ConfigError, InputError, MissingNodeError, StoreError
 from graphmem_torch.index.lockstep import gather, run_together, stacked
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.context_atoms import JoinedContextAtoms
+from graphmem_torch.memory.contexts import ContextCompiler
 from graphmem_torch.memory.index_builder import Snapshot, reweighted
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import listed_ids
@@ -33,7 +37,7 @@ from graphmem_torch.rank.peers import Peers
 from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.results import Result
 from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
-from graphmem_torch.text.naming import plain_name
+from graphmem_torch.text.naming import name_parts
 
 __all__ = ["Group", "LocalGroup", "Shards"]
 
@@ -97,6 +101,8 @@ class Shards:
         states: State of each shard of this process, in the order of `group.numbers`.
         group: The processes.
         folder: Folder of the shards; None for a namespace.
+        contexts: Compiler of contexts from all shards.
+        context_atoms: Atoms of all shards for contexts.
     """
 
     def __init__(self, states: Sequence[State], group: Group, folder: ShardFolder | None) -> None:
@@ -113,6 +119,10 @@ class Shards:
         self._parts: tuple[list[Snapshot], list[IndexView]] | None = None
         self._within: dict[str, Shards] = {}
         self._lock = threading.RLock()
+        self._reset_contexts()
+
+    def _reset_contexts(self) -> None:
+        self.contexts, self.context_atoms = ContextCompiler(), JoinedContextAtoms(len(self.states))
 
     @property
     def first(self) -> State:
@@ -171,27 +181,37 @@ class Shards:
         stamp, whole, speakers = self._counted(snapshots, shards)
         indexes = [each.index for each in snapshots]
         told = self.group.collect(
-            [(each.num_atoms > 0, each.plan.starts, each.spreads) for each in indexes]
+            [
+                (
+                    index.num_atoms > 0,
+                    index.plan.starts,
+                    index.spreads,
+                    index.plan.spreads and len(each.concept) > 0,
+                )
+                for index, each in zip(indexes, snapshots, strict=True)
+            ]
         )
         there = self._there = [number for number, (filled, *_) in enumerate(told) if filled]
         self.group.expect_shares(there)
         leads = len(whole.title) > 0
-        starts = leads or any(filled and starts for filled, starts, _ in told)
-        # A shard too small to spread has weights of its own, unless others spread.
-        warm = any(filled and spreads for filled, _, spreads in told)
+        starts = leads or any(filled and starts for filled, starts, *_ in told)
+        warm = any(filled and spreads for filled, _, spreads, _ in told)
+        spread = self.first.config.spread
+        linear = spread.firing == "linear" and not spread.inhibition
+        lends = linear and all(spreads or not filled for filled, *_, spreads in told)
         found = []
         for view, shard, number in zip(views, shards, self.group.numbers, strict=True):
             if shard is None:
                 found.append(view)
                 continue
-            config = shard.snapshot.index.config
-            if warm and config.rank.cold_weights and not shard.snapshot.index.spreads:
-                plain = replace(config, rank=replace(config.rank, cold_weights={}))
-                index = reweighted(shard.snapshot.index, plain)
+            index = shard.snapshot.index
+            rank = _as_of_whole(index, int(whole.totals[0]), warm=warm)
+            if rank != index.config.rank:
+                index = reweighted(index, replace(index.config, rank=rank))
                 shard = replace(shard, snapshot=replace(shard.snapshot, index=index))
             peers = None
             if len(there) > 1:
-                peers = Peers(there.index(number), starts, leads, gather)
+                peers = Peers(there.index(number), starts, leads, lends, gather)
             found.append(replace(view, snapshot=as_part(shard, whole, speakers, peers)))
         self._whole = stamp, whole, speakers
         return found
@@ -203,7 +223,9 @@ class Shards:
         with state.lock:
             inputs = state.builder.hop_inputs(snapshot)
         names = [atom.text for atom in view.store.atoms(snapshot.concept.tolist())]
-        concepts = torch.tensor([term_hash(plain_name(name)) for name in names], dtype=torch.int64)
+        # Shards spell one name differently: "Hong Kong", "the Hong Kong".
+        hashed = [term_hash(" ".join(name_parts(name))) for name in names]
+        concepts = torch.tensor(hashed, dtype=torch.int64)
         return ShardTerms(snapshot, hashes, inputs, concepts)
 
     def _counted(
@@ -277,6 +299,34 @@ class Shards:
                 known = self._within[own] = Shards(states, self.group, None)
             return known
 
+    def archives(self) -> Shards | None:
+        """Return the archives of all shards; None if nothing was ever archived.
+
+        Shards without an archive get an empty one, unless they are read-only.
+        """
+        there = [state.archive() for state in self.states]
+        if not any(there):
+            return None
+        if not self.first.store.readonly:
+            there = [state.archive(create=True) for state in self.states]
+        states = [state for state in there if state is not None]
+        return Shards(states, LocalGroup(len(states)), None)
+
+    def expect_here(self, name: str) -> None:
+        """Check that this process holds all shards.
+
+        Args:
+            name: Name of the method, for the message.
+
+        Raises:
+            InputError: Other processes hold some.
+        """
+        if len(self.states) < self.group.shards:
+            raise InputError(
+                f"{name}: expected all {self.group.shards} shards in one process, got "
+                f"{len(self.states)} here; open the folder with `Memory.open`"
+            )
+
     def save(self) -> None:
         """Write the statistics of the present states, if they are known."""
         if self._whole is None or self.folder is None or self.first.store.readonly:
@@ -292,6 +342,7 @@ class Shards:
     def drop_statistics(self) -> None:
         """Forget the counts, and delete their file, before memories are erased."""
         self._whole = self._parts = None
+        self._reset_contexts()
         self._hashes = [TermHashes() for _ in self.states]
         if self.folder is not None:
             self.folder.drop_statistics()
@@ -299,6 +350,22 @@ class Shards:
 
 def _bound(work: Callable[[State, IndexView], T], state: State, view: IndexView) -> Callable[[], T]:
     return lambda: work(state, view)
+
+
+def _as_of_whole(index: MemoryIndex, atoms: int, *, warm: bool) -> RankConfig:
+    """Return the settings of the ranking of a shard in a memory of `atoms` atoms.
+
+    What one store decides by its size is decided by that of all shards.
+
+    Args:
+        index: Index of the shard.
+        atoms: Number of atoms of all shards.
+        warm: Whether any shard spreads. One too small for it would have weights of its own.
+    """
+    rank = index.config.rank
+    if warm and not index.spreads:
+        rank = replace(rank, cold_weights={})
+    return replace(rank, exhaustive_up_to=0) if atoms > rank.exhaustive_up_to else rank
 
 
 def _check_settings(config: Config) -> None:

@@ -34,6 +34,7 @@ from graphmem_torch.memory.compatibility import (
     expect_bound,
 )
 from graphmem_torch.memory.conflict_pairs import SharedKeys
+from graphmem_torch.memory.context_atoms import StoredContextAtoms
 from graphmem_torch.memory.contexts import ContextCompiler
 from graphmem_torch.memory.decay import DecayState
 from graphmem_torch.memory.duplicates import DUPLICATE_COSINE, DuplicateGroups
@@ -163,7 +164,8 @@ class State:
         self.structure = StructureCache(self.store)
         self.decay = DecayState(self.store, self.settings.decay, clock=self.clock)
         self.importance = Importance(self.store, self.settings.refine, self.decay)
-        self.contexts = ContextCompiler(self.store)
+        self.contexts = ContextCompiler()
+        self.context_atoms = StoredContextAtoms(self.store)
         self.fields = AtomFields(self.store)
         self.spans = ValiditySpans(self.store)
         self.keys = SharedKeys()
@@ -229,7 +231,7 @@ class State:
     def view(self, snapshot: Snapshot | None = None) -> IndexView:
         """Return the present state, or the state of an earlier snapshot."""
         own = self.current() if snapshot is None else snapshot
-        return IndexView(own, self.store, self.contexts, self.fields)
+        return IndexView(own, self.store, self.contexts, self.context_atoms, self.fields)
 
     def view_at(self, when: float) -> IndexView:
         """Return the present state with the versions of its atoms that held at a moment.

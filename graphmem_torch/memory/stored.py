@@ -223,10 +223,16 @@ class StoredMemory:
 
     def export(self, path: str | os.PathLike[str] | TextIO, *, namespaces: bool = True) -> int:
         """Write the memory as JSON lines, without vectors; see `Memory.export`."""
-        names = self._names_within if namespaces else list
-        return write_export(path, self.store, self._within, names, own=self._folder.parent)
+        names = self.names_within if namespaces else list
 
-    def _names_within(self) -> Sequence[str]:
+        @contextmanager
+        def within(name: str) -> Iterator[list[StoreReader]]:
+            with self.within(name) as store:
+                yield [store]
+
+        return write_export(path, [self.store], within, names, own=self._folder.parent)
+
+    def names_within(self) -> Sequence[str]:
         """Return the names of the namespaces and archives that an export holds."""
         if self.name is None:
             return namespace_names(self._folder)
@@ -298,7 +304,7 @@ class StoredMemory:
         return said
 
     @contextmanager
-    def _within(self, name: str) -> Iterator[StoreReader]:
+    def within(self, name: str) -> Iterator[StoreReader]:
         """Open the store of a namespace or archive that an export holds."""
         own = archive_of(self.name) if self.name is not None else name
         with _open_within(self._folder, own, self.store.expiry.clock) as store:

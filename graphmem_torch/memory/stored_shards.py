@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.exporting import write_export
 from graphmem_torch.memory.lookup import listed_ids, named_nodes
 from graphmem_torch.memory.sharded_listing import listed_in_shards
 from graphmem_torch.memory.stored import StoredMemory
@@ -140,9 +141,20 @@ class StoredShards:
         """Refuse: each shard has an archive."""
         self._refuse("archived")
 
-    def export(self, file: str | Path | TextIO, **given: Any) -> NoReturn:
-        """Refuse: an export is of one store."""
-        self._refuse("export")
+    def export(self, path: str | Path | TextIO, *, namespaces: bool = True) -> int:
+        """Write the memory as JSON lines, without vectors; see `Memory.export`."""
+
+        @contextmanager
+        def within(name: str) -> Iterator[list[StoreReader]]:
+            with ExitStack() as stack:
+                there = [memory for memory in self._memories if name in memory.names_within()]
+                yield [stack.enter_context(memory.within(name)) for memory in there]
+
+        def names() -> list[str]:
+            return sorted({name for memory in self._memories for name in memory.names_within()})
+
+        stores = [memory.store for memory in self._memories]
+        return write_export(path, stores, within, names if namespaces else list, own=self._path)
 
     def _refuse(self, name: str) -> NoReturn:
         raise InputError(
@@ -191,4 +203,7 @@ def shard_stats(
         "memories_of_it": size,
         "uneven": len(each) > 1 and size * len(each) > sum(sizes),
     }
-    return summed | {"shards": told, "stores": [*each]}
+    asked = {said.question for store in stores for said in store.learned.feedback()}
+    feedback = {name: sum(own["feedback"][name] for own in each) for name in ("used", "not_used")}
+    summed |= {"feedback": {"questions": len(asked), **feedback}, "shards": told}
+    return summed | {"stores": [*each]}

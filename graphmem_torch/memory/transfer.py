@@ -7,7 +7,6 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TextIO, cast
@@ -31,12 +30,14 @@ from graphmem_torch.memory.exchange import (
 from graphmem_torch.memory.exporting import Exported, stored_entries, write_export
 from graphmem_torch.memory.intake import batched, checked
 from graphmem_torch.memory.known_vectors import KnownVectors, stored_rows
+from graphmem_torch.memory.lookup import NamedEdge
 from graphmem_torch.memory.namespace_folders import (
     archive_of,
     checked_name,
     is_archive,
     owner_of,
 )
+from graphmem_torch.memory.placing import places_of
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.validity import named_statements, restore_statements
 from graphmem_torch.memory.writer import Writer
@@ -56,20 +57,32 @@ _EDGES = 1 << 17  # edges imported in one transaction
 
 
 def export(
-    state: State, path: str | os.PathLike[str] | TextIO, *, vectors: bool, namespaces: bool
+    states: Sequence[State],
+    path: str | os.PathLike[str] | TextIO,
+    *,
+    vectors: bool,
+    namespaces: bool,
 ) -> int:
-    """Write what callers put into a memory as JSON lines; see `Memory.export`."""
+    """Write what callers put into the stores of a memory as JSON lines; see `Memory.export`."""
 
     @contextmanager
-    def within(name: str) -> Iterator[TensorReader]:
-        yield _within(state, name).store  # it stays open
+    def within(name: str) -> Iterator[list[TensorReader]]:
+        yield [
+            _within(state, name).store  # it stays open
+            for state in states
+            if name in _names_within(state)
+        ]
 
+    def names() -> list[str]:
+        return sorted({name for state in states for name in _names_within(state)})
+
+    folder = states[0].root.store.path
     return write_export(
         path,
-        state.store,
+        [state.store for state in states],
         within,
-        partial(_names_within, state) if namespaces else list,
-        own=state.root.store.path,
+        names if namespaces else list,
+        own=folder.parent if folder is not None and len(states) > 1 else folder,
         vectors=stored_rows if vectors else None,
     )
 
@@ -91,24 +104,27 @@ def _within(state: State, name: str, *, create: bool = False) -> State:
 
 
 def import_file(
-    state: State, path: str | os.PathLike[str], *, format: str | None, progress: bool
+    states: Sequence[State], path: str | os.PathLike[str], *, format: str | None, progress: bool
 ) -> Added:
     """Add what `export` wrote, or the memories of another program; see `Memory.import_`."""
-    state.store.expect_writable()
+    for state in states:
+        state.store.expect_writable()
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path: expected the path of a file, got {path!r:.60}; give one")
     source = Path(path)
     if format is None and is_export_file(source):
-        return _import_export(state, source, progress)
-    return _import_moved(state, source, read_moved(source, format), progress)
+        return _import_export(states, source, progress)
+    return _import_moved(states, source, read_moved(source, format), progress)
 
 
-def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool) -> Added:
+def _import_moved(
+    states: Sequence[State], path: Path, moved: MovedMemories, progress: bool
+) -> Added:
     """Add the memories of another program, all checked before the first is stored."""
+    root = states[0]
     if any(name is not None for name in moved.spaces):
-        state.expect_root()
-    done, now = Added(0, 0, losses=dict(moved.losses)), state.clock()
-    stored = {None, *(state.spaces.names() if state.parent is None else ())}
+        root.expect_root()
+    done, now = Added(0, 0, losses=dict(moved.losses)), root.clock()
     places: list[tuple[str | None, list[Atom]]] = []
     for name, atoms in moved.spaces.items():
         with located(str(path)):
@@ -117,28 +133,35 @@ def _import_moved(state: State, path: Path, moved: MovedMemories, progress: bool
             whole = [checked(atom) for atom in atoms]
             for atom in whole:
                 atom_to_row(0, atom)  # raises what storing it would
-            into = None if name not in stored else state if name is None else state.space(name)
-            _expect_same(into, whole)
+            there = [
+                state if name is None else state.space(name)
+                for state in states
+                if name is None or name in (state.spaces.names() if state.parent is None else ())
+            ]
+            _expect_same(there, whole)
         fresh = [atom for atom in whole if atom.expires is None or atom.expires > now]
         if gone := len(whole) - len(fresh):
             done += Added(0, 0, losses={"expired memory": gone})
         places.append((name, fresh))
+    ends = [(end.id, None, end.stop, None, end.known) for end in moved.ends]
     for name, atoms in places:
-        into = state if name is None else state.space(name, create=True)
-        with located(str(path)):
-            done += Writing(into).add(atoms, progress=progress)
-        stated = {*named_statements(into.store)}
-        ends = [(end.id, None, end.stop, None, end.known) for end in moved.ends]
-        restore_statements(into.store, [each for each in ends if each not in stated])
+        into = states if name is None else [state.space(name, create=True) for state in states]
+        where = places_of(into, atoms)
+        for place, state in enumerate(into):
+            own = [atom for at, atom in zip(where, atoms, strict=True) if at == place]
+            with located(str(path)):
+                done += Writing(state).add(own, progress=progress)
+            stated = {*named_statements(state.store)}
+            restore_statements(state.store, [each for each in ends if each not in stated])
     return done
 
 
-def _expect_same(state: State | None, atoms: Sequence[Atom]) -> None:
+def _expect_same(states: Sequence[State], atoms: Sequence[Atom]) -> None:
     """Raise InputError if an id has other content, in the file or the memory, before storing."""
     digests: dict[str, str] = {}
-    if state is not None:
+    for state in states:
         known, hidden = state.store.known([atom.id for atom in atoms]), state.store.expiry.hidden()
-        digests = {name: digest for name, (node, digest) in known.items() if node not in hidden}
+        digests |= {name: digest for name, (node, digest) in known.items() if node not in hidden}
     before = {*digests}
     for atom in atoms:
         if not atom.is_of(digests.setdefault(atom.id, atom.digest)):
@@ -148,24 +171,25 @@ def _expect_same(state: State | None, atoms: Sequence[Atom]) -> None:
             raise InputError(f"atom {atom.id!r} {met} with other content; {do}")
 
 
-def _import_export(state: State, path: Path, progress: bool) -> Added:
+def _import_export(states: Sequence[State], path: Path, progress: bool) -> Added:
     parts, done = check_export(path), Added(0, 0)
     within = [part.namespace for part in parts[1:] if part.namespace is not None]
-    if state.parent is not None and within:  # before anything is stored
+    if states[0].parent is not None and within:  # before anything is stored
         if within != [archive_of(None)]:
-            state.expect_root()
-        state.archive(create=True)
+            states[0].expect_root()
+        for state in states:
+            state.archive(create=True)
     for part in parts:
         name = part.namespace
-        into = state if name is None else _within(state, name, create=True)
+        into = states if name is None else [_within(each, name, create=True) for each in states]
         done += _import_part(into, part, progress)
     return done
 
 
-def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
-    """Add the contents of one part of an export."""
-    file, header, store = part.path, part.header, state.store
-    embedder, brought = state.embedder, bool(header["vectors"])
+def _import_part(states: Sequence[State], part: ExportedPart, progress: bool) -> Added:
+    """Add the contents of one part of an export, each memory to the store that it belongs to."""
+    file, header = part.path, part.header
+    embedder, brought = states[0].embedder, bool(header["vectors"])
     if brought and header["fingerprint"] != embedder.fingerprint:
         _log.warning(
             "%s: its vectors are of the encoder %s and not of %s: the texts are encoded anew",
@@ -174,20 +198,79 @@ def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
             embedder.fingerprint,
         )
         brought = False
-    writer = state.writer_with(embedder)
-    writer.split_all(exported_splits(part))
+    imports = [_Import(state, state.writer_with(embedder)) for state in states]
+    for each in imports:
+        each.writer.split_all(exported_splits(part))
     entries = exported_atoms(part, embedder if brought else None)
-    pinned = {node for node, _ in store.life.pins()}
-    stated = {row.node for row in store.validity.stated()}
     done = Added(0, 0)
     with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
-        for batch in batched(versions_apart(entries), state.config.link.batch_atoms):
-            done += _import_batch(state, batch, writer, pinned)
+        for batch in batched(versions_apart(entries), states[0].config.link.batch_atoms):
+            where = places_of(states, [entry.atom for entry, _ in batch])
+            for place, one in enumerate(imports):
+                own = [pair for at, pair in zip(where, batch, strict=True) if at == place]
+                if own:
+                    done += _import_batch(one.state, own, one.writer, one.pinned)
             bar.update(sum(entry.until is None for entry, _ in batch))
+    apart = 0
     for edges_of in batched(exported_edges(part), _EDGES):
         with located(str(file)):
-            connect_all(store, unlinked_edges(store, edges_of))
-    restore_statements(store, list(exported_validity(part)), stated)
+            apart += _connect(states, edges_of)
+    if apart:
+        done += Added(0, 0, losses={"edge between shards": apart})
+    for one in imports:
+        _restore(one, part)
+    # In a memory with other atoms it may not apply.
+    whole = sum(state.store.num_atoms for state in states) == header["atoms"]
+    if whole and not any(state.store.learned.rows() for state in states):
+        for state in states:
+            restore_learned(state.store, part)
+            state.follow()
+    return done
+
+
+class _Import:
+    """Import into one store.
+
+    Attributes:
+        state: State of the store.
+        writer: Writer to it.
+        pinned: Nodes that were pinned or unpinned before.
+        stated: Nodes with a validity of their own.
+    """
+
+    def __init__(self, state: State, writer: Writer) -> None:
+        """Remember what the store says before."""
+        self.state, self.writer = state, writer
+        self.pinned = {node for node, _ in state.store.life.pins()}
+        self.stated = {row.node for row in state.store.validity.stated()}
+
+
+def _connect(states: Sequence[State], edges: Sequence[NamedEdge]) -> int:
+    """Store edges where both ends are, and return the number of those between shards.
+
+    Raises:
+        InputError: An end that no store has.
+    """
+    if len(states) == 1:
+        connect_all(states[0].store, unlinked_edges(states[0].store, edges))
+        return 0
+    ends = list(dict.fromkeys(end for edge in edges for end in edge[:2]))
+    known = [{*state.store.known(ends)} for state in states]
+    lost = [end for end in ends if not any(end in own for own in known)]
+    if lost:  # raises the error of one store
+        states[0].resolve_ids(lost, "edge", hidden=())
+    left = len(edges)
+    for state, own in zip(states, known, strict=True):
+        inside = [edge for edge in edges if edge[0] in own and edge[1] in own]
+        connect_all(state.store, unlinked_edges(state.store, inside))
+        left -= len(inside)
+    return left
+
+
+def _restore(one: _Import, part: ExportedPart) -> None:
+    """Restore the validity of the memories of one store, and what its archive keeps of others."""
+    state, store = one.state, one.state.store
+    restore_statements(store, list(exported_validity(part)), one.stated)
     ties = ArchiveLinks(
         tuple(exported_edges(part, "tied_edge")),
         tuple(exported_validity(part, "tied_validity")),
@@ -195,12 +278,7 @@ def _import_part(state: State, part: ExportedPart, progress: bool) -> Added:
     if ties.ids and state.is_archive:
         keep_ties(store, ties)
         state_validity(store)
-    writer.warn_of_unresolved()
-    # In a store with other memories it may not apply.
-    if store.num_atoms == header["atoms"] and not store.learned.rows():
-        restore_learned(store, part)
-        state.follow()
-    return done
+    one.writer.warn_of_unresolved()
 
 
 def _import_batch(

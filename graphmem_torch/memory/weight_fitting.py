@@ -27,7 +27,6 @@ __all__ = [
     "FitReport",
     "LabelledQuestions",
     "check_evidence",
-    "check_feedback",
     "fit_and_report",
     "fit_correction",
     "fit_weights",
@@ -422,20 +421,6 @@ def _auc(labelled: LabelledQuestions) -> Tensor:  # [B]
             above = (line[ours, None] - line[None, theirs]).sign().double()
             values.append(above.mean() / 2 + 0.5)  # the mean of none is NaN
     return torch.stack(values).cpu() if values else torch.empty(0, dtype=torch.float64)
-
-
-def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
-    """Raise `InputError` if feedback is empty, or names one memory as both used and not."""
-    if not used and not not_used:
-        raise InputError(
-            "used, not_used: expected ids of memories that helped or did not, got none of either; "
-            "name at least one"
-        )
-    both = next((name for name in used if name in set(not_used)), None)
-    if both is not None:
-        raise InputError(
-            f"used, not_used: expected different memories, got {both!r:.80} in both; name it once"
-        )
 
 
 def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:

@@ -198,9 +198,12 @@ class Candidates:
         if self.peers is not None:
             # An indicator has no unit, and not every shard has all of them.
             kept = [place for place, name in enumerate(names) if not SIGNALS[name].indicator]
-            parts = (each[:, kept] for each in (mean, deviation, largest))
+            own, at = (mean, deviation, largest), numbers_on(mean.device, kept)
+            parts = (each.index_select(1, at) for each in own)
             whole = self.peers.background("background", Background(self.count, *parts))
-            mean[:, kept], deviation[:, kept], largest[:, kept] = whole[1:]
+            mean, deviation, largest = (
+                each.index_copy(1, at, one) for each, one in zip(own, whole[1:], strict=True)
+            )
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
         unit = unit.masked_fill(unit <= SMALLEST, torch.inf)
         plain = numbers_on(unit.device, [SIGNALS[name].indicator for name in names])

@@ -79,6 +79,7 @@ class Peers:
         place: Number of this shard among them.
         starts: Whether any of them has anchors to start from.
         leads: Whether any of them has documents that hops lead to.
+        lends: Whether all of them spread, so that concepts lend their activation.
         gather: Function (name of the exchange, own tensor [...]) -> [S, ...], the tensors of all
             shards. All shards call it with the same names in the same order, and equal shapes.
     """
@@ -86,6 +87,7 @@ class Peers:
     place: int
     starts: bool
     leads: bool
+    lends: bool
     gather: Callable[[str, Tensor], Tensor]
 
     def largest(self, what: str, own: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ class QueryBatch:
         embedding: [B, d] float32 unit rows.
         terms: [B, W] int64 term ids of the lexical index, -1 padding.
         missing: [B] float32, number of question terms that the lexical index lacks.
+        foreign: [B] float32, idf of the terms that only other shards have; None: one store.
         tokens: [B, Q, m] float32 unit token vectors.
         pieces: [B, Q] int64 word-piece numbers, -1 padding.
         speakers: [B, S] bool, speakers that a question names.
@@ -75,6 +76,7 @@ class QueryBatch:
     embedding: Tensor
     terms: Tensor | None = None
     missing: Tensor | None = None
+    foreign: Tensor | None = None
     tokens: Tensor | None = None
     pieces: Tensor | None = None
     speakers: Tensor | None = None
@@ -132,6 +134,7 @@ class QueryBatch:
             "embedding": (dim,),
             "terms": ("?",),
             "missing": (),
+            "foreign": (),
             "tokens": ("?", "?"),
             "pieces": ("?",),
             "speakers": (speakers,),

@@ -85,5 +85,7 @@ def _alike(memory: MemoryTensors, query: QueryBatch, rows: Tensor) -> Tensor:  #
     if query.terms is None or not query.terms.shape[1]:
         return found.clamp(0.0, 1.0)
     held, total = _words(memory, query, rows)
+    if query.foreign is not None:
+        total = total + query.foreign[:, None]
     words = held / total.clamp(min=1e-9)
     return torch.maximum(found, words.to(found)).clamp(0.0, 1.0)

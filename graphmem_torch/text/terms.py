@@ -271,6 +271,14 @@ class Vocabulary:
         ids = torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
         return ids, torch.tensor(missing, dtype=torch.float32)
 
+    def foreign_idf(self, texts: Sequence[str]) -> Tensor | None:  # [B] float32
+        """Return the idf of the terms that only other shards have; None in a memory of one store.
+
+        Args:
+            texts: B questions.
+        """
+        return None
+
     def spell(self, numbers: Iterable[int]) -> list[str]:
         """Return the terms of known numbers."""
         return [self._words[number] for number in numbers]

@@ -368,21 +368,21 @@ def test_an_export_leaves_out_what_is_dropped_meanwhile(memory: Memory, tmp_path
     memory.add("The text of nobody.")
 
     @contextmanager
-    def within(name: str) -> Iterator[MemoryStore]:
+    def within(name: str) -> Iterator[list[MemoryStore]]:
         if name == "ben":
             memory.namespaces.drop(name)
-        yield memory.namespaces[name].store
+        yield [memory.namespaces[name].store]
 
     def names() -> list[str]:
         return list(memory.namespaces)
 
     file = tmp_path / "all.jsonl"
-    assert write_export(file, memory.store, within, names, own=None) == 1 + 9 + 9
+    assert write_export(file, [memory.store], within, names, own=None) == 1 + 9 + 9
     with opened() as other:
         assert other.import_(file).new == 19
         assert list(other.namespaces) == ["ada", "cleo"]
     with pytest.raises(InputError, match="namespace: expected one"):  # still named, but gone
-        write_export(file, memory.store, within, lambda: ["ada", "ben"], own=None)
+        write_export(file, [memory.store], within, lambda: ["ada", "ben"], own=None)
     with opened() as other:
         assert other.import_(file).new == 19  # the earlier file is unchanged
 

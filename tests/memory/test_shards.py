@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -338,6 +340,15 @@ def test_forgetting_leaves_no_byte_in_any_shard(tmp_path: Path) -> None:
         memory.forget(question="what?", k=3)
 
 
+def test_the_class_opens_shards_however_it_was_imported(folder: Path) -> None:
+    program = (
+        "import sys; from graphmem_torch.memory.memory import Memory; "
+        f"print(len(Memory.open({str(folder)!r}, embedder='hashing', mode='r')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "160\n", done.stderr
+
+
 def test_each_shard_is_an_ordinary_store(folder: Path) -> None:
     count = 0
     for place in ShardFolder.open(folder).stores:
@@ -368,15 +379,11 @@ def test_namespaces_lie_in_every_shard(tmp_path: Path) -> None:
 
 
 def test_what_needs_one_store_is_refused_by_name(memory: Any) -> None:
-    for name in ("store", "index", "facts", "graph", "themes", "learning", "upkeep", "tensors"):
+    for name in ("store", "index", "themes", "learning", "tensors"):
         with pytest.raises(InputError, match=rf"^{name}: expected a memory of one store.*shards\["):
             getattr(memory, name)
     for name, call in {
         "report": lambda: memory.report("x.html"),
-        "export": lambda: memory.export("x.jsonl"),
-        "import_": lambda: memory.import_("x.jsonl"),
-        "feedback": lambda: memory.feedback("what?", used="a1"),
-        "explain": lambda: memory.explain("what?"),
         "plan": lambda: memory.retrieve("what?", scope=Scope(plan=True)),
     }.items():
         with pytest.raises(InputError, match=rf"^{name}: expected a memory of one store"):
@@ -386,7 +393,8 @@ def test_what_needs_one_store_is_refused_by_name(memory: Any) -> None:
 def test_every_verb_of_a_memory_is_answered_for_all_shards() -> None:
     """What a later release adds to `Memory` must not silently ask the first shard alone."""
     shared = {"open", "aio", "config", "embedder", "add", "add_document", "update"}
-    shared |= {"delete", "at", "retrieve", "compile", "answer", "explain"}
+    shared |= {"delete", "at", "retrieve", "compile", "answer", "explain", "feedback"}
+    shared |= {"export", "import_"}
     names = {name for name in dir(Memory) if not name.startswith("_")}
     assert names - shared <= {*vars(ShardedMemory)}
 
@@ -538,8 +546,6 @@ def test_index_makes_and_follows_shards(tmp_path: Path, capsys: Any) -> None:
         assert json.loads(capsys.readouterr().out)
     assert main(["atoms", "forget", "a5", "a6", "a30", "--store", store, "--json"]) == 0
     assert sum(each["atoms"] for each in json.loads(capsys.readouterr().out)["receipts"]) == 3
-    assert main(["store", "export", "--store", store, str(tmp_path / "x.jsonl")]) != 0
-    assert "export: expected one store" in capsys.readouterr().err
 
 
 def test_an_uneven_memory_is_reported(tmp_path: Path) -> None:

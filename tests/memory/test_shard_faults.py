@@ -1,0 +1,85 @@
+"""Faults of memories of shards: two runs at once, a full disk, and shards of other times."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.errors import StoreError
+from graphmem_torch.memory import create_shards
+from graphmem_torch.store.shard_folder import shard_of
+from tests.memories import file_size_limit, turns
+from tests.memory.test_shards import ASKED, S, folder_of, opened
+from tests.test_distributed import lines_of
+
+
+def test_two_runs_into_one_folder_store_everything_once(tmp_path: Path) -> None:
+    files = str(lines_of(tmp_path / "turns.jsonl", 120))
+    command = [
+        sys.executable,
+        "-m",
+        "graphmem_torch",
+        "index",
+        files,
+        "--store",
+        str(tmp_path / "m"),
+    ]
+    command += ["--shards", str(S), "--embedder", "hashing", "--config.link.concepts", "pattern"]
+    runs = [
+        subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    told = [each.communicate(timeout=240) for each in runs]
+    assert [each.returncode for each in runs] == [0, 0], told
+    done = [json.loads(out) for out, _ in told]
+    assert sum(each["new"] for each in done) == 120
+    with opened(tmp_path / "m", "r") as memory:
+        assert len(memory) == 120 and memory.check() == []
+        assert memory.retrieve(ASKED[0]).hits
+
+
+def test_a_full_disk_in_one_shard_loses_nothing(tmp_path: Path) -> None:
+    create_shards(tmp_path / "m", S)
+    atoms = turns(60)
+    with opened(tmp_path / "m") as memory:
+        memory.add(atoms[:20])
+        with file_size_limit(1 << 17), pytest.raises(StoreError, match="000"):
+            memory.add([*atoms[20:], *turns(400)[60:]])
+        there = {atom.id for atom in memory}
+        assert there >= {atom.id for atom in atoms[:20]} and memory.check() == []
+        memory.add(atoms)
+        assert {atom.id for atom in memory} >= {atom.id for atom in atoms}
+        assert memory.retrieve(ASKED[0]).hits
+
+
+def test_statistics_of_an_earlier_time_are_not_used(tmp_path: Path) -> None:
+    path = folder_of(tmp_path / "m", turns(60))
+    with opened(path) as memory:
+        memory.retrieve(ASKED)
+    old = (path / "statistics.safetensors").read_bytes()
+    with opened(path) as memory:
+        memory.add(turns(120))
+        wanted = memory.retrieve(ASKED)
+    (path / "statistics.safetensors").write_bytes(old)
+    with opened(path, "r") as memory:
+        found = memory.retrieve(ASKED)
+    assert [[h.raw for h in r.hits] for r in found] == [[h.raw for h in r.hits] for r in wanted]
+
+
+def test_a_shard_restored_from_an_earlier_time_answers(tmp_path: Path) -> None:
+    path = folder_of(tmp_path / "m", turns(60))
+    shutil.copytree(path / "0001", tmp_path / "backup")
+    with opened(path) as memory:
+        memory.add(turns(120))
+    shutil.rmtree(path / "0001")
+    shutil.copytree(tmp_path / "backup", path / "0001")
+    with opened(path) as memory:
+        lost = {atom.id for atom in turns(120)[60:] if shard_of(atom, S) == 1}
+        assert {atom.id for atom in memory} == {atom.id for atom in turns(120)} - lost
+        assert memory.check() == [] and memory.retrieve(ASKED[0]).hits
+        assert memory.add(turns(120)).new == len(lost)
