@@ -218,7 +218,9 @@ def _activated(
     rows = start_of(memory, query, anchors, value)
     found: dict[str, SparseRows | Tensor] = {"start": rows}
     for name, own in settings.items():
-        spread = spread_from(memory, plan, rows, mask, own)
+        # A shard follows few edges from its share of the anchors.
+        few = memory.part is not None and memory.part.peers is not None and not value.is_cuda
+        spread = spread_from(memory, plan, rows, mask, own, "frontier" if few else "auto")
         if memory.part is not None and memory.part.entity is not None and own.rounds > 1:
             spread = _with_lent(memory, plan, rows, spread, mask, own)
         found[name] = memory.of_atoms(spread)
