@@ -137,8 +137,6 @@ def index(
         expect_no_slip(target.store)
     if not (skip_bad or target.is_there()):
         check_paths(files, format)  # before a store or a namespace is made for nothing
-    if shards is not None:
-        make_shards(target, shards, dry_run=dry_run)
     start = time.perf_counter()
     if workers is not None:
         check_count("--workers", workers, 0)
@@ -152,15 +150,19 @@ def index(
         raise InputError(
             "--fingerprint: expected --embeddings beside it, got none; name the vectors"
         )
+    if ray is None and not dry_run:
+        target.settings.load_engine()
+        from graphmem_torch.memory.capacity import expect_room
+
+        expect_room(files, target.store, target.settings.config, format=format, shards=shards)
+    if shards is not None:
+        make_shards(target, shards, dry_run=dry_run)
     if ray is not None:
         given["skip_bad"] = skip_bad
         return _on_ray(target, files, ray, given, apart=dry_run or bool(embeddings))
     target.settings.load_engine()
-    from graphmem_torch.memory.capacity import expect_room
     from graphmem_torch.memory.file_vectors import opened_vectors
 
-    if not dry_run:
-        expect_room(files, target.store, target.settings.config, format=format, shards=shards)
     with ExitStack() as stack:
         vectors = stack.enter_context(opened_vectors(embeddings or None, normalise=normalise))
         if fingerprint is not None and vectors is not None:

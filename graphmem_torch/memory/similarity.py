@@ -127,7 +127,7 @@ class SimilarRows:
 
     @property
     def unsaved(self) -> bool:
-        """Whether `state` has changed by more than some rows since it was last given or taken."""
+        """Return whether `state` has changed by more than a few rows since it was last saved."""
         if self._lists is None:
             return False
         trained, measured, count = self._saved

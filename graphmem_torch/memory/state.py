@@ -19,12 +19,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.errors import (
-    EmbedderError,
-    InputError,
-    MissingNodeError,
-    StoreError,
-)
+from graphmem_torch.errors import EmbedderError, InputError, MissingNodeError, StoreError
 from graphmem_torch.index.captured import CapturedGraphs
 from graphmem_torch.memory import learned_values
 from graphmem_torch.memory.archive import ERASING, finish_forgetting

@@ -38,7 +38,7 @@ _ROUNDING = 1e-5  # difference of a product on the axes between two tilings
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a `GrowingIVF` learns from rows.
+    """Values that a `GrowingIVF` learns from rows.
 
     Attributes:
         axes: [d, r] float32, orthonormal columns: the principal axes.
