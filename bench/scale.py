@@ -25,8 +25,9 @@ from tyro.conf import arg
 from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory, asking, link
+from graphmem_torch.memory import Memory, asking
 from graphmem_torch.memory.index_builder import IndexBuilder
+from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.quality.common.encoder import TimedEmbedder
 from graphmem_torch.quality.common.measure import (
     Stopwatch,
@@ -90,7 +91,7 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     # The parts do not overlap: the rest of the whole is reading, linking and book-keeping.
     clock.watch(SpacyConcepts, "extract", "concepts")
     clock.watch(PatternConcepts, "extract", "concepts")
-    clock.watch(link, "knn_graph", "similarity")
+    clock.watch(SimilarRows, "edges", "similarity")
     clock.watch(MemoryStore, "append", "store")
     clock.watch(IndexBuilder, "__call__", "index")
     clock.watch(IndexBuilder, "save", "snapshot")

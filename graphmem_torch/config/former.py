@@ -56,7 +56,7 @@ _MERGED: dict[str, dict[Any, dict[str, Any]]] = {
 _CONSTANTS: dict[str, tuple[str, ...]] = {
     "link": ("window", "window_turns", "concept_dedup"),
     "decay": ("initial", "centrality"),
-    "refine": ("retained", "access", "aggregates", "ended", "base"),
+    "refine": ("retained", "access", "aggregates", "ended"),
     "reconcile": ("least", "shared", "rare", "duplicate", "confidence"),
     "structure": ("resolution", "eigenpairs", "top", "columns"),
     "context": ("pool", "redundancy", "order_edges", "work", "gap"),

@@ -364,14 +364,15 @@ class RefineConfig:
     """Importance of memories, and archiving of the least important (`docs/mathematics.md` 5.4).
 
     Attributes:
-        half_life_days: Days in which a memory loses half of its importance above that of a fully
-            faded one; 0: never.
+        half_life_days: Days in which a memory loses half of its importance above `base`; 0: never.
+        base: Importance of a fully faded memory, I_base.
         prune_below: Importance below which a memory is archived; 0: none is.
         max_memories: Maximum number of memories without aggregates; above it the least important
             are archived; 0: no maximum.
     """
 
     half_life_days: float = _bounded(30.0, 0)
+    base: float = _bounded(0.05, 0, 1)
     prune_below: float = _bounded(0.0, 0, 1)
     max_memories: int = _bounded(0, 0)
 

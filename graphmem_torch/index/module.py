@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ from graphmem_torch.index.buffers import (
     same_buffers,
     same_state,
 )
-from graphmem_torch.index.captured import CapturedGraphs
 from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
@@ -61,6 +60,9 @@ from graphmem_torch.rank.registry import (
 from graphmem_torch.rank.relevance import relevance
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.succession import SuccessionBatch, follow
+
+if TYPE_CHECKING:
+    from graphmem_torch.index.captured import CapturedGraphs
 
 __all__ = ["MemoryIndex"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts
 from graphmem_torch.memory.context_atoms import ContextHits
-from graphmem_torch.memory.feedback import Named, note_cited, record_feedback
 from graphmem_torch.memory.fields import one_warning
 from graphmem_torch.memory.filter_masks import atom_masks, entity_seeds, over_moments
 from graphmem_torch.memory.index_view import IndexView
@@ -45,6 +44,9 @@ from graphmem_torch.results import Answer, Context, Explanation, QueryPlan, Resu
 from graphmem_torch.text.embedder import Encoded, encode_checked, rescaled
 from graphmem_torch.text.question import looks_back
 from graphmem_torch.text.times import TimeLike, parse_time
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory.feedback import Named
 
 __all__ = ["Asking", "expect_explained"]
 
@@ -330,6 +332,8 @@ class Asking:
         for name, answer in zip(names, answers, strict=True):
             if answer.cited:
                 cited.setdefault(name, []).append(answer)
+        if cited:
+            from graphmem_torch.memory.feedback import note_cited
         for name, own in cited.items():
             note_cited((self._within(name) if name else self).states, own)
         return answers[0] if isinstance(question, str) else answers
@@ -338,6 +342,8 @@ class Asking:
         self, question: str, used: str | Sequence[str], not_used: str | Sequence[str]
     ) -> None:
         """Record which memories helped with a question; see `Memory.feedback`."""
+        from graphmem_torch.memory.feedback import record_feedback
+
         (asked,) = checked_questions([question])
         with ExitStack() as turns:
             for state in self.states:

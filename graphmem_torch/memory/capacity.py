@@ -256,7 +256,7 @@ def _bytes_each(path: Path) -> float:
         return _CHUNK
     with path.open("rb") as file:
         head = file.read(_LINE)
-    return len(head) / max(1, head.count(b"\n"))
+    return max(1, len(head)) / max(1, head.count(b"\n"))
 
 
 def _made_texts(count: int) -> list[str]:

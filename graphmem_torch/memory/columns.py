@@ -15,7 +15,6 @@ from torch import Tensor
 
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.renumbering import Renamed
-from graphmem_torch.memory.text_finder import FINDER, found_in
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.arrays import Array
 from graphmem_torch.store.atom_columns import Coded
@@ -234,6 +233,8 @@ def _text_parts(
 
     Texts without stored columns are read, and the parts that they complete are added to `found`.
     """
+    from graphmem_torch.memory.text_finder import FINDER, found_in
+
     if not len(node):
         return
     for part in store.kept_texts.read(int(node[0]), int(node[-1]) + 1):

@@ -13,7 +13,6 @@ import torch
 
 from graphmem_torch.config import Config, EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
-from graphmem_torch.memory.mentions import NAME_COSINE, NameCosines
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.folder import DATABASE_NAME, has_namespaces, store_folder
 from graphmem_torch.store.schema import LINKED_BY, NAMED_BY
@@ -35,7 +34,6 @@ __all__ = [
     "link_settings",
     "load_as",
     "load_extractor",
-    "name_cosines",
     "namer",
     "open_bound",
     "resolved_settings",
@@ -312,11 +310,6 @@ def namer(store: MemoryStore, embedder: Embedder) -> Embedder:
     if apart or store.meta_get(NAMED_BY) == _WORDS:
         return HashingEmbedder(embedder.dim, 0)
     return embedder
-
-
-def name_cosines(link: LinkConfig, names: Embedder) -> NameCosines:
-    """Return the thresholds for cosines of an encoder of names."""
-    return NameCosines(rescaled(NAME_COSINE, names), rescaled(link.min_similarity, names))
 
 
 def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:

@@ -26,7 +26,6 @@ _QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0
 # The paper leaves its constants open (arXiv 2506.08098). Use increases importance and removes none
 # (alpha = 1): the first use adds 0.15, many add at most 0.3.
 _RETAINED, _ACCESS = 1.0, 0.3  # alpha, beta
-_BASE = 0.05  # I_base: importance of a fully faded memory, so that none is worth nothing
 _AGGREGATES = 0.1  # gamma: weight of the mean importance of a memory's aggregates
 _ENDED = 0.5  # factor for a superseded memory: archived first, but still answers about the past
 
@@ -119,7 +118,7 @@ class Importance:
             row = torch.searchsorted(node, number[there].long())
             value[row], since[row], uses[row] = own[there], time[there], count[there].long()
         left = fading((now - since) / DAY, config.half_life_days)
-        return _BASE + (value - _BASE) * left, uses, since
+        return config.base + (value - config.base) * left, uses, since
 
     def least(
         self,

@@ -117,7 +117,8 @@ class IndexBuilder:
         self._modes = ModeCache() if modes is None else modes
         self._columns, self._growing = StoreColumns(), GrowingIndex(Config())
         self._config: Config | None = None  # settings of the growing index
-        self._kept = ""  # state of the snapshot on disk, if it can be extended
+        # State of the snapshot on disk; "" if it cannot be extended, None if it was not looked at.
+        self._kept: str | None = None
         self._atoms = 0  # number of its atoms
 
     def __call__(self, store: TensorReader, config: Config, num_pieces: int) -> Snapshot:
@@ -272,13 +273,13 @@ class IndexBuilder:
     def worth_saving(self, store: MemoryStore, config: Config) -> bool:
         """Return whether updating the snapshot on disk would cost a notable part of a new build."""
         with store.reading():
-            if not self._kept and store.path is not None:  # not read in this process
+            if self._kept is None and store.path is not None:
                 stamp = snapshot_stamp(store.path)
                 if stamp is not None and stamp.meta.get("built") == _signature(config):
                     self._kept, self._atoms = stamp.state, stamp.rows.get("node", 0)
             if self._kept == store.state:
                 return False
-            behind = store.commits_since(self._kept)
+            behind = store.commits_since(self._kept or "")
             grown = store.num_atoms - self._atoms
         return behind is None or behind > _BEHIND or not 0 <= _TAIL * grown < self._atoms
 

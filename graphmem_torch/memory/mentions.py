@@ -9,9 +9,18 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, EdgeType
+from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.text.embedder import Embedder, rescaled
 
-__all__ = ["NAME_COSINE", "NameCosines", "concept_id", "mention_ties", "own_mentions"]
+__all__ = [
+    "NAME_COSINE",
+    "NameCosines",
+    "concept_id",
+    "mention_ties",
+    "name_cosines",
+    "own_mentions",
+]
 
 NAME_COSINE = 0.92
 """Minimum cosine of two names of the same concept, if all their parts agree, as in SYNAPSE."""
@@ -27,6 +36,11 @@ class NameCosines(NamedTuple):
 
     same: float
     associated: float
+
+
+def name_cosines(link: LinkConfig, names: Embedder) -> NameCosines:
+    """Return the thresholds for cosines of an encoder of names."""
+    return NameCosines(rescaled(NAME_COSINE, names), rescaled(link.min_similarity, names))
 
 
 _WINDOW_DECAY = 0.9  # the turn that mentions a concept ties strongest, so the cap keeps that edge

@@ -27,12 +27,11 @@ from graphmem_torch.memory.compatibility import (
     embedder_meta,
     link_settings,
     load_as,
-    name_cosines,
     namer,
     usable_device,
 )
 from graphmem_torch.memory.index_builder import REGIME_KEY
-from graphmem_torch.memory.mentions import NameCosines, own_mentions
+from graphmem_torch.memory.mentions import NameCosines, name_cosines, own_mentions
 from graphmem_torch.memory.namespace_folders import namespace_folders
 from graphmem_torch.memory.similarity import SimilarRows
 from graphmem_torch.progress import Progress

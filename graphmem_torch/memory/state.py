@@ -20,14 +20,9 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.errors import EmbedderError, InputError, MissingNodeError, StoreError
-from graphmem_torch.index.captured import CapturedGraphs
 from graphmem_torch.memory import learned_values
 from graphmem_torch.memory.archive import ERASING, finish_forgetting
-from graphmem_torch.memory.compatibility import (
-    bound_concepts,
-    bound_embedder,
-    expect_bound,
-)
+from graphmem_torch.memory.compatibility import bound_concepts, bound_embedder, expect_bound
 from graphmem_torch.memory.conflict_pairs import SharedKeys
 from graphmem_torch.memory.context_atoms import StoredContextAtoms
 from graphmem_torch.memory.contexts import ContextCompiler
@@ -61,6 +56,7 @@ from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
 if TYPE_CHECKING:
+    from graphmem_torch.index.captured import CapturedGraphs
     from graphmem_torch.memory.writer import Writer
 
 __all__ = ["State"]
@@ -154,7 +150,11 @@ class State:
         """Drop cached contents of the store, except what the next state is updated from."""
         self.snapshot: Snapshot | None = None
         self._on_device: dict[str, RowsOnDevice] = {}  # rows of the index on an accelerator
-        self._graphs = CapturedGraphs.on(self.device, self._on_device)
+        self._graphs: CapturedGraphs | None = None
+        if self.device != "cpu":
+            from graphmem_torch.index.captured import CapturedGraphs
+
+            self._graphs = CapturedGraphs.on(self.device, self._on_device)
         self.modes.expire()
         self.structure = StructureCache(self.store)
         self.decay = DecayState(self.store, self.settings.decay, clock=self.clock)

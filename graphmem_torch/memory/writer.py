@@ -28,7 +28,6 @@ from graphmem_torch.memory.compatibility import (
     bound_concepts,
     link_settings,
     load_extractor,
-    name_cosines,
     namer,
 )
 from graphmem_torch.memory.intake import digest_of
@@ -42,6 +41,7 @@ from graphmem_torch.memory.known_vectors import (
 from graphmem_torch.memory.link import Linker
 from graphmem_torch.memory.linked import Linked
 from graphmem_torch.memory.lookup import waiting_meta, waiting_nodes
+from graphmem_torch.memory.mentions import name_cosines
 from graphmem_torch.memory.regime_watch import RegimeWatch
 from graphmem_torch.memory.removal import NewVersion, Removal, unlink
 from graphmem_torch.memory.similar_lists import load_lists, save_lists

@@ -375,9 +375,8 @@ def _table(
 ) -> None:
     """Return the best moves within the core, for rooms below `size`."""
     usable = (loss < best.wanted(rows)[:, None]) & (change.abs() < size)
-    order = torch.where(usable, change, torch.inf).argsort(
-        dim=1, stable=True
-    )  # what frees room comes first
+    # What frees room comes first.
+    order = torch.where(usable, change, torch.inf).argsort(dim=1, stable=True)
     order = order[:, : int(usable.sum(1).max())]
     usable, item = usable.gather(1, order), item.gather(1, order)
     change = torch.where(usable, change.gather(1, order), 0.0).long()

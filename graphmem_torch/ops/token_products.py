@@ -216,7 +216,7 @@ class _Tiles:
         self._budget = max(tiling.together, min(self._product.rows, most))
         # Words of eight bytes move three times as fast as single bytes.
         aligned = tokens.shape[1] % 8 == 0 and tokens.storage_offset() % 8 == 0
-        wide = aligned and tokens.is_contiguous() and tokens.shape[1] > 0
+        wide = aligned and tokens.is_contiguous() and tokens.numel() > 0
         self._tokens = tokens.view(torch.int64) if wide else tokens
         self._rows = self._tokens.new_empty(self._budget, self._tokens.shape[1])
         self._index = torch.empty(self._budget, dtype=torch.int64)

@@ -29,7 +29,7 @@ BUDGET = {
     "default": (970, 1340),
     "synapse": (630, 650),
     "contextos": (1430, 1450),
-    "spectral": (870, 890),
+    "spectral": (900, 920),
     "sgrm": (310, 320),
     "weave": (970, 1340),
 }

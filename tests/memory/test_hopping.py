@@ -10,6 +10,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory, Scope
+from graphmem_torch.store.schema import NAMED_BY
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import QUESTIONS, ids, opened, plain, retrieved, turns
 
@@ -147,6 +148,7 @@ def test_a_seed_entity_by_another_of_its_names() -> None:
 
     config = load_config("synapse", {"link.concepts": "pattern"})
     with Memory.open(config=config, embedder=Alike(32)) as memory:
+        memory.store.meta_set(NAMED_BY, "encoder")  # as older releases have them
         texts = ["We saw Xylo again", "Later came X\u00fdlo here"]
         memory.add(Atom(f"x{i}", text, session=f"{i}") for i, text in enumerate(texts))
         memory.add(story())

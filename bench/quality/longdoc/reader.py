@@ -108,7 +108,7 @@ def flat_config(config: Config) -> Config:
     return replace(
         config,
         segment=replace(config.segment, retrieve=False),
-        modes=replace(config.modes, retrieve=False),
+        modes=replace(config.modes, use="none"),
         rank=replace(config.rank, weights={"semantic": 1.0}, cold_weights={}),
     )
 
