@@ -154,7 +154,9 @@ def index(
         target.settings.load_engine()
         from graphmem_torch.memory.capacity import expect_room
 
-        expect_room(files, target.store, target.settings.config, format=format, shards=shards)
+        own = target.settings.config
+        given_vectors = bool(embeddings) or fingerprint is not None
+        expect_room(files, target.store, own, vectors=given_vectors, shards=shards)
     if shards is not None:
         make_shards(target, shards, dry_run=dry_run)
     if ray is not None:

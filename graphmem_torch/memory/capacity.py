@@ -6,11 +6,12 @@ sizes of files, and refuses what cannot fit.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -22,10 +23,10 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.compatibility import load_extractor, usable_device
+from graphmem_torch.memory.compatibility import bind_concepts, namer, usable_device
 from graphmem_torch.memory.memory import Memory
 from graphmem_torch.ops import knn_graph
-from graphmem_torch.readers.read import find_sources
+from graphmem_torch.readers.read import SUFFIXES
 from graphmem_torch.store.folder import DATABASE_NAME
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.shard_folder import ShardFolder
@@ -176,7 +177,7 @@ def expect_room(
     folder: Path,
     config: Config,
     *,
-    format: str | None = None,
+    vectors: bool = False,
     shards: int | None = None,
 ) -> None:
     """Refuse files that cannot fit on the disk or in memory, from their sizes alone.
@@ -187,22 +188,24 @@ def expect_room(
         files: Files and folders to be indexed.
         folder: Folder of the store.
         config: Settings.
-        format: Format of every file.
+        vectors: Whether vectors are given, so that no text gets token vectors.
         shards: Number of shards of a new memory.
 
     Raises:
         InputError: They cannot fit; names what would.
     """
-    count, size = 0.0, 0
-    for source in find_sources(files, format, [], lambda _: True):
-        if source.path is not None and source.path.is_file():
-            size += (own := source.path.stat().st_size)
-            count += own / _bytes_each(source.path)
+    count = size = 0.0
+    for path in _files(files):
+        own = path.stat().st_size
+        each, text = _bytes_each(path)
+        count += own / each
+        size += own * text
     atoms = int(count)
     if atoms < _MADE:
         return
     there = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
-    tokens = size / atoms / 10 * config.embedder.token_dim  # half of the pieces keep a vector
+    # Half of the pieces keep a vector.
+    tokens = 0.0 if vectors else size / atoms / 10 * config.embedder.token_dim
     sizes = Sizes.of(size / atoms, _DIM, tokens, 0.0)
     free = _free(folder)
     free["disk"] += there  # memories that are stored already need no more
@@ -210,7 +213,9 @@ def expect_room(
     stores = ShardFolder.open(folder).stores if ShardFolder.is_one(folder) else []
     misfits = _misfits(atoms, sure, shards or max(1, len(stores)), free, folder)
     if misfits:
-        raise InputError(f"expected room for about {atoms:,} memories, got {'; '.join(misfits)}")
+        raise InputError(
+            f"expected room for about {atoms:,} memories, got {'. And '.join(misfits)}"
+        )
 
 
 def _misfits(
@@ -222,9 +227,9 @@ def _misfits(
     if disk > free["disk"]:
         fits = int(free["disk"] / sizes.disk)
         found.append(
-            f"{_gb(free['disk'])} of disk at {folder}, of which they take {_gb(disk)}: choose "
-            f"another disk, or index at most {fits:,}; --config.embedder.token-dim 0 keeps no "
-            "token vectors"
+            f"{_gb(free['disk'])} of disk at {folder}, where they take {_gb(disk)} or more; choose "
+            f"another disk, index at most {fits:,}, or keep no token vectors "
+            "(--config.embedder.token-dim 0)"
         )
     if memory > free["memory"]:
         fits = int(max(0, free["memory"] - _FIXED) / (sizes.memory(1, shards) - _FIXED))
@@ -234,13 +239,13 @@ def _misfits(
         helps = sizes.memory(atoms, more) <= free["memory"]
         do = f"--shards {more}" if helps else f"index at most {fits:,} on this machine"
         found.append(
-            f"{_gb(free['memory'])} of memory, of which indexing takes {_gb(memory)}: {do}"
+            f"{_gb(free['memory'])} of memory, where indexing takes {_gb(memory)} or more; {do}"
         )
     return found
 
 
 def _gb(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
 def _free(folder: Path) -> dict[str, int]:
@@ -250,13 +255,39 @@ def _free(folder: Path) -> dict[str, int]:
     return {"disk": shutil.disk_usage(there).free, "memory": memory}
 
 
-def _bytes_each(path: Path) -> float:
-    """Return the bytes of a file for each memory that it holds."""
+def _files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+    """Yield the files that may be read; what cannot be is told by the run itself."""
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = (each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
+            yield from (each for each in found if each.is_file())
+        elif path.is_file():
+            yield path
+
+
+def _bytes_each(path: Path) -> tuple[float, float]:
+    """Return the bytes of a file for each memory that it holds, and the share that is text."""
     if path.suffix != ".jsonl":
-        return _CHUNK
+        return _CHUNK, 1.0
     with path.open("rb") as file:
         head = file.read(_LINE)
-    return max(1, len(head)) / max(1, head.count(b"\n"))
+    lines = head.splitlines()
+    text = 0
+    for line in lines:
+        try:
+            text += _letters(json.loads(line))
+        except ValueError:  # no JSON, or cut off
+            text += len(line) if len(lines) == 1 else 0
+    return max(1, len(head)) / max(1, head.count(b"\n")), text / max(1, len(head))
+
+
+def _letters(value: object) -> int:
+    """Return the letters of all texts in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return sum(map(_letters, value)) if isinstance(value, list) else 0
 
 
 def _made_texts(count: int) -> list[str]:
@@ -271,8 +302,10 @@ def _stores_of(path: Path) -> list[Path]:
 
 def _texts_of(path: Path) -> list[str]:
     """Return some texts of a store."""
-    with StoreReader.open_to_read(_stores_of(path)[0]) as store:
-        texts = [text for *_, text in islice(store.spoken(), _TEXTS)]
+    texts = list[str]()
+    for place in _stores_of(path):
+        with StoreReader.open_to_read(place) as store:
+            texts += [text for *_, text in islice(store.spoken(), _TEXTS - len(texts))]
     if not texts:
         raise InputError(f"like: expected a store with memories, got {path}, which has none")
     return texts
@@ -310,13 +343,14 @@ def _measured(
             encoder, store = memory.embedder, memory.store
             encoder.encode(texts[:1])
             encoded = clock("encoder", len(texts), lambda: encoder.encode(texts))
-            extractor = load_extractor(store, config.link.concepts)
+            extractor = bind_concepts(store, config.link.concepts)
             names: list[str] = []
             if extractor is not None:
                 extractor.extract(texts[:1])
                 told = clock("concepts", len(texts), lambda: extractor.extract(texts))
                 names = list(dict.fromkeys(name for each in told for name in each))
-                clock("names of concepts", len(texts), lambda: encoder.encode(names))
+                namer_of = namer(store, encoder)
+                clock("names of concepts", len(texts), lambda: namer_of.encode(names))
         # Everything else is measured without an encoder, on vectors at random.
         rows = torch.nn.functional.normalize(torch.randn(_MADE, encoder.dim), dim=1)
         plain = DeferredEmbedder("estimate", encoder.dim)

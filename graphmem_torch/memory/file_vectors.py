@@ -173,10 +173,19 @@ class FileVectors:
         Args:
             store: Store of the atoms.
             whole: Whether all files were read, so that rows of no memory are worth a warning.
+
+        Raises:
+            InputError: The vectors have another width.
         """
         if whole:
             self._warn_of_unused()
         count = 0
+        if self._placed and self.dim != store.dim:
+            raise InputError(
+                f"expected vectors of width {store.dim}, as this memory has, got width {self.dim}; "
+                "name the encoder that made them",
+                where=str(self._files[0].path),
+            )
         for names in batched(iter(self._placed), _TILE):
             known = store.known(names)
             rows = [self._placed[name] for name in known]

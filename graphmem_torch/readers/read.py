@@ -42,6 +42,7 @@ from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = [
+    "SUFFIXES",
     "Source",
     "check_paths",
     "common_base",
@@ -54,6 +55,9 @@ __all__ = [
     "told_by_content",
 ]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo", ".zip": "zip"}
+SUFFIXES = frozenset(_FORMATS)
+"""Suffixes of the files that are read."""
+
 _NAMES = ("text", "jsonl", "locomo", *WHATSAPP_ORDERS)  # formats that a caller may name
 _HEAD = 1 << 14  # bytes at the beginning of a file that identify a chat
 _RENAME = "rename it, or the folder that it is in"

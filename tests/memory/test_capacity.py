@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory import create_shards
 from graphmem_torch.memory.capacity import Sizes, estimate, expect_room
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import config_of, opened, turns
@@ -97,3 +100,26 @@ def test_shards_lower_the_memory_of_indexing() -> None:
     sizes = Sizes.of(400, 384, 5_000, 0.0)
     assert sizes.memory(10**6, 8) < sizes.memory(10**6, 1)
     assert sizes.disk == sizes.database + sizes.snapshot
+
+
+def test_vectors_in_lines_are_no_text(tmp_path: Path) -> None:
+    line = json.dumps({"text": "a word", "embedding": [0.0123456789] * 384}).encode() + b"\n"
+    count = int(0.9 * shutil.disk_usage(tmp_path).free / 4000)  # 2 kB of vectors each, twice
+    count = min(count, 2_000_000)  # memory for them
+    file = sparse(tmp_path / "big.jsonl", count * len(line), line * 12)
+    expect_room([file], tmp_path / "store", config_of())
+    made = estimate(1000, tmp_path, config_of(), embedder=HashingEmbedder(32), device="cpu")
+    assert made.seconds["names of concepts"] < made.seconds["link and store"]
+
+
+def test_an_empty_file_is_told_by_the_run_itself(tmp_path: Path) -> None:
+    (tmp_path / "e.jsonl").write_bytes(b"")
+    expect_room([tmp_path / "e.jsonl", tmp_path], tmp_path / "store", config_of())
+
+
+def test_estimate_like_shards_of_which_some_are_empty(tmp_path: Path) -> None:
+    create_shards(tmp_path / "s", 8)
+    with opened(tmp_path / "s") as memory:
+        memory.add(turns(1))
+    config, encoder = config_of(), HashingEmbedder(32)
+    assert estimate(10, tmp_path, config, embedder=encoder, like=tmp_path / "s").atoms == 10

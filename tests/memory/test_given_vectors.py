@@ -639,6 +639,17 @@ def test_names_of_concepts_stay_in_the_vectors_that_they_have(tmp_path: Path) ->
         assert len(memory) == 3 and memory.check() == []
 
 
+def test_vectors_of_another_width_for_memories_that_are_there(tmp_path: Path) -> None:
+    atoms = turns(10)
+    file = lines(tmp_path / "a.jsonl", atoms)
+    np.save(tmp_path / "v.npy", np.eye(10, 48, dtype=np.float32))
+    with opened(config=config(), embedder=HashingEmbedder(DIM, 0)) as memory:
+        memory.add_files(file)
+        with pytest.raises(InputError, match=r"expected vectors of width 32.*got width 48"):
+            memory.add_files(file, embeddings=tmp_path / "v.npy")
+        assert len(memory) == 10
+
+
 def test_a_dry_run_checks_vectors_and_stores_nothing(tmp_path: Path) -> None:
     atoms = turns(10)
     file = lines(tmp_path / "a.jsonl", atoms)
