@@ -303,7 +303,7 @@ def bound_concepts(store: MemoryStore) -> str | None:
 def namer(store: MemoryStore, embedder: Embedder) -> Embedder:
     """Return the encoder of the names of concepts.
 
-    It is one of words, which costs nothing and finds as much (`docs/evaluation.md` 6); a store of
+    It is one of words, which costs nothing and finds as much (`docs/evaluation.md` 7); a store of
     an earlier release keeps its encoder.
     """
     apart = isinstance(embedder, DeferredEmbedder) and embedder.names_apart
