@@ -83,3 +83,9 @@ def test_a_shard_restored_from_an_earlier_time_answers(tmp_path: Path) -> None:
         assert {atom.id for atom in memory} == {atom.id for atom in turns(120)} - lost
         assert memory.check() == [] and memory.retrieve(ASKED[0]).hits
         assert memory.add(turns(120)).new == len(lost)
+
+
+def test_a_budget_too_small_for_any_memory_gives_an_empty_context(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        (context,) = memory.compile([ASKED[0]], budget=1)
+        assert context.tokens <= 1 and context.text == ""
