@@ -158,18 +158,26 @@ class ShardedAsking(Asking):
             found = Asking(state).context_hits(asked, own, encoded, count, floor, view)
             return view.context_atoms.of(view.snapshot), *found
 
-        told = shards.ask(work, filters.instant)
-        if not told:  # no shard has atoms
+        def join(
+            told: list[tuple[State, Any]],
+        ) -> tuple[list[list[Context]], list[list[int]]] | None:
+            if not told:  # no shard has atoms
+                return None
+            numbers = [self.states.index(state) for state, _ in told]
+            parts, hits, plans = zip(*(each for _, each in told), strict=True)
+            verdicts = zip(*(own.judged for own in hits), strict=True)
+            joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
+            joining = shards.context_atoms
+            atoms = joining.of(parts, numbers)
+            made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
+            return made, joining.split(used)
+
+        done = shards.ask_and_join(work, join, filters.instant)
+        if done is None:
             return super()._written(asked, filters, encoded, budgets, count, settings)
-        numbers = [self.states.index(state) for state, _ in told]
-        parts, hits, plans = zip(*(each for _, each in told), strict=True)
-        verdicts = zip(*(own.judged for own in hits), strict=True)
-        joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
-        atoms = shards.context_atoms.of(parts, numbers)
-        made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
-        for state, nodes in zip(self.states, shards.context_atoms.split(used), strict=True):
+        for state, nodes in zip(self.states, done[1], strict=True):
             state.note_uses(nodes)
-        return made
+        return done[0]
 
     def _named(self, ids: str | Sequence[str]) -> list[Named]:
         """Return the ids and nodes of atoms in each shard."""

@@ -42,6 +42,7 @@ from graphmem_torch.text.naming import name_parts
 __all__ = ["Group", "LocalGroup", "Shards"]
 
 T = TypeVar("T")
+Joined = TypeVar("Joined")
 
 _log = logging.getLogger(__name__)
 
@@ -141,26 +142,46 @@ class Shards:
         Returns:
             The results of the shards of this process.
         """
+        return self.ask_and_join(work, list, as_of)
+
+    def ask_and_join(
+        self,
+        work: Callable[[State, IndexView], T],
+        join: Callable[[list[tuple[State, T]]], Joined],
+        as_of: float | None = None,
+    ) -> Joined:
+        """Return what a function makes of the results of `ask`; repeats both if atoms were deleted.
+
+        Args:
+            work: As for `ask`.
+            join: Function of the results of the shards, which may read their stores.
+            as_of: As for `ask`.
+        """
         while True:
-            with self._lock:
-                asked = self._views(as_of)
+            given = self._given(as_of)
             try:
+                with self._lock:
+                    asked, there = self._views(given), self._there
                 works = [_bound(work, *each) for each in asked]
-                found = run_together(works, partial(self.group.exchange, self._there))
+                found = run_together(works, partial(self.group.exchange, there))
+                told = [(state, each) for (state, _), each in zip(asked, found, strict=True)]
+                return join(told)
             except MissingNodeError:
-                if all(view.snapshot.state == own.store.state for own, view in asked):
+                pairs = zip(self.states, given, strict=True)
+                if all(view.snapshot.state == own.store.state for own, view in pairs):
                     raise
-                continue
-            return [(state, each) for (state, _), each in zip(asked, found, strict=True)]
 
     def count(self) -> None:
         """Count the terms and names of all shards, as a question does."""
-        with self._lock:
-            self._views(None)
+        self.ask(lambda *_: None)
 
-    def _views(self, as_of: float | None) -> list[tuple[State, IndexView]]:
+    def _given(self, as_of: float | None) -> list[IndexView]:
+        """Return the index of each shard of this process, weighed by that shard alone."""
+        with self._lock:
+            return [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
+
+    def _views(self, given: Sequence[IndexView]) -> list[tuple[State, IndexView]]:
         """Return the shards of this process that have atoms, with their indexes."""
-        given = [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
         if not any(self.group.collect([view.snapshot.index.num_atoms for view in given])):
             return []
         snapshots = [view.snapshot for view in given]

@@ -6,10 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import StoreError
 from graphmem_torch.memory import create_shards
 from graphmem_torch.store.shard_folder import shard_of
@@ -89,3 +93,35 @@ def test_a_budget_too_small_for_any_memory_gives_an_empty_context(tmp_path: Path
     with opened(folder_of(tmp_path / "m", turns(60))) as memory:
         (context,) = memory.compile([ASKED[0]], budget=1)
         assert context.tokens <= 1 and context.text == ""
+
+
+def test_questions_are_answered_while_memories_are_deleted(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        ended = threading.Event()
+
+        def change() -> None:
+            for number in range(60):
+                name = f"Bertrand Person{number}"
+                atom = Atom(f"w{number}", f"{name} is in Rome with {name}", session=f"x{number}")
+                memory.add([atom])
+                memory.delete([atom.id])
+            ended.set()
+
+        with ThreadPoolExecutor(4) as pool:
+
+            def ask(question: Callable[[], object]) -> None:
+                while not ended.is_set():
+                    question()
+
+            work = [
+                pool.submit(change),
+                pool.submit(ask, lambda: memory.retrieve(ASKED[0])),
+                pool.submit(ask, lambda: memory.compile(ASKED[0], budget=100)),
+                pool.submit(ask, lambda: memory.explain(ASKED[0])),
+            ]
+            try:
+                for each in work:
+                    each.result(timeout=240)
+            finally:
+                ended.set()
+        assert memory.check() == []
