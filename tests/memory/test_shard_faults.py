@@ -9,12 +9,13 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import StoreError
+from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import create_shards
 from graphmem_torch.store.shard_folder import shard_of
 from tests.memories import file_size_limit, turns
@@ -125,3 +126,54 @@ def test_questions_are_answered_while_memories_are_deleted(tmp_path: Path) -> No
             finally:
                 ended.set()
         assert memory.check() == []
+
+
+def test_versions_of_other_sessions_are_imported_together(tmp_path: Path) -> None:
+    with opened(tmp_path / "one") as memory:
+        memory.add([Atom(f"m{n}", f"Note {n} of the boat", session=f"s{n % 6}") for n in range(12)])
+        for n in range(12):
+            memory.update(f"m{n}", session=f"t{n}")
+        memory.export(tmp_path / "export.jsonl")
+    create_shards(tmp_path / "m", S)
+    with opened(tmp_path / "m") as memory:
+        assert memory.import_(tmp_path / "export.jsonl").new == 12
+        for n in range(12):
+            versions = memory.facts.versions(f"m{n}")
+            assert [each.atom.session for each in versions] == [f"s{n % 6}", f"t{n}"]
+        assert memory.check() == []
+        memory.add([Atom("m0", "Another", session="t0")], replace=True)
+        assert memory.get("m0").text == "Another"
+
+
+def test_a_refused_import_stores_no_more_than_in_one_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "one") as memory:
+        memory.add(turns(60))
+        memory.export(tmp_path / "export.jsonl")
+    for number in (0, 30, 59):
+        create_shards(tmp_path / f"{number}-shards", S)
+        left = []
+        for path in (tmp_path / f"{number}-one", tmp_path / f"{number}-shards"):
+            with opened(path) as memory:
+                memory.add([replace(turns(60)[number], text="Something else")])
+                with pytest.raises(InputError, match=r"jsonl:\d+: .*other content"):
+                    memory.import_(tmp_path / "export.jsonl")
+                left.append({atom.id for atom in memory})
+        assert left[0] == left[1]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_new_version_stays_in_the_shard_of_its_session(tmp_path: Path, batch: bool) -> None:
+    create_shards(tmp_path / "m", S)
+    with opened(tmp_path / "m") as memory:
+        memory.add([old := Atom("m3", "Note of the boat", session="s0")])
+        homes = {shard_of(Atom("", "", session=f"t{n}"), S): f"t{n}" for n in range(50)}
+        own = homes.pop(shard_of(old, S))
+        more = [Atom("m4", "Note of the canoe", session=own)] if batch else []
+        for other in homes.values():
+            with pytest.raises(InputError, match=r"session: expected one of shard .*add it again"):
+                memory.add([*more, Atom("m3", "It is red", session=other)], replace=True)
+            with pytest.raises(InputError, match=r"session: expected one of shard .*add it again"):
+                memory.update("m3", session=other)
+        assert len(memory) == 1
+        memory.add([Atom("m3", "It is red", session=own)], replace=True)
+        assert memory.get("m3").session == own
