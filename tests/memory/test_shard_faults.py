@@ -16,7 +16,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, StoreError
-from graphmem_torch.memory import create_shards
+from graphmem_torch.memory import Scope, create_shards
 from graphmem_torch.store.shard_folder import shard_of
 from tests.memories import file_size_limit, turns
 from tests.memory.test_shards import ASKED, S, folder_of, opened
@@ -177,3 +177,21 @@ def test_a_new_version_stays_in_the_shard_of_its_session(tmp_path: Path, batch: 
         assert len(memory) == 1
         memory.add([Atom("m3", "It is red", session=own)], replace=True)
         assert memory.get("m3").session == own
+
+
+def test_an_archived_memory_is_forgotten_by_its_id(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        names = [atom.id for atom in turns(60)]
+        memory.upkeep.archive(names[10:20])
+        for name in names[10:20]:
+            with pytest.raises(InputError, match=r"which is archived; `upkeep.restore`"):
+                memory.get([name])
+            with pytest.raises(InputError, match=r"^exclude: .* is archived; `upkeep.restore`"):
+                memory.retrieve(ASKED[0], scope=Scope(exclude=[name]))
+        assert [atom.id for atom in memory.forget(names[10], dry_run=True)] == [names[10]]
+        memory.forget(names[9:20])
+        archived = memory.upkeep.archived()
+        assert len(memory) == 49 and archived is not None and len(archived) == 0
+        with pytest.raises(InputError, match="which is in neither"):
+            memory.forget([names[0], names[12]])
+        assert len(memory) == 49
