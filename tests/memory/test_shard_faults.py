@@ -195,3 +195,21 @@ def test_an_archived_memory_is_forgotten_by_its_id(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="which is in neither"):
             memory.forget([names[0], names[12]])
         assert len(memory) == 49
+
+
+def test_only_a_new_or_empty_folder_becomes_one_of_shards(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("x")
+    (tmp_path / "half" / "0000").mkdir(parents=True)
+    for name, said in (
+        ("thesis", r"a new or empty folder, got .*thesis, which holds 'thesis.tex'"),
+        ("half", r"a new or empty folder, got .*half, which holds '0000'"),
+        ("thesis/thesis.tex", r"a folder, got .*thesis.tex, which is or lies in a file"),
+        ("thesis/thesis.tex/m", r"a folder, got .*/m, which is or lies in a file"),
+    ):
+        with pytest.raises(InputError, match=f"^shards: expected {said}"):
+            create_shards(tmp_path / name, S)
+    assert [*(tmp_path / "thesis").iterdir()] == [tmp_path / "thesis" / "thesis.tex"]
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        create_shards(tmp_path / "empty", S)
