@@ -294,7 +294,10 @@ class Shards:
         Raises:
             InputError: An id that no shard holds.
         """
-        wanted = list(dict.fromkeys(listed_ids(self.first.store, ids)))
+        listed = listed_ids(self.first.store, ids)
+        if not all(isinstance(name, str) for name in listed):
+            self.first.resolve_ids(listed, argument)  # raises
+        wanted = list(dict.fromkeys(listed))
         archives = [state.archive() if archived else None for state in self.states]
         held = []
         for each in zip(self.states, archives, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,3 +214,15 @@ def test_only_a_new_or_empty_folder_becomes_one_of_shards(tmp_path: Path) -> Non
     (tmp_path / "empty").mkdir()
     for _ in range(2):
         create_shards(tmp_path / "empty", S)
+
+
+@pytest.mark.parametrize("shards", [None, S])
+@pytest.mark.parametrize("id", [["a0", "a2"], ["a0"], {"a0": 1}, 3, None])
+def test_one_id_is_expected(tmp_path: Path, shards: int | None, id: Any) -> None:
+    if shards is not None:
+        create_shards(tmp_path / "m", shards)
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(6))
+        for ask in (memory.facts.history, memory.facts.versions):
+            with pytest.raises(InputError, match=r"^id: expected one id, got .*; ask for each"):
+                ask(id)
