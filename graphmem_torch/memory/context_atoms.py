@@ -203,7 +203,7 @@ class _JoinedRows:
             at = (part == number).nonzero().squeeze(1)
             vectors = own[(flat[at] - int(self._starts[number])).to(own.device)]
             found[at] = vectors.to(found)
-        return found.view(*rows.shape, -1)
+        return found.view(*rows.shape, self.shape[1])
 
 
 class JoinedContextAtoms:

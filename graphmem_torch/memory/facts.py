@@ -14,6 +14,7 @@ from graphmem_torch.judge.entailment import LexicalJudge
 from graphmem_torch.memory.conflicts import conflicts_of, explained, outdated_statements
 from graphmem_torch.memory.filter_masks import concept_nodes
 from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
+from graphmem_torch.memory.lookup import one_id
 from graphmem_torch.memory.reconcile import (
     Resolver,
     find,
@@ -131,10 +132,10 @@ class Facts:
         """Return the versions of an atom, from first to current.
 
         Raises:
-            InputError: An id is not stored, or is that of a concept.
+            InputError: No id, or one that is not stored, or that of a concept.
         """
         with self._store.reading():
-            return versions_of(self._store, self._state.resolve_ids(id)[1][0])
+            return versions_of(self._store, self._state.resolve_ids(one_id(id))[1][0])
 
     def history(self, id: str) -> History:
         """Return the versions of an atom, the statements of its validity, and its chain.
@@ -143,10 +144,10 @@ class Facts:
         others, each with its times.
 
         Raises:
-            InputError: An id is not stored, or is that of a concept.
+            InputError: No id, or one that is not stored, or that of a concept.
         """
         with self._store.reading():
-            return history_of(self._store, self._state.resolve_ids(id)[1][0])
+            return history_of(self._store, self._state.resolve_ids(one_id(id))[1][0])
 
     def changes(self, since: TimeLike) -> list[Change]:
         """Return the changes since a moment, inclusive, in the order they became known.

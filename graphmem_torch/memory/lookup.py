@@ -23,6 +23,7 @@ __all__ = [
     "nodes_of",
     "nodes_that_fit",
     "num_visible",
+    "one_id",
     "refresh_expiry",
     "waiting_meta",
     "waiting_nodes",
@@ -44,6 +45,13 @@ def listed_ids(store: StoreReader, ids: str | Iterable[str]) -> list[str]:
     listed = [ids] if isinstance(ids, str) else list(ids)
     texts = all(isinstance(name, str) for name in listed)
     return store.forms.ids(listed) if texts else listed
+
+
+def one_id(id: str, argument: str = "id") -> str:
+    """Return an id; raises `InputError` if it is a list of them or no text."""
+    if not isinstance(id, str):
+        raise InputError(f"{argument}: expected one id, got {id!r:.80}; ask for each alone")
+    return id
 
 
 def named_nodes(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graphmem_torch.atoms import Atom
 from graphmem_torch.memory.state import State
 from graphmem_torch.store.shard_folder import shard_of
+from graphmem_torch.text.unicode_forms import composed
 
 __all__ = ["places_of"]
 
@@ -14,7 +15,7 @@ __all__ = ["places_of"]
 def places_of(states: Sequence[State], atoms: Sequence[Atom]) -> list[int]:
     """Return the place of the store that each atom belongs to.
 
-    An atom that is stored already stays where it is.
+    An atom that is stored already stays where it is. All versions of one go where the first does.
 
     Args:
         states: The only store of a memory, or all of its shards.
@@ -28,4 +29,10 @@ def places_of(states: Sequence[State], atoms: Sequence[Atom]) -> list[int]:
         forms = state.store.forms.ids(ids)
         known = state.store.known(forms)
         at |= {name: place for name, form in zip(ids, forms, strict=True) if form in known}
-    return [at[atom.id] if atom.id in at else shard_of(atom, len(states)) for atom in atoms]
+    first: dict[str, int] = {}
+    return [
+        at[atom.id]
+        if atom.id in at
+        else first.setdefault(composed(atom.id), shard_of(atom, len(states)))
+        for atom in atoms
+    ]

@@ -16,7 +16,7 @@ from graphmem_torch.memory.filter_masks import concept_nodes
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.request import Filters, Scope
-from graphmem_torch.memory.shards import Shards
+from graphmem_torch.memory.shards import Shards, ids_in
 from graphmem_torch.memory.state import State
 from graphmem_torch.results import Context, Explanation, QueryPlan, Result, Trace
 from graphmem_torch.text.embedder import Encoded, encode_checked
@@ -106,7 +106,7 @@ class ShardedAsking(Asking):
         """
         states, group = self._shards.states, self._shards.group
         scopes = [scope] * len(states)
-        known: dict[Literal["exclude", "seeds"], Any] = {"exclude": _ids_in, "seeds": _concepts_in}
+        known: dict[Literal["exclude", "seeds"], Any] = {"exclude": ids_in, "seeds": _concepts_in}
         for name, there in known.items():
             listed = scope.names(name, count)
             wanted = list(dict.fromkeys(each for own in listed for each in own))
@@ -116,7 +116,7 @@ class ShardedAsking(Asking):
             lost = [each for each in wanted if not any(each in own for own in every)]
             if lost:  # raises the error of one store
                 if name == "exclude":
-                    states[0].resolve_ids(lost, "exclude", hidden=())
+                    self._shards.holding(lost, "exclude")
                 concept_nodes(states[0].store, lost, "seeds")
             for place, number in enumerate(group.numbers):
                 own = [[each for each in part if each in every[number]] for part in listed]
@@ -158,18 +158,26 @@ class ShardedAsking(Asking):
             found = Asking(state).context_hits(asked, own, encoded, count, floor, view)
             return view.context_atoms.of(view.snapshot), *found
 
-        told = shards.ask(work, filters.instant)
-        if not told:  # no shard has atoms
+        def join(
+            told: list[tuple[State, Any]],
+        ) -> tuple[list[list[Context]], list[list[int]]] | None:
+            if not told:  # no shard has atoms
+                return None
+            numbers = [self.states.index(state) for state, _ in told]
+            parts, hits, plans = zip(*(each for _, each in told), strict=True)
+            verdicts = zip(*(own.judged for own in hits), strict=True)
+            joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
+            joining = shards.context_atoms
+            atoms = joining.of(parts, numbers)
+            made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
+            return made, joining.split(used)
+
+        done = shards.ask_and_join(work, join, filters.instant)
+        if done is None:
             return super()._written(asked, filters, encoded, budgets, count, settings)
-        numbers = [self.states.index(state) for state, _ in told]
-        parts, hits, plans = zip(*(each for _, each in told), strict=True)
-        verdicts = zip(*(own.judged for own in hits), strict=True)
-        joined = joined_hits(hits, [*map(len, parts)], count, [*map(_verdict, verdicts)])
-        atoms = shards.context_atoms.of(parts, numbers)
-        made, used = shards.contexts.compile(atoms, joined, asked, plans[0], budgets, settings)
-        for state, nodes in zip(self.states, shards.context_atoms.split(used), strict=True):
+        for state, nodes in zip(self.states, done[1], strict=True):
             state.note_uses(nodes)
-        return made
+        return done[0]
 
     def _named(self, ids: str | Sequence[str]) -> list[Named]:
         """Return the ids and nodes of atoms in each shard."""
@@ -215,12 +223,6 @@ def _check_scope(scope: Scope) -> None:
     plans = scope.plan if isinstance(scope.plan, list | tuple) else [scope.plan]
     if any(plan is not None and plan is not False for plan in plans):
         raise _not_yet("plan", "`where`, `between` and `at`")
-
-
-def _ids_in(state: State, ids: Sequence[str]) -> set[str]:
-    """Return which of some ids a shard holds."""
-    forms = dict(zip(state.store.forms.ids(list(ids)), ids, strict=True))
-    return {forms[name] for name in state.store.known([*forms]) if name in forms}
 
 
 def _concepts_in(state: State, names: Sequence[str]) -> set[str]:

@@ -41,7 +41,7 @@ def forget_in_shards(
     """
     held: Sequence[list[str] | None] = [None] * len(memories)
     if ids is not None:
-        held = shards.holding(listed_ids(shards.first.store, ids))
+        held = shards.holding(listed_ids(shards.first.store, ids), archived=True)
     chosen, errors = list[Any](), list[InputError]()
     for memory, own in zip(memories, held, strict=True):
         if own == [] and ids is not None:

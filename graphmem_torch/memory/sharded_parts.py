@@ -14,7 +14,7 @@ from graphmem_torch.memory.consolidation import Consolidation
 from graphmem_torch.memory.edge_writes import JudgedEdges, checked_pairs, given_edges
 from graphmem_torch.memory.facts import Facts
 from graphmem_torch.memory.graph_edits import GraphEdits
-from graphmem_torch.memory.lookup import listed_ids
+from graphmem_torch.memory.lookup import listed_ids, one_id
 from graphmem_torch.memory.shards import Shards
 from graphmem_torch.memory.state import State
 from graphmem_torch.memory.upkeep import Upkeep
@@ -64,7 +64,8 @@ class _Routed:
 
     def _place(self, id: str, argument: str = "id") -> int:
         """Return the place of the shard that holds an atom."""
-        return next(place for place, own in enumerate(self._held([id], argument)) if own)
+        held = self._held([one_id(id, argument)], argument)
+        return next(place for place, own in enumerate(held) if own)
 
     def _same(self, one: str, other: str, names: tuple[str, str]) -> int:
         """Return the place of the shard that holds two atoms.

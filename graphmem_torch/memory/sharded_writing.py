@@ -43,6 +43,8 @@ class ShardedWriting(Writing):
         """Store a batch, each atom in its shard; one that is stored already stays where it is."""
         routed: dict[int, list[Atom]] = {}
         for place, atom in zip(places_of(self._states, part), part, strict=True):
+            if replace:
+                self._expect_session(place, atom)
             routed.setdefault(place, []).append(atom)
         done, stored = Added(0, 0), dict[str, str]()
         for place, own in sorted(routed.items()):
@@ -74,15 +76,24 @@ class ShardedWriting(Writing):
         held = self._shards.holding([wanted], "id")
         place = next(place for place, own in enumerate(held) if own)
         if values.get("session") is not None:
-            shards = self._shards.group.shards
-            other = shard_of(Atom(wanted, "", session=values["session"]), shards)
-            if other != place:
-                raise InputError(
-                    f"session: expected one of shard {place}, which holds {wanted!r:.80}, got one "
-                    f"of shard {other}: {values['session']!r:.80}; delete the memory, and add it "
-                    "again"
-                )
+            self._expect_session(place, Atom(wanted, "", session=values["session"]))
         return self._writings[place].update(id, given, changes)
+
+    def _expect_session(self, place: int, atom: Atom) -> None:
+        """Raise InputError if a new version has a session of another shard than its memory."""
+        other = shard_of(atom, self._shards.group.shards)
+        if atom.session is None or other == place:
+            return
+        store = self._states[place].store
+        known = store.known(store.forms.ids([atom.id]))
+        if [each.session for each in store.atoms([node for node, _ in known.values()])] == [
+            atom.session
+        ]:  # an import brought it here
+            return
+        raise InputError(
+            f"session: expected one of shard {place}, which holds {atom.id!r:.80}, got one of "
+            f"shard {other}: {atom.session!r:.80}; delete the memory, and add it again"
+        )
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete atoms in their shards; checks all ids first. See `Memory.delete`."""

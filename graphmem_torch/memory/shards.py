@@ -17,6 +17,7 @@ from graphmem_torch.config.settings import RankConfig
 from graphmem_torch.errors import ConfigError, InputError, MissingNodeError, StoreError
 from graphmem_torch.index.lockstep import gather, run_together, stacked
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.archive import apart
 from graphmem_torch.memory.context_atoms import JoinedContextAtoms
 from graphmem_torch.memory.contexts import ContextCompiler
 from graphmem_torch.memory.index_builder import Snapshot, reweighted
@@ -39,9 +40,10 @@ from graphmem_torch.results import Result
 from graphmem_torch.store.shard_folder import STATISTICS_NAME, ShardFolder
 from graphmem_torch.text.naming import name_parts
 
-__all__ = ["Group", "LocalGroup", "Shards"]
+__all__ = ["Group", "LocalGroup", "Shards", "ids_in"]
 
 T = TypeVar("T")
+Joined = TypeVar("Joined")
 
 _log = logging.getLogger(__name__)
 
@@ -141,26 +143,46 @@ class Shards:
         Returns:
             The results of the shards of this process.
         """
+        return self.ask_and_join(work, list, as_of)
+
+    def ask_and_join(
+        self,
+        work: Callable[[State, IndexView], T],
+        join: Callable[[list[tuple[State, T]]], Joined],
+        as_of: float | None = None,
+    ) -> Joined:
+        """Return what a function makes of the results of `ask`; repeats both if atoms were deleted.
+
+        Args:
+            work: As for `ask`.
+            join: Function of the results of the shards, which may read their stores.
+            as_of: As for `ask`.
+        """
         while True:
-            with self._lock:
-                asked = self._views(as_of)
+            given = self._given(as_of)
             try:
+                with self._lock:
+                    asked, there = self._views(given), self._there
                 works = [_bound(work, *each) for each in asked]
-                found = run_together(works, partial(self.group.exchange, self._there))
+                found = run_together(works, partial(self.group.exchange, there))
+                told = [(state, each) for (state, _), each in zip(asked, found, strict=True)]
+                return join(told)
             except MissingNodeError:
-                if all(view.snapshot.state == own.store.state for own, view in asked):
+                pairs = zip(self.states, given, strict=True)
+                if all(view.snapshot.state == own.store.state for own, view in pairs):
                     raise
-                continue
-            return [(state, each) for (state, _), each in zip(asked, found, strict=True)]
 
     def count(self) -> None:
         """Count the terms and names of all shards, as a question does."""
-        with self._lock:
-            self._views(None)
+        self.ask(lambda *_: None)
 
-    def _views(self, as_of: float | None) -> list[tuple[State, IndexView]]:
+    def _given(self, as_of: float | None) -> list[IndexView]:
+        """Return the index of each shard of this process, weighed by that shard alone."""
+        with self._lock:
+            return [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
+
+    def _views(self, given: Sequence[IndexView]) -> list[tuple[State, IndexView]]:
         """Return the shards of this process that have atoms, with their indexes."""
-        given = [each.view() if as_of is None else each.view_at(as_of) for each in self.states]
         if not any(self.group.collect([view.snapshot.index.num_atoms for view in given])):
             return []
         snapshots = [view.snapshot for view in given]
@@ -259,20 +281,35 @@ class Shards:
         mentioned = torch.stack(self.group.collect(counts)).sum(0)
         return stamp, replace(whole, mentioned=mentioned), speakers
 
-    def holding(self, ids: Sequence[str], argument: str = "ids") -> list[list[str]]:
+    def holding(
+        self, ids: Sequence[str], argument: str = "ids", *, archived: bool = False
+    ) -> list[list[str]]:
         """Return which of some ids each shard of this process holds, in the order given.
+
+        Args:
+            ids: Ids in any form of Unicode.
+            argument: Name of the argument, for errors.
+            archived: Whether the archive of a shard counts as the shard.
 
         Raises:
             InputError: An id that no shard holds.
         """
-        wanted = list(dict.fromkeys(listed_ids(self.first.store, ids)))
+        listed = listed_ids(self.first.store, ids)
+        if not all(isinstance(name, str) for name in listed):
+            self.first.resolve_ids(listed, argument)  # raises
+        wanted = list(dict.fromkeys(listed))
+        archives = [state.archive() if archived else None for state in self.states]
         held = []
-        for state in self.states:
-            known = state.store.known(state.store.forms.ids(wanted))
-            held.append([name for name in wanted if state.store.forms.ids([name])[0] in known])
+        for each in zip(self.states, archives, strict=True):
+            own = [ids_in(place, wanted) for place in each if place is not None]
+            held.append([name for name in wanted if any(name in there for there in own)])
         lost = {*wanted}.difference(*held)
         if lost:  # raises the error of one store
-            self.first.resolve_ids([name for name in wanted if name in lost], argument, hidden=())
+            missing = [name for name in wanted if name in lost]
+            if any(archives):
+                apart(missing, self.first.store, None)
+            owners = (state for state in self.states if state.has_archived(missing[0]))
+            next(owners, self.first).resolve_ids(missing, argument, hidden=())
         return held
 
     def within(self, name: str, *, create: bool = False) -> Shards:
@@ -348,6 +385,13 @@ class Shards:
             self.folder.drop_statistics()
 
 
+def ids_in(state: State, ids: Sequence[str]) -> set[str]:
+    """Return which of some ids a shard holds."""
+    forms = state.store.forms.ids(list(ids))
+    known = state.store.known(list(dict.fromkeys(forms)))
+    return {name for name, form in zip(ids, forms, strict=True) if form in known}
+
+
 def _bound(work: Callable[[State, IndexView], T], state: State, view: IndexView) -> Callable[[], T]:
     return lambda: work(state, view)
 
@@ -371,14 +415,14 @@ def _as_of_whole(index: MemoryIndex, atoms: int, *, warm: bool) -> RankConfig:
 def _check_settings(config: Config) -> None:
     """Raise `ConfigError` for settings that read what one shard does not know."""
     unfit = {
-        "segment.retrieve": config.segment.retrieve,
-        "modes.use: candidates": config.modes.use == "candidates",
-        "rank.unique": config.rank.unique,
-        "plan.use": config.plan.use,
+        "segment.retrieve": (config.segment.retrieve, "false", "true"),
+        "modes.use": (config.modes.use == "candidates", "none or kept", config.modes.use),
+        "rank.unique": (config.rank.unique, "false", "true"),
+        "plan.use": (config.plan.use, "false", "true"),
     }
-    name = next((name for name, on in unfit.items() if on), None)
-    if name is not None:
-        raise ConfigError(
-            f"{name}: expected false for a memory of shards, got true (preset {config.name!r}); "
-            "use another preset, such as `default`, or one store"
-        )
+    for name, (met, fit, got) in unfit.items():
+        if met:
+            raise ConfigError(
+                f"{name}: expected {fit} for a memory of shards, got {got} (preset "
+                f"{config.name!r}); use another preset, such as `default`, or one store"
+            )

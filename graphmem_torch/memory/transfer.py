@@ -206,6 +206,8 @@ def _import_part(states: Sequence[State], part: ExportedPart, progress: bool) ->
     with Progress(what="import", unit="atoms", total=header["atoms"], shown=progress) as bar:
         for batch in batched(versions_apart(entries), states[0].config.link.batch_atoms):
             where = places_of(states, [entry.atom for entry, _ in batch])
+            if len(states) > 1:  # so that no shard stores its part of a batch that another refuses
+                _expect_usable(states, batch)
             for place, one in enumerate(imports):
                 own = [pair for at, pair in zip(where, batch, strict=True) if at == place]
                 if own:
@@ -226,6 +228,17 @@ def _import_part(states: Sequence[State], part: ExportedPart, progress: bool) ->
             restore_learned(state.store, part)
             state.follow()
     return done
+
+
+def _expect_usable(
+    states: Sequence[State], batch: Sequence[tuple[Exported, Exported | None]]
+) -> None:
+    """Raise InputError for a memory that cannot be stored, or is stored with other content."""
+    for entry, before in batch:
+        atom = _read(entry)
+        if before is None and entry.until is None:
+            with located(entry.where):
+                _expect_same(states, [atom])
 
 
 class _Import:

@@ -135,12 +135,18 @@ class ShardFolder:
         if shards > MOST_SHARDS:
             raise InputError(f"shards: expected at most {MOST_SHARDS}, got {shards}; give fewer")
         folder = store_folder(path)
-        if (folder / MANIFEST_NAME).is_file():
+        others = _others(folder)
+        if (folder / MANIFEST_NAME).is_file():  # looked for last: another process may be faster
             return cls.open(folder, shards)
-        if (folder / DATABASE_NAME).exists():
+        if DATABASE_NAME in others:
             raise InputError(
                 f"shards: expected a new folder, got {folder}, which holds one store; export it "
                 "and import it into a new folder"
+            )
+        if others:
+            raise InputError(
+                f"shards: expected a new or empty folder, got {folder}, which holds "
+                f"{others[0]!r:.80}; name another folder"
             )
         said = {"format": _FORMAT, "shards": shards, "rule": _RULE, "id": uuid.uuid4().hex}
         try:
@@ -217,6 +223,20 @@ class ShardFolder:
             (self.path / STATISTICS_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise store_error(error, self.path / STATISTICS_NAME) from error
+
+
+def _others(folder: Path) -> list[str]:
+    """Return the names in a folder, but for manifests that are being written."""
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith(MANIFEST_NAME))
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise InputError(
+            f"shards: expected a folder, got {folder}, which is or lies in a file; name another"
+        ) from error
+    except OSError as error:
+        raise store_error(error, folder) from error
 
 
 def ids_in_several(ids: Iterable[Iterable[str]]) -> list[str]:

@@ -6,12 +6,18 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphmem_torch.errors import StoreError
-from graphmem_torch.memory import create_shards
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Scope, create_shards
 from graphmem_torch.store.shard_folder import shard_of
 from tests.memories import file_size_limit, turns
 from tests.memory.test_shards import ASKED, S, folder_of, opened
@@ -83,3 +89,140 @@ def test_a_shard_restored_from_an_earlier_time_answers(tmp_path: Path) -> None:
         assert {atom.id for atom in memory} == {atom.id for atom in turns(120)} - lost
         assert memory.check() == [] and memory.retrieve(ASKED[0]).hits
         assert memory.add(turns(120)).new == len(lost)
+
+
+def test_a_budget_too_small_for_any_memory_gives_an_empty_context(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        (context,) = memory.compile([ASKED[0]], budget=1)
+        assert context.tokens <= 1 and context.text == ""
+
+
+def test_questions_are_answered_while_memories_are_deleted(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        ended = threading.Event()
+
+        def change() -> None:
+            for number in range(60):
+                name = f"Bertrand Person{number}"
+                atom = Atom(f"w{number}", f"{name} is in Rome with {name}", session=f"x{number}")
+                memory.add([atom])
+                memory.delete([atom.id])
+            ended.set()
+
+        with ThreadPoolExecutor(4) as pool:
+
+            def ask(question: Callable[[], object]) -> None:
+                while not ended.is_set():
+                    question()
+
+            work = [
+                pool.submit(change),
+                pool.submit(ask, lambda: memory.retrieve(ASKED[0])),
+                pool.submit(ask, lambda: memory.compile(ASKED[0], budget=100)),
+                pool.submit(ask, lambda: memory.explain(ASKED[0])),
+            ]
+            try:
+                for each in work:
+                    each.result(timeout=240)
+            finally:
+                ended.set()
+        assert memory.check() == []
+
+
+def test_versions_of_other_sessions_are_imported_together(tmp_path: Path) -> None:
+    with opened(tmp_path / "one") as memory:
+        memory.add([Atom(f"m{n}", f"Note {n} of the boat", session=f"s{n % 6}") for n in range(12)])
+        for n in range(12):
+            memory.update(f"m{n}", session=f"t{n}")
+        memory.export(tmp_path / "export.jsonl")
+    create_shards(tmp_path / "m", S)
+    with opened(tmp_path / "m") as memory:
+        assert memory.import_(tmp_path / "export.jsonl").new == 12
+        for n in range(12):
+            versions = memory.facts.versions(f"m{n}")
+            assert [each.atom.session for each in versions] == [f"s{n % 6}", f"t{n}"]
+        assert memory.check() == []
+        memory.add([Atom("m0", "Another", session="t0")], replace=True)
+        assert memory.get("m0").text == "Another"
+
+
+def test_a_refused_import_stores_no_more_than_in_one_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "one") as memory:
+        memory.add(turns(60))
+        memory.export(tmp_path / "export.jsonl")
+    for number in (0, 30, 59):
+        create_shards(tmp_path / f"{number}-shards", S)
+        left = []
+        for path in (tmp_path / f"{number}-one", tmp_path / f"{number}-shards"):
+            with opened(path) as memory:
+                memory.add([replace(turns(60)[number], text="Something else")])
+                with pytest.raises(InputError, match=r"jsonl:\d+: .*other content"):
+                    memory.import_(tmp_path / "export.jsonl")
+                left.append({atom.id for atom in memory})
+        assert left[0] == left[1]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_new_version_stays_in_the_shard_of_its_session(tmp_path: Path, batch: bool) -> None:
+    create_shards(tmp_path / "m", S)
+    with opened(tmp_path / "m") as memory:
+        memory.add([old := Atom("m3", "Note of the boat", session="s0")])
+        homes = {shard_of(Atom("", "", session=f"t{n}"), S): f"t{n}" for n in range(50)}
+        own = homes.pop(shard_of(old, S))
+        more = [Atom("m4", "Note of the canoe", session=own)] if batch else []
+        for other in homes.values():
+            with pytest.raises(InputError, match=r"session: expected one of shard .*add it again"):
+                memory.add([*more, Atom("m3", "It is red", session=other)], replace=True)
+            with pytest.raises(InputError, match=r"session: expected one of shard .*add it again"):
+                memory.update("m3", session=other)
+        assert len(memory) == 1
+        memory.add([Atom("m3", "It is red", session=own)], replace=True)
+        assert memory.get("m3").session == own
+
+
+def test_an_archived_memory_is_forgotten_by_its_id(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(60))) as memory:
+        names = [atom.id for atom in turns(60)]
+        memory.upkeep.archive(names[10:20])
+        for name in names[10:20]:
+            with pytest.raises(InputError, match=r"which is archived; `upkeep.restore`"):
+                memory.get([name])
+            with pytest.raises(InputError, match=r"^exclude: .* is archived; `upkeep.restore`"):
+                memory.retrieve(ASKED[0], scope=Scope(exclude=[name]))
+        assert [atom.id for atom in memory.forget(names[10], dry_run=True)] == [names[10]]
+        memory.forget(names[9:20])
+        archived = memory.upkeep.archived()
+        assert len(memory) == 49 and archived is not None and len(archived) == 0
+        with pytest.raises(InputError, match="which is in neither"):
+            memory.forget([names[0], names[12]])
+        assert len(memory) == 49
+
+
+def test_only_a_new_or_empty_folder_becomes_one_of_shards(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("x")
+    (tmp_path / "half" / "0000").mkdir(parents=True)
+    for name, said in (
+        ("thesis", r"a new or empty folder, got .*thesis, which holds 'thesis.tex'"),
+        ("half", r"a new or empty folder, got .*half, which holds '0000'"),
+        ("thesis/thesis.tex", r"a folder, got .*thesis.tex, which is or lies in a file"),
+        ("thesis/thesis.tex/m", r"a folder, got .*/m, which is or lies in a file"),
+    ):
+        with pytest.raises(InputError, match=f"^shards: expected {said}"):
+            create_shards(tmp_path / name, S)
+    assert [*(tmp_path / "thesis").iterdir()] == [tmp_path / "thesis" / "thesis.tex"]
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        create_shards(tmp_path / "empty", S)
+
+
+@pytest.mark.parametrize("shards", [None, S])
+@pytest.mark.parametrize("id", [["a0", "a2"], ["a0"], {"a0": 1}, 3, None])
+def test_one_id_is_expected(tmp_path: Path, shards: int | None, id: Any) -> None:
+    if shards is not None:
+        create_shards(tmp_path / "m", shards)
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(6))
+        for ask in (memory.facts.history, memory.facts.versions):
+            with pytest.raises(InputError, match=r"^id: expected one id, got .*; ask for each"):
+                ask(id)
