@@ -83,23 +83,36 @@ class CudaRecorder:
     def record(self, run: Callable[[], Tensor]) -> Recording:
         """Run a function, which also compiles its kernels, then capture it as a graph."""
         with torch.cuda.device(self._device):
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
+            before = torch.cuda.current_stream()
+            try:
+                return self._captured(run, before)
+            except BaseException:
+                # `torch.cuda.graph` keeps its stream when the end of a capture raises.
+                torch.cuda.set_stream(before)
+                torch.cuda.synchronize()
+                raise
+
+    def _captured(self, run: Callable[[], Tensor], current: torch.cuda.Stream) -> Recording:
+        """Run a function on a stream beside the current one, then capture it."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(current)
+        try:
             with torch.cuda.stream(stream):
                 first = run().clone()
-            torch.cuda.current_stream().wait_stream(stream)
-            before = torch.cuda.memory_reserved()
-            graph = torch.cuda.CUDAGraph()
-            # Other threads may allocate meanwhile.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                result = run()
-            size = max(0, torch.cuda.memory_reserved() - before)
+        finally:
+            current.wait_stream(stream)
+        before = torch.cuda.memory_reserved()
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            result = run()
+        size = max(0, torch.cuda.memory_reserved() - before)
 
-            def replay() -> None:
-                with torch.cuda.device(self._device):
-                    graph.replay()
+        def replay() -> None:
+            with torch.cuda.device(self._device):
+                graph.replay()
 
-            return Recording(replay, result, first, max(size, result.nbytes))
+        return Recording(replay, result, first, max(size, result.nbytes))
 
 
 class _Layout(NamedTuple):
