@@ -202,7 +202,13 @@ class CapturedGraphs:
 
     A bucket is recorded at its second use. A memory that only grows keeps its graphs while its
     buffers have room. Safe for threads, which replay one after another.
+
+    Attributes:
+        records: Whether questions may be recorded: yes.
+        used: Whether graphs answer questions (`use`).
     """
+
+    records = True
 
     def __init__(self, recorder: Recorder, rows: Mapping[str, RowsOnDevice] | None = None) -> None:
         """Start without graphs.
@@ -217,19 +223,26 @@ class CapturedGraphs:
         self._lock = Lock()
         self._graphs: OrderedDict[Bucket, _Captured] = OrderedDict()
         self._subject: _Subject | None = None
-        self._warned, self._used = False, True
+        self._warned, self.used = False, True
 
     @classmethod
     def on(
-        cls, device: torch.device | str, rows: Mapping[str, RowsOnDevice] | None = None
+        cls,
+        device: torch.device | str,
+        rows: Mapping[str, RowsOnDevice] | None = None,
+        earlier: CapturedGraphs | None = None,
     ) -> CapturedGraphs | None:
-        """Return graphs of a CUDA device; None for any other device."""
-        return cls(CudaRecorder(device), rows) if torch.device(device).type == "cuda" else None
+        """Return graphs of a CUDA device, used if `earlier` ones are; None for other devices."""
+        if torch.device(device).type != "cuda":
+            return None
+        found = cls(CudaRecorder(device), rows)
+        found.used = earlier is None or earlier.used
+        return found
 
     def use(self, wanted: bool = True) -> None:
         """Choose whether graphs answer questions; if not, free those that are there."""
         with self._lock:
-            self._used = wanted
+            self.used = wanted
             if not wanted:
                 self._graphs.clear()
                 self._subject = None
@@ -280,7 +293,7 @@ class CapturedGraphs:
             return None
         with self._lock, torch.inference_mode(False), torch.no_grad():
             # Tensors made here outlive the call, and inference tensors could not be written to.
-            if not self._used or not self._follow(memory, plan):
+            if not self.used or not self._follow(memory, plan):
                 return None
             assert self._subject is not None
             atoms = self._subject.memory.num_atoms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -427,3 +428,22 @@ def test_a_failed_recording_gives_the_stream_back(
         CudaRecorder("cuda").record(run)
     assert streams.current is streams.default and streams.calls == 1
     assert streams.default.waited == ["side"]
+
+
+def test_an_index_without_graphs_reports_none_of_them() -> None:
+    index, asked = made("default", SMALL)
+    expected = index(asked)
+    index.graphs.use(False)
+    assert index.graphs.report() == [] and index.graphs.bytes == 0
+    same(pickle.loads(pickle.dumps(index))(asked), expected)
+    same(index.capture(CapturedGraphs.on("cpu"))(asked), expected)
+    assert index.graphs.report() == []
+
+
+def test_graphs_turned_off_stay_off_in_the_graphs_after_them() -> None:
+    first = CapturedGraphs.on("cuda")
+    assert first is not None
+    for wanted in (False, True, False):
+        first.use(wanted)
+        later = CapturedGraphs.on("cuda", {}, first)
+        assert later is not None and later.used is wanted
