@@ -197,7 +197,13 @@ def _parsed(text: str) -> Any:
 
 
 def config_from_dict(data: Mapping[str, Any]) -> Config:
-    """Build a `Config` from nested plain values, strictly."""
+    """Build a `Config` from nested plain values, strictly.
+
+    Raises:
+        ConfigError: An unknown name or an invalid value; it lists all former settings.
+    """
+    if former := _former(data):
+        raise ConfigError(f"config: expected settings, got {'; '.join(former)}")
     return _build(Config, data, "")
 
 
@@ -256,14 +262,27 @@ def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
-            became = now_called(f"{where}{key}")
-            if became is not None:
-                raise ConfigError(f"config: expected a setting, got '{where}{key}', {became}")
             dotted = sorted(f"{where}{name}" for name in known)
             raise ConfigError(unknown("config", f"{where}{key}", dotted))
         kind, bounds = known[key]
         values[key] = _convert(kind, value, f"{where}{key}", bounds)
     return cls(**values)
+
+
+def _former(data: Mapping[str, Any]) -> list[str]:
+    """Return what became of each former setting, as clauses; those of one answer together."""
+    became: dict[str, list[str]] = {}
+    for section, own in data.items():
+        for key in own if isinstance(own, Mapping) else ():
+            clause = now_called(f"{section}.{key}")
+            if clause is not None and not _is_setting(section, key):
+                became.setdefault(clause, []).append(f"'{section}.{key}'")
+    return [f"{', '.join(names)}, {clause}" for clause, names in became.items()]
+
+
+def _is_setting(section: str, key: str) -> bool:
+    kind = _known(Config).get(section, (None,))[0]
+    return is_dataclass(kind) and key in _known(typing.cast(type, kind))
 
 
 @cache

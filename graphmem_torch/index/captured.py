@@ -83,23 +83,36 @@ class CudaRecorder:
     def record(self, run: Callable[[], Tensor]) -> Recording:
         """Run a function, which also compiles its kernels, then capture it as a graph."""
         with torch.cuda.device(self._device):
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
+            before = torch.cuda.current_stream()
+            try:
+                return self._captured(run, before)
+            except BaseException:
+                # `torch.cuda.graph` keeps its stream when the end of a capture raises.
+                torch.cuda.set_stream(before)
+                torch.cuda.synchronize()
+                raise
+
+    def _captured(self, run: Callable[[], Tensor], current: torch.cuda.Stream) -> Recording:
+        """Run a function on a stream beside the current one, then capture it."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(current)
+        try:
             with torch.cuda.stream(stream):
                 first = run().clone()
-            torch.cuda.current_stream().wait_stream(stream)
-            before = torch.cuda.memory_reserved()
-            graph = torch.cuda.CUDAGraph()
-            # Other threads may allocate meanwhile.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                result = run()
-            size = max(0, torch.cuda.memory_reserved() - before)
+        finally:
+            current.wait_stream(stream)
+        before = torch.cuda.memory_reserved()
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            result = run()
+        size = max(0, torch.cuda.memory_reserved() - before)
 
-            def replay() -> None:
-                with torch.cuda.device(self._device):
-                    graph.replay()
+        def replay() -> None:
+            with torch.cuda.device(self._device):
+                graph.replay()
 
-            return Recording(replay, result, first, max(size, result.nbytes))
+        return Recording(replay, result, first, max(size, result.nbytes))
 
 
 class _Layout(NamedTuple):
@@ -189,7 +202,13 @@ class CapturedGraphs:
 
     A bucket is recorded at its second use. A memory that only grows keeps its graphs while its
     buffers have room. Safe for threads, which replay one after another.
+
+    Attributes:
+        records: Whether questions may be recorded: yes.
+        used: Whether graphs answer questions (`use`).
     """
+
+    records = True
 
     def __init__(self, recorder: Recorder, rows: Mapping[str, RowsOnDevice] | None = None) -> None:
         """Start without graphs.
@@ -204,19 +223,26 @@ class CapturedGraphs:
         self._lock = Lock()
         self._graphs: OrderedDict[Bucket, _Captured] = OrderedDict()
         self._subject: _Subject | None = None
-        self._warned, self._used = False, True
+        self._warned, self.used = False, True
 
     @classmethod
     def on(
-        cls, device: torch.device | str, rows: Mapping[str, RowsOnDevice] | None = None
+        cls,
+        device: torch.device | str,
+        rows: Mapping[str, RowsOnDevice] | None = None,
+        earlier: CapturedGraphs | None = None,
     ) -> CapturedGraphs | None:
-        """Return graphs of a CUDA device; None for any other device."""
-        return cls(CudaRecorder(device), rows) if torch.device(device).type == "cuda" else None
+        """Return graphs of a CUDA device, used if `earlier` ones are; None for other devices."""
+        if torch.device(device).type != "cuda":
+            return None
+        found = cls(CudaRecorder(device), rows)
+        found.used = earlier is None or earlier.used
+        return found
 
     def use(self, wanted: bool = True) -> None:
         """Choose whether graphs answer questions; if not, free those that are there."""
         with self._lock:
-            self._used = wanted
+            self.used = wanted
             if not wanted:
                 self._graphs.clear()
                 self._subject = None
@@ -267,7 +293,7 @@ class CapturedGraphs:
             return None
         with self._lock, torch.inference_mode(False), torch.no_grad():
             # Tensors made here outlive the call, and inference tensors could not be written to.
-            if not self._used or not self._follow(memory, plan):
+            if not self.used or not self._follow(memory, plan):
                 return None
             assert self._subject is not None
             atoms = self._subject.memory.num_atoms

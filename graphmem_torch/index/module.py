@@ -35,6 +35,7 @@ from graphmem_torch.index.data import index_tensors
 from graphmem_torch.index.execution_plan import CONSTANTS, CandidateRule, ExecutionPlan
 from graphmem_torch.index.explain import Explained, explain
 from graphmem_torch.index.index_input import IndexInput, graph_over
+from graphmem_torch.index.no_graphs import NoGraphs
 from graphmem_torch.index.retrieve import Features, Retrieval, Stages, candidates_of
 from graphmem_torch.index.tiled import retrieve_checked, waiting_once
 from graphmem_torch.modes.find import Modes
@@ -88,7 +89,7 @@ class MemoryIndex(nn.Module):
         constants: Parameters [], the constants of the propagation by name: `retention`, `spread`,
             `inhibition`, `gain` and `threshold`, as far as the settings under `spread` use them.
         plan: Steps that answer a question.
-        graphs: Graphs that answer questions (`capture`); None: each runs its operators.
+        graphs: Graphs that answer questions (`capture`); on CUDA only, else `NoGraphs`.
 
     Parameters require no gradient until `requires_grad_()`. `score` is differentiable in all of
     them, and in the embeddings of questions. Learned values apply from the next call.
@@ -119,7 +120,7 @@ class MemoryIndex(nn.Module):
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, ExecutionPlan] | None = None
         self._listed = listed
         self._part: Part | None = None
-        self.graphs: CapturedGraphs | None = None
+        self.graphs: CapturedGraphs | NoGraphs = NoGraphs()
         learned = self._learned_names()
         # Updated in one call, because an index is made for each state of a memory.
         self._buffers.update((n, part) for n, part in tensors.items() if n not in learned)
@@ -376,9 +377,8 @@ class MemoryIndex(nn.Module):
             InputError: Shapes do not fit the index.
             ConfigError: The settings have no weights.
         """
-        size = tile_elements(self.embeddings.device, tile)
-        own, count = self._sized(query, k)
-        if self.graphs is not None and not (paths or stages or torch.compiler.is_compiling()):
+        size, (own, count) = tile_elements(self.embeddings.device, tile), self._sized(query, k)
+        if self.graphs.records and not (paths or stages or torch.compiler.is_compiling()):
             found = self.graphs.answer(*self._learned(), own, count, size)
             if found is not None:
                 return found
@@ -401,7 +401,7 @@ class MemoryIndex(nn.Module):
 
     def capture(self, graphs: CapturedGraphs | None) -> MemoryIndex:
         """Answer questions by `graphs`, unless they ask for paths or gradients; returns itself."""
-        self.graphs = graphs
+        self.graphs = NoGraphs() if graphs is None else graphs
         return self
 
     def prune(
@@ -610,7 +610,7 @@ class MemoryIndex(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without lists and caches, which share tensors with the original."""
         self._settle()
-        return {**self.__dict__, "_read": None, "_taken_up": None, "graphs": None}
+        return {**self.__dict__, "_read": None, "_taken_up": None, "graphs": NoGraphs()}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
         query, count = self._sized(query, k)

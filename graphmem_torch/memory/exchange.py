@@ -266,7 +266,7 @@ def exported_splits(part: ExportedPart) -> set[str]:
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
     """Restore the learned values and feedback of an export whose memories are all stored.
 
-    A shard takes what is about its own memories.
+    A shard takes what is about its own memories. Feedback that is there is not added again.
     """
     erased = store.learned.erased
     for where, record in _lines(part, "learned"):
@@ -279,6 +279,7 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
             raise InputError(
                 f"expected what was learned as it is exported, got {error}; {_AGAIN}", where=where
             ) from error
+    there = {each.question: each for each in store.learned.feedback()}
     for where, record in _lines(part, "feedback"):
         try:
             said = record["feedback"]
@@ -286,8 +287,12 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
             used, left = (
                 [known[name][0] for name in said[k] if name in known] for k in ("used", "not_used")
             )
+            question, when = str(said["question"]), parse_time(said["time"])
+            own = there.get(question)
+            if own and when <= own.time and {*used} <= {*own.used} and {*left} <= {*own.not_used}:
+                continue
             if used or left:  # else it is about the memories of other shards
-                store.learned.give(str(said["question"]), used, left, parse_time(said["time"]))
+                store.learned.give(question, used, left, when)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"expected feedback as it is exported, got {error}; {_AGAIN}", where=where

@@ -135,6 +135,7 @@ class State:
         self.refining: Refining | None = None
         self.regimes = RegimeWatch(store, config.regime)
         self.spaces: NamespaceStores[State] = NamespaceStores(store, most=namespaces_open)
+        self._graphs: CapturedGraphs | None = None
         self._set_up()
         self.follow()
 
@@ -150,11 +151,10 @@ class State:
         """Drop cached contents of the store, except what the next state is updated from."""
         self.snapshot: Snapshot | None = None
         self._on_device: dict[str, RowsOnDevice] = {}  # rows of the index on an accelerator
-        self._graphs: CapturedGraphs | None = None
         if self.device != "cpu":
             from graphmem_torch.index.captured import CapturedGraphs
 
-            self._graphs = CapturedGraphs.on(self.device, self._on_device)
+            self._graphs = CapturedGraphs.on(self.device, self._on_device, self._graphs)
         self.modes.expire()
         self.structure = StructureCache(self.store)
         self.decay = DecayState(self.store, self.settings.decay, clock=self.clock)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +19,7 @@ from bench.made_memory import made_memory, questions
 from bench.recorder import StandInRecorder
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.captured import CapturedGraphs
+from graphmem_torch.index.captured import CapturedGraphs, CudaRecorder
 from graphmem_torch.index.data import GrowingIndex
 from graphmem_torch.index.index_input import IndexInput
 from graphmem_torch.index.module import MemoryIndex
@@ -369,3 +372,78 @@ def test_cuda_graphs_answer_as_operators_do(preset: str) -> None:
             assert (found.rows == other.rows).float().mean() > 0.98
             torch.testing.assert_close(found.scores, other.scores, rtol=1e-3, atol=1e-3)
     assert replays(graphs) == 5
+
+
+class StandInStreams:
+    """Streams and graphs in place of those of `torch.cuda`; the end of a capture raises."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.current: Any = (default := StandInStream("default"))
+        self.default, self.calls = default, 0
+        patch.setattr(torch.cuda, "device", lambda _: nullcontext())
+        patch.setattr(torch.cuda, "Stream", lambda: StandInStream("side"))
+        patch.setattr(torch.cuda, "current_stream", lambda: self.current)
+        patch.setattr(torch.cuda, "set_stream", lambda stream: setattr(self, "current", stream))
+        patch.setattr(torch.cuda, "synchronize", lambda: setattr(self, "calls", self.calls + 1))
+        patch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+        patch.setattr(torch.cuda, "CUDAGraph", object)
+        patch.setattr(torch.cuda, "stream", self.on)
+        patch.setattr(torch.cuda, "graph", self.capture)
+
+    @contextmanager
+    def on(self, stream: Any) -> Iterator[None]:
+        before, self.current = self.current, stream
+        try:
+            yield
+        finally:
+            self.current = before
+
+    @contextmanager
+    def capture(self, *_: Any, **__: Any) -> Iterator[None]:
+        self.current = StandInStream("capture")  # stays, as in torch, when the end raises
+        yield
+        raise RuntimeError("CUDA error: operation failed due to a previous error")
+
+
+class StandInStream:
+    def __init__(self, name: str) -> None:
+        self.name, self.waited = name, list[str]()
+
+    def wait_stream(self, other: Any) -> None:
+        self.waited.append(other.name)
+
+
+@pytest.mark.parametrize("failing", ["warm-up", "capture"])
+def test_a_failed_recording_gives_the_stream_back(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    streams = StandInStreams(monkeypatch)
+
+    def run() -> torch.Tensor:
+        if failing == "warm-up":
+            raise RuntimeError("out of memory")
+        return torch.ones(3)
+
+    with pytest.raises(RuntimeError, match=r"out of memory|previous error"):
+        CudaRecorder("cuda").record(run)
+    assert streams.current is streams.default and streams.calls == 1
+    assert streams.default.waited == ["side"]
+
+
+def test_an_index_without_graphs_reports_none_of_them() -> None:
+    index, asked = made("default", SMALL)
+    expected = index(asked)
+    index.graphs.use(False)
+    assert index.graphs.report() == [] and index.graphs.bytes == 0
+    same(pickle.loads(pickle.dumps(index))(asked), expected)
+    same(index.capture(CapturedGraphs.on("cpu"))(asked), expected)
+    assert index.graphs.report() == []
+
+
+def test_graphs_turned_off_stay_off_in_the_graphs_after_them() -> None:
+    first = CapturedGraphs.on("cuda")
+    assert first is not None
+    for wanted in (False, True, False):
+        first.use(wanted)
+        later = CapturedGraphs.on("cuda", {}, first)
+        assert later is not None and later.used is wanted

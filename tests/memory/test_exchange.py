@@ -365,3 +365,20 @@ def test_an_export_to_what_is_no_stream_of_text(tmp_path: Path) -> None:
         with opened() as other:
             assert other.import_(tmp_path / "e.gz").new == 3
             assert [*other] == [*memory]
+
+
+def test_importing_again_adds_no_feedback_that_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with opened() as memory, opened() as other:
+        memory.add(turns(6))
+        memory.feedback(QUESTIONS[0], used=["a1"], not_used=["a2"])
+        memory.export(file)
+        counts = memory._state.store.learned.counts()
+        for target in (other, other, memory):
+            target.import_(file)
+            assert target._state.store.learned.counts() == counts
+        other.feedback(QUESTIONS[0], used=["a2"])
+        memory.feedback(QUESTIONS[0], used=["a3"])
+        memory.export(file)
+        other.import_(file)  # says more than what is there
+        assert other._state.store.learned.counts()["questions"] == 3

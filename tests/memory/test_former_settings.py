@@ -157,5 +157,19 @@ def test_indexes_and_detectors_keep_the_former_names(tmp_path: Path) -> None:
     ],
 )
 def test_former_settings_say_what_became_of_them(name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"config: expected a setting, got '{name}', {said}"):
+    with pytest.raises(ConfigError, match=f"config: expected settings, got '{name}', {said}"):
         load_config("default", {name: 1})
+
+
+def test_all_former_settings_of_a_preset_are_listed_at_once(tmp_path: Path) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text(
+        "extends: default\nlink: {window_turns: 2, every: 9}\nmodes: {drift: 0.07, build: true}\n"
+        "context: {format: markdown, unheard: 1}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(preset))
+    told = str(caught.value)
+    assert "\n" not in told and "'link.window_turns', 'modes.drift', which is a constant" in told
+    assert all(f"'{name}'" in told for name in ("link.every", "modes.build", "context.format"))
+    assert "unheard" not in told  # has no former meaning
