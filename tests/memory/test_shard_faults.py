@@ -226,3 +226,21 @@ def test_one_id_is_expected(tmp_path: Path, shards: int | None, id: Any) -> None
         for ask in (memory.facts.history, memory.facts.versions):
             with pytest.raises(InputError, match=r"^id: expected one id, got .*; ask for each"):
                 ask(id)
+
+
+def test_an_unknown_speaker_or_session_is_compared_with_those_of_all_shards(tmp_path: Path) -> None:
+    create_shards(tmp_path / "m", S)
+    names = ["Theo", "Bertrand", "Ines", "Umberto", "Wilma", "Nora"]
+    with opened(tmp_path / "m") as memory:
+        memory.add(
+            [
+                Atom(f"m{n}", f"Note {n} of the boat", session=f"of {name}", speaker=name)
+                for n, name in enumerate(names)
+            ]
+        )
+        for name in names:
+            with pytest.raises(InputError, match=rf"^speaker: expected .*mean '{name}'"):
+                memory.forget(speaker=f"{name}x")
+            with pytest.raises(InputError, match=rf"^session: expected .*mean 'of {name}'"):
+                memory.forget(session=f"of {name}x")
+        assert len(memory) == len(names)
