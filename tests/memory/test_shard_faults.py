@@ -244,3 +244,21 @@ def test_an_unknown_speaker_or_session_is_compared_with_those_of_all_shards(tmp_
             with pytest.raises(InputError, match=rf"^session: expected .*mean 'of {name}'"):
                 memory.forget(session=f"of {name}x")
         assert len(memory) == len(names)
+
+
+def test_an_unknown_concept_is_compared_with_those_of_all_shards(tmp_path: Path) -> None:
+    names = ["Bertrand Russell", "Wilma Fischer", "Umberto Eco", "Ines Sastre", "Nora Barnacle"]
+    atoms = [
+        Atom(f"m{n}", f"In May, {name} saw {name} in Oslo", session=f"s{n}")
+        for n, name in enumerate(names)
+    ]
+    create_shards(tmp_path / "m", S)
+    said = []
+    for path in (tmp_path / "one", tmp_path / "m"):
+        with opened(path, **{"link.concepts": "pattern"}) as memory:
+            memory.add(atoms)
+            for seed in ("Zzyzx Qqq", *(f"{name}x" for name in names)):
+                with pytest.raises(InputError, match=r"^seeds: expected ") as caught:
+                    memory.retrieve(ASKED[0], scope=Scope(seeds=[seed]))
+                said.append(str(caught.value))
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
