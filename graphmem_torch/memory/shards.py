@@ -364,6 +364,16 @@ class Shards:
                 f"{len(self.states)} here; open the folder with `Memory.open`"
             )
 
+    def refused(self, name: str) -> InputError:
+        """Return the error for what only a memory of one store does."""
+        shell = ""
+        if self.folder is not None:
+            shell = f"name one of them, as `--store {self.folder.stores[0]}`, or in Python "
+        return InputError(
+            f"{name}: expected a memory of one store, got one of {self.group.shards} shards; "
+            f"{shell}use `memory.shards[number].{name}`"
+        )
+
     def save(self) -> None:
         """Write the statistics of the present states, if they are known."""
         if self._whole is None or self.folder is None or self.first.store.readonly:

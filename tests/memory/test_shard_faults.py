@@ -262,3 +262,10 @@ def test_an_unknown_concept_is_compared_with_those_of_all_shards(tmp_path: Path)
                     memory.retrieve(ASKED[0], scope=Scope(seeds=[seed]))
                 said.append(str(caught.value))
     assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def test_what_shards_refuse_names_one_of_them(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(6))) as memory:
+        for ask in (lambda: memory.learning, lambda: memory.graph.structure()):
+            with pytest.raises(InputError, match=r"`--store .*m/0000`, or in Python use `mem"):
+                ask()
