@@ -154,9 +154,9 @@ class Shards:
         """Return what a function makes of the results of `ask`; repeats both if atoms were deleted.
 
         Args:
-            work: As for `ask`.
+            work: Function of a shard and its index, which is weighed by all shards.
             join: Function of the results of the shards, which may read their stores.
-            as_of: As for `ask`.
+            as_of: Moment of the versions, seconds since the epoch UTC; None is the present.
         """
         while True:
             given = self._given(as_of)
