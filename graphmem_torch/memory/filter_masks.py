@@ -22,7 +22,7 @@ from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.times import parse_span
 from graphmem_torch.text.unicode_forms import composed
 
-__all__ = ["atom_masks", "concept_nodes", "entity_seeds", "over_moments"]
+__all__ = ["atom_masks", "concept_nodes", "entity_seeds", "over_moments", "unknown_concept"]
 
 _NEAREST = 3  # maximum names of concepts in a message
 
@@ -177,17 +177,30 @@ def concept_nodes(
     """
     found = store.concepts(list(dict.fromkeys(map(plain_name, named))))
     for given in named:
-        if (name := plain_name(given)) not in found:
-            raise InputError(_unknown_concept(given, name, store, argument, do))
+        if plain_name(given) not in found:
+            raise unknown_concept(given, [store], argument, do)
     return found
 
 
-def _unknown_concept(given: str, name: str, store: TensorReader, argument: str, do: str) -> str:
-    known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
-    nearest = nearest_names(name, known, _NEAREST)
+def unknown_concept(
+    given: str, stores: Sequence[TensorReader], argument: str, do: str = "leave it out"
+) -> InputError:
+    """Return the error for the name of a concept that none of some stores has.
+
+    Args:
+        given: The name.
+        stores: Stores of the concepts.
+        argument: Name of the argument.
+        do: Remedy if no name is similar.
+    """
+    known = [name for store in stores for name in store.texts(kind=CONCEPT)]
+    known += [other for store in stores for _, other, _ in store.aliases()]
+    if len(stores) > 1:  # shards share names
+        known = list(dict.fromkeys(known))
+    nearest = nearest_names(plain_name(given), known, _NEAREST)
     if not nearest:
-        return (
+        return InputError(
             f"{argument}: expected names of concepts, got {given!r:.80}, and none of "
             f"{len(known):,} is like it; {do}"
         )
-    return unknown(argument, given, nearest, what="a name of a concept, such as")
+    return InputError(unknown(argument, given, nearest, what="a name of a concept, such as"))

@@ -25,6 +25,7 @@ __all__ = [
     "num_visible",
     "one_id",
     "refresh_expiry",
+    "same_names",
     "waiting_meta",
     "waiting_nodes",
     "with_derived",
@@ -132,13 +133,28 @@ def nodes_that_fit(
         if value is None:
             continue
         names = list(dict.fromkeys(each for _, each in own if each is not None))
-        same = {each for each in names if composed(each) == composed(value)}
-        if not same:
-            raise InputError(unknown(name, value, names[:_SHOWN], what="one such as"))
+        same = same_names(name, value, names)
         kept &= {node for node, each in own if each in same}
     if before is not None:
         kept &= {row[0] for row in rows if row[3] is not None and row[3] < before}
     return [row[0] for row in rows if row[0] in kept]
+
+
+def same_names(argument: str, value: str, names: Sequence[str]) -> set[str]:
+    """Return the forms of Unicode in which a name is stored.
+
+    Args:
+        argument: Name of the argument, for the error.
+        value: Name, in any form.
+        names: Names that are stored.
+
+    Raises:
+        InputError: No such name.
+    """
+    same = {each for each in names if composed(each) == composed(value)}
+    if not same:
+        raise InputError(unknown(argument, value, names[:_SHOWN], what="one such as"))
+    return same
 
 
 def with_derived(store: StoreReader, nodes: Sequence[int]) -> list[int]:

@@ -135,10 +135,7 @@ class ShardedMemory(Memory):
         self._refuse("tensors")
 
     def _refuse(self, name: str) -> NoReturn:
-        raise InputError(
-            f"{name}: expected a memory of one store, got one of {len(self.shards)} shards; use "
-            f"`memory.shards[number].{name}`"
-        )
+        raise self._shards.refused(name)
 
     # Looking up and changing.
 

@@ -12,7 +12,7 @@ from graphmem_torch.memory.asking import Asking, expect_explained
 from graphmem_torch.memory.context_atoms import ContextAtoms, ContextHits, joined_hits
 from graphmem_torch.memory.contexts import ContextSettings
 from graphmem_torch.memory.feedback import Named
-from graphmem_torch.memory.filter_masks import concept_nodes
+from graphmem_torch.memory.filter_masks import unknown_concept
 from graphmem_torch.memory.index_view import IndexView
 from graphmem_torch.memory.lookup import refresh_expiry
 from graphmem_torch.memory.request import Filters, Scope
@@ -114,10 +114,10 @@ class ShardedAsking(Asking):
                 continue
             every = group.collect([there(state, wanted) for state in states])
             lost = [each for each in wanted if not any(each in own for own in every)]
-            if lost:  # raises the error of one store
+            if lost:
                 if name == "exclude":
-                    self._shards.holding(lost, "exclude")
-                concept_nodes(states[0].store, lost, "seeds")
+                    self._shards.holding(lost, "exclude")  # raises
+                raise unknown_concept(lost[0], [state.store for state in states], "seeds")
             for place, number in enumerate(group.numbers):
                 own = [[each for each in part if each in every[number]] for part in listed]
                 flat: Any = own if len(listed) > 1 else own[0]

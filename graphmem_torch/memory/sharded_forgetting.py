@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphmem_torch.errors import InputError
-from graphmem_torch.memory.lookup import listed_ids
+from graphmem_torch.errors import InputError, nearest_names
+from graphmem_torch.memory.lookup import listed_ids, same_names
 from graphmem_torch.memory.memory import Memory
 from graphmem_torch.memory.shards import Shards
 from graphmem_torch.results import Receipt
@@ -54,6 +54,7 @@ def forget_in_shards(
             chosen.append([])
     asked = [own for own in held if own is None or own]
     if errors and len(errors) == len(asked):
+        _expect_stored(shards, conditions)
         raise errors[0]
     if dry_run:
         return [atom for own in chosen for atom in own]
@@ -68,3 +69,15 @@ def forget_in_shards(
         for memory in memories:
             memory.learning.reset()
     return receipts
+
+
+def _expect_stored(shards: Shards, conditions: Mapping[str, Any]) -> None:
+    """Raise InputError for a session or speaker of no shard; names the most similar of all."""
+    rows = [row for state in shards.states for row in state.store.origins()]
+    for name, column in (("session", 2), ("speaker", 1)):
+        value = conditions.get(name)
+        if value is None:
+            continue
+        names = [str(row[column]) for row in rows if row[column] is not None]
+        close = nearest_names(value, names, 1)
+        same_names(name, value, list(dict.fromkeys([*close, *names])))

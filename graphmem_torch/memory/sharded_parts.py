@@ -198,11 +198,11 @@ class ShardedGraph(_Routed):
 
     def structure(self, **given: Any) -> NoReturn:
         """Refused: each shard has a graph."""
-        raise _of_one("graph.structure")
+        raise self._shards.refused("graph.structure")
 
     def missing_links(self, *given: Any, **others: Any) -> NoReturn:
         """Refused: each shard has a graph."""
-        raise _of_one("graph.missing_links")
+        raise self._shards.refused("graph.missing_links")
 
 
 class ShardedUpkeep(_Routed):
@@ -230,7 +230,7 @@ class ShardedUpkeep(_Routed):
 
     def in_background(self, *, every: float = 60.0) -> NoReturn:
         """Refused: each shard is refined by itself."""
-        raise _of_one("upkeep.in_background")
+        raise self._shards.refused("upkeep.in_background")
 
     def archive(self, ids: str | Iterable[str]) -> int:
         """Move atoms to the archives of their shards; see `Upkeep.archive`."""
@@ -312,10 +312,3 @@ class ShardedUpkeep(_Routed):
         return reduce(
             add, [getattr(part, name)(oracle, own, **given) for part, own in pairs if own != []]
         )
-
-
-def _of_one(name: str) -> InputError:
-    return InputError(
-        f"{name}: expected a memory of one store, got one of shards; use "
-        f"`memory.shards[number].{name}`"
-    )

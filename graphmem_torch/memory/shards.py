@@ -154,9 +154,9 @@ class Shards:
         """Return what a function makes of the results of `ask`; repeats both if atoms were deleted.
 
         Args:
-            work: As for `ask`.
+            work: Function of a shard and its index, which is weighed by all shards.
             join: Function of the results of the shards, which may read their stores.
-            as_of: As for `ask`.
+            as_of: Moment of the versions, seconds since the epoch UTC; None is the present.
         """
         while True:
             given = self._given(as_of)
@@ -363,6 +363,16 @@ class Shards:
                 f"{name}: expected all {self.group.shards} shards in one process, got "
                 f"{len(self.states)} here; open the folder with `Memory.open`"
             )
+
+    def refused(self, name: str) -> InputError:
+        """Return the error for what only a memory of one store does."""
+        shell = ""
+        if self.folder is not None:
+            shell = f"name one of them, as `--store {self.folder.stores[0]}`, or in Python "
+        return InputError(
+            f"{name}: expected a memory of one store, got one of {self.group.shards} shards; "
+            f"{shell}use `memory.shards[number].{name}`"
+        )
 
     def save(self) -> None:
         """Write the statistics of the present states, if they are known."""

@@ -226,3 +226,46 @@ def test_one_id_is_expected(tmp_path: Path, shards: int | None, id: Any) -> None
         for ask in (memory.facts.history, memory.facts.versions):
             with pytest.raises(InputError, match=r"^id: expected one id, got .*; ask for each"):
                 ask(id)
+
+
+def test_an_unknown_speaker_or_session_is_compared_with_those_of_all_shards(tmp_path: Path) -> None:
+    create_shards(tmp_path / "m", S)
+    names = ["Theo", "Bertrand", "Ines", "Umberto", "Wilma", "Nora"]
+    with opened(tmp_path / "m") as memory:
+        memory.add(
+            [
+                Atom(f"m{n}", f"Note {n} of the boat", session=f"of {name}", speaker=name)
+                for n, name in enumerate(names)
+            ]
+        )
+        for name in names:
+            with pytest.raises(InputError, match=rf"^speaker: expected .*mean '{name}'"):
+                memory.forget(speaker=f"{name}x")
+            with pytest.raises(InputError, match=rf"^session: expected .*mean 'of {name}'"):
+                memory.forget(session=f"of {name}x")
+        assert len(memory) == len(names)
+
+
+def test_an_unknown_concept_is_compared_with_those_of_all_shards(tmp_path: Path) -> None:
+    names = ["Bertrand Russell", "Wilma Fischer", "Umberto Eco", "Ines Sastre", "Nora Barnacle"]
+    atoms = [
+        Atom(f"m{n}", f"In May, {name} saw {name} in Oslo", session=f"s{n}")
+        for n, name in enumerate(names)
+    ]
+    create_shards(tmp_path / "m", S)
+    said = []
+    for path in (tmp_path / "one", tmp_path / "m"):
+        with opened(path, **{"link.concepts": "pattern"}) as memory:
+            memory.add(atoms)
+            for seed in ("Zzyzx Qqq", *(f"{name}x" for name in names)):
+                with pytest.raises(InputError, match=r"^seeds: expected ") as caught:
+                    memory.retrieve(ASKED[0], scope=Scope(seeds=[seed]))
+                said.append(str(caught.value))
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def test_what_shards_refuse_names_one_of_them(tmp_path: Path) -> None:
+    with opened(folder_of(tmp_path / "m", turns(6))) as memory:
+        for ask in (lambda: memory.learning, lambda: memory.graph.structure()):
+            with pytest.raises(InputError, match=r"`--store .*m/0000`, or in Python use `mem"):
+                ask()
