@@ -204,11 +204,11 @@ class CapturedGraphs:
     buffers have room. Safe for threads, which replay one after another.
 
     Attributes:
-        records: Whether questions may be recorded: yes.
-        used: Whether graphs answer questions (`use`).
+        records: True on devices that record questions.
+        used: True while graphs answer questions (`use`).
     """
 
-    records = True
+    records: bool = True
 
     def __init__(self, recorder: Recorder, rows: Mapping[str, RowsOnDevice] | None = None) -> None:
         """Start without graphs.

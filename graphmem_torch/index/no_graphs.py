@@ -14,11 +14,11 @@ class NoGraphs:
     """Surface of `index.captured.CapturedGraphs` where each question runs its operators.
 
     Attributes:
-        records: Whether questions may be recorded: no.
+        records: True on devices that record questions.
         bytes: Bytes of the graphs: 0.
     """
 
-    records = False
+    records: bool = False
     bytes = 0
 
     def use(self, wanted: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -15,7 +15,15 @@ from graphmem_torch.errors import InputError, MissingPackageError, unknown
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["MemoryOwner", "check_options", "expect_no_options", "given_memory", "importing"]
+__all__ = [
+    "MemoryOwner",
+    "check_arguments",
+    "check_options",
+    "expect_no_options",
+    "given_memory",
+    "importing",
+    "open_options",
+]
 
 
 @contextmanager
@@ -57,12 +65,29 @@ def check_options(options: Mapping[str, Any]) -> None:
     """
     if not options:  # which most servers have not, and their start loads no torch
         return
-    from graphmem_torch.memory import Memory
-
-    known = [*inspect.signature(Memory.open).parameters][1:]  # the path is given
+    known = open_options()
     for name in options:
         if name not in known:
             raise InputError(unknown("option", name, known))
+
+
+def open_options() -> list[str]:
+    """Return the names of the arguments of `Memory.open` beside the path."""
+    from graphmem_torch.memory import Memory
+
+    return [*inspect.signature(Memory.open).parameters][1:]
+
+
+def check_arguments(given: Iterable[str], known: Iterable[str]) -> None:
+    """Check the names of arguments that an adapter has itself.
+
+    Raises:
+        InputError: An unknown name, with the nearest known one.
+    """
+    names = [*known]
+    for name in given:
+        if name not in names:
+            raise InputError(unknown("argument", name, names))
 
 
 def expect_no_options(options: Mapping[str, Any]) -> None:

@@ -12,7 +12,13 @@ import numpy as np
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.integrations.framework import MemoryOwner, given_memory, importing
+from graphmem_torch.integrations.framework import (
+    MemoryOwner,
+    check_arguments,
+    given_memory,
+    importing,
+    open_options,
+)
 from graphmem_torch.integrations.json_values import json_copy
 from graphmem_torch.integrations.langchain_embeddings import MemoryEmbeddings, as_embedder
 from graphmem_torch.memory import Memory
@@ -62,9 +68,12 @@ class GraphMemRetriever(MemoryOwner, BaseRetriever):
         """Open or take the memory; arguments are the attributes of the class.
 
         Raises:
+            InputError: An unknown attribute.
             ValueError: An unusable attribute, or options with an open memory.
             ConfigError, EmbedderError, StoreError: See `Memory.open`.
         """
+        if not fields.keys() <= (known := type(self).model_fields.keys()):
+            check_arguments(fields, [*known, *(f"options.{name}" for name in open_options())])
         super().__init__(**{"memory": memory, **fields})
 
     @model_validator(mode="after")

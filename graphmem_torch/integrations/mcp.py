@@ -228,7 +228,10 @@ class MemoryServer(MCPServer):  # type: ignore[misc, unused-ignore]
             if given in known:
                 continue
             if name in _OWN:
-                raise InputError(unknown(f"argument of {name}", given, known))
+                told = unknown(f"argument of {name}", given, known)
+                if meant := ARGUMENTS.get(name, {}).get(given):
+                    told = f"{told.rpartition('; ')[0]}; did you mean {meant!r}?"
+                raise InputError(told)
             # As in the reference server others are ignored: some clients fill in one for none.
             if given == "namespace":
                 raise InputError(

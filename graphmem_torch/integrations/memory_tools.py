@@ -39,7 +39,7 @@ __all__ = ["ARGUMENTS", "MemoryTools"]
 
 ARGUMENTS = {
     "recall": {"question": "query", "between": "since, until"},
-    "remember": {"text": "texts"},
+    "remember": {"text": "texts", "memories": "texts"},
     "update": {"ids": "id"},
     "explain": {"question": "query", "ids": "id"},
     "as_of": {"question": "query", "as_of": "time"},

@@ -13,6 +13,7 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, optional_import
+from graphmem_torch.integrations.framework import check_arguments
 from graphmem_torch.memory import Memory
 from graphmem_torch.version import __version__
 
@@ -41,6 +42,7 @@ class MemorySearch:
         config: Config | None = None,
         embedder: Any = None,
         device: str = "auto",
+        **unknown: Any,
     ) -> None:
         """Create the model without a corpus.
 
@@ -49,10 +51,13 @@ class MemorySearch:
             config: Settings, instead of a preset.
             embedder: Embedder, see `Memory.open`; by default that of the settings.
             device: Device, see `Memory.open`.
+            unknown: Misspelt arguments, for the message.
 
         Raises:
+            InputError: An unknown argument.
             ConfigError: Invalid settings, see `load_config`.
         """
+        check_arguments(unknown, ("preset", "config", "embedder", "device"))
         self.config = load_config(preset) if config is None else config
         self.memory: Memory | None = None
         self._embedder, self._device = embedder, device

@@ -383,7 +383,7 @@ class Asking:
         self, text: str, id: str | None, filters: Filters, limit: int, k: int | None
     ) -> Explanation:
         hidden = self.state.store.expiry.hidden(filters.instant)
-        nodes = None if id is None else self.state.resolve_ids([id], hidden=hidden)[1]
+        nodes = None if id is None else self.state.resolve_ids([id], "id", hidden=hidden)[1]
         work = partial(self.explained, text, nodes, filters, limit, k)
         return expect_explained(self.state.with_retry(work, filters.instant))
 

@@ -198,7 +198,9 @@ class ShardedAsking(Asking):
             held = zip(self.states, self._shards.holding([id], "id"), strict=True)
             moment = filters.instant
             nodes = [
-                state.resolve_ids(own, hidden=state.store.expiry.hidden(moment))[1] if own else []
+                state.resolve_ids(own, "id", hidden=state.store.expiry.hidden(moment))[1]
+                if own
+                else []
                 for state, own in held
             ]
         scopes = self._own_scopes(filters.scope, 1)

@@ -327,7 +327,8 @@ def test_bad_input_is_one_clear_line(store: GraphMemVectorStore, tmp_path: Path)
         (lambda: GraphMemVectorStore(7), "memory: expected a path or a `Memory`"),  # type: ignore[arg-type]
         (lambda: GraphMemRetriever(memory=store.memory, k=0), "greater than or equal to 1"),
         (lambda: GraphMemRetriever(memory=7), "expected a path or a `Memory`"),
-        (lambda: GraphMemRetriever(store.memory, wher={"page": 1}), "wher"),
+        (lambda: GraphMemRetriever(store.memory, wher={"page": 1}), "did you mean 'where'"),
+        (lambda: GraphMemRetriever(embeder="hashing"), "did you mean 'options.embedder'"),
         (lambda: store.delete("d0"), "ids: expected a list of ids, got 'd0'"),
         (lambda: store.get_by_ids("d0"), "ids: expected a list of ids, got 'd0'"),
         (lambda: store.add_texts(["a", "b"], ids="12"), "ids: expected a list of ids, got '12'"),

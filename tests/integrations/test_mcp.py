@@ -186,6 +186,8 @@ def json_receipt(done: Any) -> Any:
         ),
         ("recall", {"query": "x", "namespce": "bob"}, "did you mean 'namespace'"),
         ("recal", {"query": "x"}, "did you mean 'recall'"),
+        ("remember", {"memories": ["x"]}, "did you mean 'texts'"),
+        ("recall", {"question": "x"}, "did you mean 'query'"),
         ("remember", {"texts": "hello"}, "texts: expected a valid list, got 'hello'"),
         ("remember", {"texts": ["ok", 5]}, "texts.1: expected a valid string, got 5"),
         ("remember", {"texts": []}, "texts: expected another value"),

@@ -129,3 +129,8 @@ def test_mteb_evaluates_a_memory() -> None:
     found = model.search(QUERIES, top_k=16, top_ranked=CANDIDATES)
     wanted = sum(ndcg(found[name], RELEVANT[name]) for name in found) / len(found)
     assert scores["main_score"] == pytest.approx(wanted, abs=1e-4) and 0 < wanted < 1
+
+
+def test_an_unknown_argument_is_told_in_one_line() -> None:
+    with pytest.raises(InputError, match="got 'embeder'; did you mean 'embedder'"):
+        MemorySearch(embeder="hashing")

@@ -184,3 +184,10 @@ def test_a_trace_says_what_was_looked_at(preset: str) -> None:
                 assert trace.activated == int((reached.row == place).sum())
             assert {id for id, _ in trace.anchors} <= {f"a{i}" for i in range(36)}
             assert json.dumps(two.as_dict()["trace"])
+
+
+def test_an_unknown_id_names_its_argument() -> None:
+    with opened() as memory:
+        memory.add(turns(3))
+        with pytest.raises(InputError, match=r"^id: expected .* got 'nope'"):
+            memory.explain("x", "nope")
