@@ -163,7 +163,7 @@ def _measured(index: MemoryIndex, asked: QueryBatch, setting: Setting) -> dict[s
         "per_s": len(asked) / median,
         "n": len(spent),
     }
-    if index.graphs is not None:
+    if index.graphs.records:
         report["graphs"] = index.graphs.report()
         work = counted(lambda _: index(asked, tile=_WHOLE))
         report["work"] = {"all": work["all"].report()}

@@ -276,7 +276,7 @@ def _bytes_each(path: Path) -> tuple[float, float]:
     for line in lines:
         try:
             text += _letters(json.loads(line))
-        except ValueError:  # no JSON, or cut off
+        except (ValueError, RecursionError):  # no JSON, cut off, or too deep
             text += len(line) if len(lines) == 1 else 0
     return max(1, len(head)) / max(1, head.count(b"\n")), text / max(1, len(head))
 

@@ -38,4 +38,4 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "torch" in json.loads((tmp_path / "out.json").read_text("utf-8"))["bytes"]
     with pytest.raises(SystemExit):
         main(["opneai", "--python", sys.executable])
-    assert "expected some of offline" in capsys.readouterr().err
+    assert "expected some of encoder" in capsys.readouterr().err
