@@ -49,7 +49,7 @@ def cluster() -> Iterator[Any]:
 
 
 def contents(path: Path) -> list[Any]:
-    """What each shard holds by name: atoms in order, edges with weights, and vectors."""
+    """Return the content of each shard by name: atoms in order, edges with weights, and vectors."""
     found: list[Any] = []
     for place in ShardFolder.open(path).stores:
         with Memory.open(place, config=config_of(), mode="r") as shard:

@@ -391,7 +391,7 @@ def test_what_needs_one_store_is_refused_by_name(memory: Any) -> None:
 
 
 def test_every_verb_of_a_memory_is_answered_for_all_shards() -> None:
-    """What a later release adds to `Memory` must not silently ask the first shard alone."""
+    """No method that `Memory` gains later may silently ask the first shard alone."""
     shared = {"open", "aio", "config", "embedder", "add", "add_document", "update"}
     shared |= {"delete", "at", "retrieve", "compile", "answer", "explain", "feedback"}
     shared |= {"export", "import_"}

@@ -107,7 +107,7 @@ def test_scales_of_a_shortlist_are_those_of_all_atoms(
 def test_an_index_without_sums_reads_the_values(
     random_columns: Callable[..., Any], random_questions: Any
 ) -> None:
-    """As those of stores that an earlier version wrote."""
+    """An index of an earlier version has no sums, and answers alike."""
     config = load_config("default", {"rank.exhaustive_up_to": 9, "rank.candidates": 4})
     index, asked = MemoryIndex.build(random_columns(60), config), random_questions(7)
     state = {name: part for name, part in index.state_dict().items() if name != "moment_bits"}
